@@ -1,0 +1,49 @@
+# `make demo` and `make test` do all the set-up they need; a JDK 17+ and Python 3.11+ must be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
+
+.PHONY: demo test lint format clean lock proto bench setup
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml setup.py $(SHIM)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pyspark-pravega needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@command -v javac >/dev/null || test -x "$(JAVA_HOME)/bin/javac" || { echo "pyspark-pravega needs a JDK 17 or newer (javac was not found); install one or set JAVA_HOME" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.read_write $(ARGS)
+
+# Regenerates the controller's messages from our own .proto.
+proto: $(STAMP)
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=. pyspark_pravega/client/controller.proto
+
+# Resolves the dependencies anew; needs uv.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache pyspark_pravega/jars/*.jar
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

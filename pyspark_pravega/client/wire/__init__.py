@@ -1,0 +1,1 @@
+"""The segment store's wire protocol: a core without sockets, and a blocking connection above it."""

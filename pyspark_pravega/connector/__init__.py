@@ -1,0 +1,1 @@
+"""The Spark data source: options, readers, writers, snapshots and the commit log."""

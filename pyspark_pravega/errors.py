@@ -1,0 +1,241 @@
+"""Every error this package raises, in one tree.
+
+    PravegaError
+      ConfigurationError          a setting, option or table property is wrong
+      InvalidNameError            a scope, stream or table name can't be used
+      UnavailableError            a server didn't answer in time, or the connection was lost
+        ControllerUnavailableError, SegmentStoreUnavailableError, RegistryUnavailableError
+      AuthenticationError         a server refused the credentials
+      NotFoundError               ScopeNotFoundError, StreamNotFoundError, SegmentNotFoundError,
+                                  KeyValueTableNotFoundError, GroupNotFoundError, SchemaNotFoundError
+      AlreadyExistsError          ScopeExistsError, StreamExistsError
+      ScopeNotEmptyError
+      SegmentSealedError, SegmentTruncatedError
+      ConflictError               a conditional change lost against another one
+      TransactionError            a transaction can't be begun, written, or committed
+      OperationFailedError        a server refused a call for a reason of its own
+      WireError                   bytes that aren't the segment store's protocol
+      SchemaError
+        UnsupportedTypeError, IncompatibleSchemaError
+        EventDecodeError, EventEncodeError
+      UnsupportedOperationError   what a stream can't do
+      SandboxError                the local servers couldn't be fetched, started or stopped
+
+`condition` is the name under which Spark shows an error (`[PRAVEGA_STREAM_NOT_FOUND] ...`).
+Messages name the object, say what was expected, and what to do; they never hold credentials.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class PravegaError(Exception):
+    """The root of the tree."""
+
+    condition: ClassVar[str] = "PRAVEGA_ERROR"
+
+
+class ConfigurationError(PravegaError):
+    """A setting, option or table property is unknown, malformed or contradictory."""
+
+    condition = "PRAVEGA_INVALID_CONFIGURATION"
+
+
+class InvalidNameError(PravegaError):
+    """A name that Pravega can't hold, or that is reserved."""
+
+    condition = "PRAVEGA_INVALID_NAME"
+
+
+class UnavailableError(PravegaError):
+    """A server didn't answer within the deadline, or the connection to it was lost."""
+
+    condition = "PRAVEGA_UNAVAILABLE"
+
+
+class ControllerUnavailableError(UnavailableError):
+    """The Pravega controller didn't answer."""
+
+    condition = "PRAVEGA_CONTROLLER_UNAVAILABLE"
+
+
+class SegmentStoreUnavailableError(UnavailableError):
+    """A Pravega segment store didn't answer, or closed the connection."""
+
+    condition = "PRAVEGA_SEGMENT_STORE_UNAVAILABLE"
+
+
+class RegistryUnavailableError(UnavailableError):
+    """The schema registry didn't answer."""
+
+    condition = "PRAVEGA_SCHEMA_REGISTRY_UNAVAILABLE"
+
+
+class AuthenticationError(PravegaError):
+    """A server refused the credentials."""
+
+    condition = "PRAVEGA_UNAUTHENTICATED"
+
+
+class NotFoundError(PravegaError):
+    """Something named doesn't exist."""
+
+    condition = "PRAVEGA_NOT_FOUND"
+
+
+class ScopeNotFoundError(NotFoundError):
+    """The scope doesn't exist."""
+
+    condition = "PRAVEGA_SCOPE_NOT_FOUND"
+
+
+class StreamNotFoundError(NotFoundError):
+    """The stream doesn't exist."""
+
+    condition = "PRAVEGA_STREAM_NOT_FOUND"
+
+
+class SegmentNotFoundError(NotFoundError):
+    """The segment doesn't exist, or has been deleted."""
+
+    condition = "PRAVEGA_SEGMENT_NOT_FOUND"
+
+
+class KeyValueTableNotFoundError(NotFoundError):
+    """The key-value table doesn't exist."""
+
+    condition = "PRAVEGA_KEY_VALUE_TABLE_NOT_FOUND"
+
+
+class GroupNotFoundError(NotFoundError):
+    """The schema registry has no such group."""
+
+    condition = "PRAVEGA_GROUP_NOT_FOUND"
+
+
+class SchemaNotFoundError(NotFoundError):
+    """The group holds no such schema, version or encoding."""
+
+    condition = "PRAVEGA_SCHEMA_NOT_FOUND"
+
+
+class AlreadyExistsError(PravegaError):
+    """Something of that name exists already."""
+
+    condition = "PRAVEGA_ALREADY_EXISTS"
+
+
+class ScopeExistsError(AlreadyExistsError):
+    """The scope exists already."""
+
+    condition = "PRAVEGA_SCOPE_EXISTS"
+
+
+class StreamExistsError(AlreadyExistsError):
+    """The stream exists already."""
+
+    condition = "PRAVEGA_STREAM_EXISTS"
+
+
+class ScopeNotEmptyError(PravegaError):
+    """The scope still holds streams or key-value tables."""
+
+    condition = "PRAVEGA_SCOPE_NOT_EMPTY"
+
+
+class SegmentSealedError(PravegaError):
+    """The segment is sealed: it takes no more events."""
+
+    condition = "PRAVEGA_SEGMENT_SEALED"
+
+
+class SegmentTruncatedError(PravegaError):
+    """The offset lies before the segment's start: the events there are gone."""
+
+    condition = "PRAVEGA_SEGMENT_TRUNCATED"
+
+
+class ConflictError(PravegaError):
+    """A conditional change found another value than the one it was based on."""
+
+    condition = "PRAVEGA_CONFLICT"
+
+
+class TransactionError(PravegaError):
+    """A transaction can't be begun, kept alive, written or committed."""
+
+    condition = "PRAVEGA_TRANSACTION_FAILED"
+
+
+class OperationFailedError(PravegaError):
+    """A server refused a call for a reason of its own."""
+
+    condition = "PRAVEGA_OPERATION_FAILED"
+
+
+class WireError(PravegaError):
+    """Bytes from a server that aren't the segment store's protocol."""
+
+    condition = "PRAVEGA_PROTOCOL_ERROR"
+
+
+class SchemaError(PravegaError):
+    """A schema, or an event and its schema, don't go together."""
+
+    condition = "PRAVEGA_SCHEMA_ERROR"
+
+
+class UnsupportedTypeError(SchemaError):
+    """A column's type has no counterpart in the stream's format."""
+
+    condition = "PRAVEGA_UNSUPPORTED_TYPE"
+
+
+class IncompatibleSchemaError(SchemaError):
+    """The registry refused a schema under the group's compatibility policy."""
+
+    condition = "PRAVEGA_INCOMPATIBLE_SCHEMA"
+
+
+class EventDecodeError(SchemaError):
+    """An event's bytes can't be decoded."""
+
+    condition = "PRAVEGA_EVENT_DECODE_FAILED"
+
+
+class EventEncodeError(SchemaError):
+    """A row can't be encoded."""
+
+    condition = "PRAVEGA_EVENT_ENCODE_FAILED"
+
+
+class UnsupportedOperationError(PravegaError):
+    """Something that a stream can't do."""
+
+    condition = "PRAVEGA_UNSUPPORTED_OPERATION"
+
+
+class SandboxError(PravegaError):
+    """The local servers couldn't be fetched, started or stopped."""
+
+    condition = "PRAVEGA_SANDBOX_FAILED"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint for an unknown word.
+
+    Args:
+        word: what was given.
+        known: the words that would have been right.
+
+    Returns:
+        `; did you mean "x"?` for the nearest one, or the list of all when none is near.
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    if near:
+        return f'; did you mean "{near[0]}"?'
+    return f"; known are: {', '.join(known)}"

@@ -1,0 +1,1 @@
+"""The Pravega schema registry over REST."""

@@ -1,0 +1,1 @@
+"""A real Pravega and a real schema registry on this machine, for demos, tests and notebooks."""

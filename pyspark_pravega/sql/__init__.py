@@ -1,0 +1,1 @@
+"""Configuring Spark's sessions and starting its SQL programs."""

@@ -1,0 +1,55 @@
+"""Compiles the Java shim into the package; everything else is in pyproject.toml."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent
+JAR = Path("pyspark_pravega") / "jars" / "pyspark-pravega.jar"
+
+
+def java_tool(name: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    candidate = Path(home) / "bin" / name if home else None
+    found = str(candidate) if candidate and candidate.exists() else shutil.which(name)
+    if not found:
+        raise SystemExit(
+            f"pyspark-pravega needs a JDK 17 or newer to compile its Spark catalog: no `{name}` was found. "
+            "Install one (on Debian: apt-get install openjdk-17-jdk-headless), or set JAVA_HOME to it."
+        )
+    return found
+
+
+def compile_shim(target: Path) -> None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SystemExit("pyspark-pravega compiles its Spark catalog against pyspark's jars: pip install 'pyspark==4.3.*'")
+    jars = Path(spec.origin).parent / "jars"
+    sources = sorted(str(p) for p in (ROOT / "jvm").rglob("*.java"))
+    with tempfile.TemporaryDirectory() as tmp:
+        subprocess.run(
+            [java_tool("javac"), "--release", "17", "-Xlint:all,-options,-serial,-processing,-classfile,-path",
+             "-Werror", "-cp", f"{jars}/*", "-d", f"{tmp}/classes", *sources],
+            check=True,
+        )  # fmt: skip
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged = Path(tmp) / "shim.jar"
+        subprocess.run([java_tool("jar"), "cf", str(staged), "-C", f"{tmp}/classes", "."], check=True)
+        shutil.copyfile(staged, target)
+
+
+class BuildWithShim(build_py):
+    """Builds the Python package and the jar that lies inside it."""
+
+    def run(self) -> None:
+        super().run()
+        compile_shim(ROOT / JAR if self.editable_mode else Path(self.build_lib) / JAR)
+
+
+setup(cmdclass={"build_py": BuildWithShim})
