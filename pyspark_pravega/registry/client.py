@@ -1,0 +1,429 @@
+"""The schema registry as Python calls (REST, version 0.6.0)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    GroupNotFoundError,
+    IncompatibleSchemaError,
+    OperationFailedError,
+    PravegaError,
+    SchemaError,
+    SchemaNotFoundError,
+)
+from pyspark_pravega.registry.model import EncodingInfo, GroupProperties, SchemaInfo, VersionInfo, format_json
+from pyspark_pravega.registry.transport import Refusals, Transport, part
+
+_CREATE_ATTEMPTS = 6
+_PAGE = 100
+
+
+class SchemaRegistry:
+    """A schema registry. Threads may share one; it is a context manager, and can be pickled.
+
+    In every call `namespace` is the Pravega scope and `group` the stream, as in other Pravega connectors.
+    Nothing is cached: a group that is deleted and created again begins its ids at 0 anew.
+
+    Every call may raise RegistryUnavailableError (no answer in time), AuthenticationError (credentials
+    refused) and OperationFailedError (a status without a meaning of its own).
+
+    Args:
+        uri: `http://host:port`.
+        timeout: how long connecting, and each wait for an answer, may take, in seconds.
+    """
+
+    def __init__(self, uri: str, *, timeout: float = 10.0) -> None:
+        if not timeout > 0:
+            raise ConfigurationError(f"timeout must be a positive number of seconds, not {timeout}")
+        self.uri = uri
+        self.timeout = timeout
+        self._transport = Transport(uri, timeout)
+
+    def __repr__(self) -> str:
+        return f"SchemaRegistry({self.uri!r}, timeout={self.timeout:g})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _connect, (self.uri, self.timeout)
+
+    def __enter__(self) -> SchemaRegistry:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Further calls fail."""
+        self._transport.close()
+
+    def ping(self) -> None:
+        """Ask whether the registry is there.
+
+        Raises:
+            RegistryUnavailableError: it isn't.
+        """
+        self._transport.call("reach it", "GET", "/ping")
+
+    def create_group(
+        self,
+        namespace: str,
+        group: str,
+        *,
+        serialization_format: str = "Avro",
+        compatibility: str = "Backward",
+        allow_multiple_types: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Create a group, unless it exists; an existing one stays as it is.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            serialization_format: `Avro`, `Protobuf`, `Json`, `Any`, or a custom format's full type name.
+            compatibility: the policy's name; other than `AllowAny` and `DenyAll` only for Avro.
+            allow_multiple_types: whether it takes schemas of more than one type.
+            properties: free text.
+
+        Returns:
+            Whether this call made it. When several create it in the same instant, it may be none of them.
+
+        Raises:
+            ConfigurationError: format and policy don't go together.
+        """
+        doing = f'create group "{namespace}/{group}"'
+        part(group)
+        body = {
+            "groupName": group,
+            "groupProperties": {
+                "serializationFormat": format_json(serialization_format),
+                "compatibility": {"policy": compatibility},
+                "allowMultipleTypes": allow_multiple_types,
+                "properties": dict(properties or {}),
+            },
+        }
+        refusals: Refusals = {
+            400: (
+                ConfigurationError,
+                f"can't {doing} with format {serialization_format} and compatibility {compatibility}: "
+                "{text}; "
+                'formats other than Avro take only "AllowAny" and "DenyAll"',
+            )
+        }
+        for attempt in range(_CREATE_ATTEMPTS):
+            try:
+                response = self._transport.call(
+                    doing,
+                    "POST",
+                    "/v1/groups",
+                    params={"namespace": namespace},
+                    json=body,
+                    expect=(201, 409),
+                    refusals=refusals,
+                )
+            except OperationFailedError as error:
+                # Creators who race get 500 from the registry's own table store, though the group comes to be.
+                if attempt + 1 == _CREATE_ATTEMPTS or "UPDATE_TABLE_ENTRIES" not in str(error):
+                    raise
+                time.sleep(0.02 * 2**attempt)
+            else:
+                return response.status_code == 201
+        raise AssertionError("unreachable")
+
+    def group(self, namespace: str, group: str) -> GroupProperties:
+        """What a group was created with.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+
+        Returns:
+            Its properties.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        doing = f'read group "{namespace}/{group}"'
+        return GroupProperties.from_json(self._group_call(doing, "GET", namespace, group))
+
+    def groups(self, namespace: str) -> Iterator[tuple[str, GroupProperties]]:
+        """The groups of a namespace, page by page.
+
+        Args:
+            namespace: the scope; one that the registry never heard of has no groups.
+
+        Yields:
+            Name and properties, in no order.
+        """
+        seen: set[str] = set()
+        params = {"namespace": namespace, "limit": str(_PAGE)}
+        while True:
+            page = self._transport.answer(
+                f'list the groups of "{namespace}"', "GET", "/v1/groups", params=params
+            )
+            # The last page isn't marked: an empty one follows it, with the same token.
+            fresh = {name: value for name, value in (page.get("groups") or {}).items() if name not in seen}
+            if not fresh:
+                return
+            for name, value in fresh.items():
+                seen.add(name)
+                yield name, GroupProperties.from_json(value)
+            token = page.get("continuationToken")
+            if not token:
+                return
+            params["continuationToken"] = token
+
+    def delete_group(self, namespace: str, group: str) -> None:
+        """Delete a group with its schemas; nothing happens when there's none.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+        """
+        doing = f'delete group "{namespace}/{group}"'
+        self._transport.call(
+            doing, "DELETE", f"/v1/groups/{part(group)}", params={"namespace": namespace}, expect=(204, 404)
+        )
+
+    def add_schema(self, namespace: str, group: str, schema: SchemaInfo) -> VersionInfo:
+        """Register a schema; one that is registered already keeps its version.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            schema: the schema.
+
+        Returns:
+            Its version.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+            IncompatibleSchemaError: the group's policy, format or single type forbids it.
+            SchemaError: it isn't a schema of its format.
+        """
+        doing = f'add schema "{schema.type}" to group "{namespace}/{group}"'
+        answer = self._group_call(
+            doing,
+            "POST",
+            namespace,
+            group,
+            "/schemas",
+            json=schema.to_json(),
+            expect=(201,),
+            refusals={
+                400: (SchemaError, f"can't {doing}: the registry can't read the schema ({{text}})"),
+                409: (
+                    IncompatibleSchemaError,
+                    f"can't {doing}: it isn't compatible with the schemas there under the group's policy, "
+                    "or is of another type; give added columns a default (make them nullable), "
+                    "change no column's type, and keep the record's name",
+                ),
+                417: (
+                    IncompatibleSchemaError,
+                    f"can't {doing}: the group holds schemas in another format "
+                    f"than {schema.serialization_format}",
+                ),
+            },
+        )
+        return VersionInfo.from_json(answer)
+
+    def schemas(
+        self, namespace: str, group: str, type: str | None = None
+    ) -> list[tuple[SchemaInfo, VersionInfo]]:
+        """All versions of all schemas of a group.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            type: only schemas of this type.
+
+        Returns:
+            Schemas and versions, oldest first; none for an unknown type.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        doing = f'read the schemas of group "{namespace}/{group}"'
+        query = {} if type is None else {"type": type}
+        answer = self._group_call(doing, "GET", namespace, group, "/schemas/versions", query=query)
+        both = [
+            (SchemaInfo.from_json(entry["schemaInfo"]), VersionInfo.from_json(entry["versionInfo"]))
+            for entry in answer.get("schemas") or []
+        ]
+        return sorted(both, key=lambda entry: entry[1].id)
+
+    def latest_schema(
+        self, namespace: str, group: str, type: str | None = None
+    ) -> tuple[SchemaInfo, VersionInfo] | None:
+        """The schema that was added last.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            type: only schemas of this type.
+
+        Returns:
+            Schema and version, or None when the group holds none (of that type).
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        # Not GET /schemas: it answers 500 for an unknown type.
+        found = self.schemas(namespace, group, type)
+        return found[-1] if found else None
+
+    def encoding_id(self, namespace: str, group: str, version: VersionInfo, codec: str = "") -> int:
+        """The id in the header of events of a schema version and a codec; made when there's none yet.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            version: the schema's version.
+            codec: a codec the group knows, `""` for none.
+
+        Returns:
+            The id: 0, 1, 2, ... within the group.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+            SchemaNotFoundError: there's no such version.
+            ConfigurationError: the codec isn't registered with the group.
+        """
+        doing = f'get an encoding id of group "{namespace}/{group}"'
+        answer = self._group_call(
+            doing,
+            "PUT",
+            namespace,
+            group,
+            "/encodings",
+            json={"versionInfo": version.to_json(), "codecType": codec},
+            refusals={
+                404: (
+                    SchemaNotFoundError,
+                    f"can't {doing}: the group, or version {version.version} (id {version.id}) of schema "
+                    f'"{version.type}" in it, doesn\'t exist; was the group deleted and created again?',
+                ),
+                412: (
+                    ConfigurationError,
+                    f"can't {doing}: the codec \"{codec}\" isn't registered with the group; add it first",
+                ),
+            },
+        )
+        return int(answer["encodingId"])
+
+    def encoding(self, namespace: str, group: str, encoding_id: int) -> EncodingInfo:
+        """What an encoding id stands for.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            encoding_id: the id from an event's header.
+
+        Returns:
+            Schema, version and codec.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+            SchemaNotFoundError: the group never gave out that id.
+        """
+        doing = f'read encoding {encoding_id} of group "{namespace}/{group}"'
+        answer = self._group_call(
+            doing,
+            "GET",
+            namespace,
+            group,
+            f"/encodings/{encoding_id}",
+            refusals={
+                404: (
+                    SchemaNotFoundError,
+                    f'group "{namespace}/{group}" has no encoding {encoding_id}: the event was written by '
+                    "another serializer, or for a group that was deleted since",
+                )
+            },
+        )
+        return EncodingInfo.from_json(answer)
+
+    def codecs(self, namespace: str, group: str) -> list[str]:
+        """The codecs registered with a group; `""`, none, is always allowed and never listed.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+
+        Returns:
+            Their names.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        doing = f'list the codecs of group "{namespace}/{group}"'
+        answer = self._group_call(doing, "GET", namespace, group, "/codecTypes")
+        return [codec["name"] for codec in answer.get("codecTypes") or []]
+
+    def add_codec(self, namespace: str, group: str, codec: str) -> None:
+        """Register a codec with a group; nothing happens when it is there.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            codec: `application/x-gzip`, `application/x-snappy-framed`, or a name that readers and writers
+                agree on.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        doing = f'add codec "{codec}" to group "{namespace}/{group}"'
+        self._transport.call(
+            doing,
+            "POST",
+            f"/v1/groups/{part(group)}/codecTypes",
+            params={"namespace": namespace},
+            json={"name": codec},
+            expect=(201,),
+            refusals={404: _no_group(namespace, group)},
+        )
+
+    def _group_call(
+        self,
+        doing: str,
+        method: str,
+        namespace: str,
+        group: str,
+        path: str = "",
+        *,
+        query: Mapping[str, str] | None = None,
+        json: Mapping[str, Any] | None = None,
+        expect: tuple[int, ...] = (200,),
+        refusals: Refusals | None = None,
+    ) -> Any:
+        try:
+            return self._transport.answer(
+                doing,
+                method,
+                f"/v1/groups/{part(group)}{path}",
+                params={"namespace": namespace, **(query or {})},
+                json=json,
+                expect=expect,
+                refusals={404: _no_group(namespace, group), **(refusals or {})},
+            )
+        except SchemaNotFoundError:
+            # The registry's 404 doesn't say what is missing: the group, or something in it.
+            self.group(namespace, group)
+            raise
+
+
+def _no_group(namespace: str, group: str) -> tuple[type[PravegaError], str]:
+    return (
+        GroupNotFoundError,
+        f'the schema registry has no group "{namespace}/{group}"; check the namespace (the scope) and the '
+        "group (the stream), or create the table with CREATE TABLE",
+    )
+
+
+def _connect(uri: str, timeout: float) -> SchemaRegistry:
+    return SchemaRegistry(uri, timeout=timeout)
