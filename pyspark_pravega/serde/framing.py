@@ -1,0 +1,224 @@
+"""Event frames as they lie in a segment: `int32 0 | int32 length | payload`, big-endian.
+
+Source: the wire protocol's event command, type code 0 (WireCommandType.EVENT).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.ragged import Ints, binary_array, ragged_views
+
+HEADER_SIZE = 8
+"""Bytes before each payload."""
+MAX_WRITE_SIZE = 8 * 1024 * 1024
+"""The largest payload that official writers make, in bytes (Serializer.MAX_EVENT_SIZE)."""
+MAX_READ_SIZE = 16 * 1024 * 1024
+"""The largest payload believed on reading, in bytes: no append to a server can be larger."""
+
+_WALK = 4096
+_UNIFORM_RUN = 16
+_header = struct.Struct(">Q").unpack_from
+
+Bytes: TypeAlias = pa.Buffer | bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frames:
+    """The whole frames at the head of a buffer."""
+
+    payloads: pa.BinaryArray
+    """The payloads, in order; a compact copy."""
+    starts: npt.NDArray[np.int64]
+    """Where each frame (its header) begins in the buffer, in bytes."""
+    sizes: npt.NDArray[np.int64]
+    """The size of each payload, in bytes."""
+    consumed: int
+    """The bytes of these frames; what follows belongs to frames not returned."""
+
+
+def split(buffer: Bytes, *, limit: int | None = None) -> Frames:
+    """Find the events in bytes of a segment.
+
+    Args:
+        buffer: bytes that begin with a frame and may end within one; less than 2 GiB.
+        limit: how many events to return at most.
+
+    Returns:
+        The whole frames. An event that continues behind the buffer isn't among them.
+
+    Raises:
+        BadEventError: at a frame's place stands something else; its `index` counts the events before it.
+    """
+    data = np.frombuffer(buffer, dtype=np.uint8)
+    starts, consumed = _scan(data, len(data) if limit is None else limit)
+    ends = np.append(starts[1:], consumed) if len(starts) else starts
+    sizes = ends - starts - HEADER_SIZE
+    if len(sizes) and sizes.max() > MAX_READ_SIZE:
+        raise _not_a_frame(data, starts, int(np.argmax(sizes > MAX_READ_SIZE)))
+    return Frames(
+        payloads=ragged_views(data, starts + HEADER_SIZE, ends),
+        starts=starts,
+        sizes=sizes,
+        consumed=consumed,
+    )
+
+
+def join(payloads: pa.Array) -> pa.Buffer:
+    """Put each payload into a frame.
+
+    Args:
+        payloads: an Arrow binary array without nulls.
+
+    Returns:
+        The frames in one buffer, ready to be appended.
+
+    Raises:
+        EventEncodeError: a payload is larger than an event may be.
+    """
+    source, offsets = binary_array(payloads)
+    sizes = np.diff(offsets)
+    n = len(sizes)
+    if n and sizes.max() > MAX_WRITE_SIZE:
+        row = int(np.argmax(sizes))
+        raise EventEncodeError(
+            f"row {row} of the batch makes an event of {int(sizes[row])} bytes; "
+            f"Pravega takes events of {MAX_WRITE_SIZE} bytes at most"
+        )
+    framed = np.empty(int(offsets[-1] - offsets[0]) + HEADER_SIZE * n, dtype=np.uint8)
+    # Headers and payloads alternate as the elements of one Arrow array, whose data are the frames.
+    if n:
+        headers = np.zeros((n, 2), dtype=">i4")
+        headers[:, 1] = sizes
+        head_array = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(HEADER_SIZE), n, [None, pa.py_buffer(headers)]
+        ).cast(pa.large_binary())
+        body_array = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(source)]
+        )
+        joined = pa.compute.binary_join_element_wise(
+            head_array, body_array, pa.scalar(b"", pa.large_binary())
+        )
+        return joined.buffers()[2].slice(0, len(framed))
+    return pa.py_buffer(framed)
+
+
+def encoding_ids(payloads: pa.Array) -> pa.Int32Array:
+    """The encoding ids in the payloads' headers: `0x01 | int32 id`, big-endian.
+
+    Args:
+        payloads: an Arrow binary array without nulls.
+
+    Returns:
+        An int32 array; null where a payload doesn't begin with such a header.
+    """
+    data, offsets = binary_array(payloads)
+    ids, present = header_ids(data, offsets)
+    return pa.array(ids, mask=~present)
+
+
+def header_ids(
+    data: npt.NDArray[np.uint8], offsets: Ints
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """As `encoding_ids`, on numpy arrays.
+
+    Args:
+        data: the payloads' bytes.
+        offsets: where each begins, and the last one's end.
+
+    Returns:
+        The ids, and where there is one; an id means nothing where there's none.
+    """
+    starts = offsets[:-1]
+    present = np.diff(offsets) >= 5
+    safe = starts if present.all() else np.where(present, starts, 0)
+    if len(data) < 5 or not len(starts):
+        return np.zeros(len(starts), dtype=np.int32), np.zeros(len(starts), dtype=np.bool_)
+    present &= data[safe] == 1
+    words = np.ndarray((len(data) - 3,), dtype=">i4", buffer=data, strides=(1,))
+    return words[np.minimum(safe + 1, len(words) - 1)].astype(np.int32), present
+
+
+def _scan(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
+    """The starts of at most `limit` whole frames, and the end of the last one."""
+    view = memoryview(data)
+    chunks: list[Ints] = []
+    found = 0
+    position = 0
+    while found < limit:
+        run = _uniform(data, position)[: limit - found]
+        if len(run):
+            chunks.append(run)
+            found += len(run)
+            position = int(run[-1]) + HEADER_SIZE + _header(view, int(run[-1]))[0]
+            continue
+        walked = np.fromiter(_walk(view, position, min(_WALK, limit - found)), dtype=np.int64)
+        if not len(walked):
+            break
+        end = int(walked[-1]) + HEADER_SIZE + _header(view, int(walked[-1]))[0]
+        if end > len(view):
+            # Either the event goes on behind the buffer, or this isn't an event.
+            starts = np.concatenate([*chunks, walked])
+            if end - HEADER_SIZE - int(walked[-1]) > MAX_READ_SIZE:
+                raise _not_a_frame(data, starts, len(starts) - 1)
+            return starts[:-1], int(walked[-1])
+        chunks.append(walked)
+        found += len(walked)
+        position = end
+    return (np.concatenate(chunks) if chunks else np.empty(0, dtype=np.int64)), position
+
+
+def _walk(view: memoryview, position: int, count: int) -> Iterator[int]:
+    # Type and length in one unsigned number: a type that isn't 0, and a negative length, come out larger than
+    # any buffer, so the walk ends there by itself and needs no check of its own.
+    last = len(view) - HEADER_SIZE
+    unpack = _header
+    while position <= last and count:
+        yield position
+        count -= 1
+        position += unpack(view, position)[0] + HEADER_SIZE
+
+
+def _uniform(data: npt.NDArray[np.uint8], position: int) -> Ints:
+    """The starts of the run of frames of one size from `position` on, when it's worth having."""
+    none = np.empty(0, dtype=np.int64)
+    left = len(data) - position
+    if left < HEADER_SIZE:
+        return none
+    word = _header(data, position)[0]
+    size = word + HEADER_SIZE
+    possible = left // size
+    length = 0
+    probe = _UNIFORM_RUN
+    while possible >= _UNIFORM_RUN:
+        # A growing window: a run that breaks off early costs no look at the rest of the buffer.
+        window = min(probe, possible)
+        words = np.ndarray((window,), dtype=">u8", buffer=data, offset=position, strides=(size,))
+        same = words == word
+        if not same.all():
+            length = int(np.argmin(same))
+            break
+        length = window
+        if window == possible:
+            break
+        probe *= 8
+    return position + np.arange(length, dtype=np.int64) * size if length >= _UNIFORM_RUN else none
+
+
+def _not_a_frame(data: npt.NDArray[np.uint8], starts: Ints, index: int) -> BadEventError:
+    start = int(starts[index])
+    kind, length = struct.unpack_from(">ii", data, start)
+    return BadEventError(
+        f"there is no event at byte {start} of the buffer: type {kind}, length {length}; expected type 0 and "
+        f"at most {MAX_READ_SIZE} bytes (was reading begun in the middle of an event?)",
+        index=index,
+    )

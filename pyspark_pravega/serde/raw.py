@@ -1,0 +1,43 @@
+"""Events as they are: one binary column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.serde.codec import batch_of, subschema
+
+EVENT = "event"
+"""The column that holds the payload."""
+
+
+class RawCodec:
+    """The payload in one column `event BINARY NOT NULL`."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return pa.schema([pa.field(EVENT, pa.binary(), nullable=False)])
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec; every event can be decoded."""
+        values = payloads if payloads.type == pa.binary() else payloads.cast(pa.binary())
+        return batch_of([values for _ in columns], subschema(self.schema, columns), len(payloads))
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        if batch.schema.names != [EVENT]:
+            raise EventEncodeError(
+                f'a stream without a schema takes one column "{EVENT}" of type BINARY, '
+                f"not {', '.join(batch.schema.names) or 'none'}"
+            )
+        column = batch.column(0)
+        if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+            raise EventEncodeError(
+                f'column "{EVENT}" must be BINARY, not {column.type}; cast it (CAST({EVENT} AS BINARY))'
+            )
+        if column.null_count:
+            raise EventEncodeError(f'column "{EVENT}" holds null, and is NOT NULL')
+        return column
