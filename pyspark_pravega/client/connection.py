@@ -1,0 +1,203 @@
+"""One blocking connection to a segment store: the wire protocol's core on a socket, with deadlines."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn, Self, TypeVar
+
+from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.client.wire.protocol import FrameDecoder, UnknownCommand, encode_frame
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    ConflictError,
+    OperationFailedError,
+    PravegaError,
+    SegmentNotFoundError,
+    SegmentSealedError,
+    SegmentStoreUnavailableError,
+    SegmentTruncatedError,
+    TransactionError,
+    WireError,
+)
+
+RECEIVE_BUFFER_BYTES = 4 << 20
+
+Expected = TypeVar("Expected", bound=wire.Command)
+
+
+class Connection:
+    """A connection to one segment store. Used by one thread at a time; a context manager."""
+
+    def __init__(self, host: str, port: int, *, timeout: float) -> None:
+        """Connect and exchange greetings.
+
+        Args:
+            host: the segment store's host.
+            port: its port.
+            timeout: for connecting and for each reply, in seconds.
+
+        Raises:
+            SegmentStoreUnavailableError: nothing answers there.
+        """
+        self.endpoint = (host, port)
+        self.timeout = timeout
+        self.healthy = True
+        self._ids = itertools.count(1)
+        self._decoder = FrameDecoder()
+        try:
+            self._socket = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise SegmentStoreUnavailableError(
+                f"no Pravega segment store answers at {host}:{port} ({error.strerror or error}): "
+                "check that this machine can reach the address that the controller names"
+            ) from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        try:
+            self.send(wire.Hello())
+            greeting = self.receive()
+            if not isinstance(greeting, wire.Hello) or greeting.low_version > wire.WIRE_VERSION:
+                raise WireError(f"{host}:{port} doesn't speak a segment store's protocol that this client knows")
+        except PravegaError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.healthy = False
+        self._socket.close()
+
+    def next_id(self) -> int:
+        """A request id that this connection hasn't used."""
+        return next(self._ids)
+
+    def is_sound(self) -> bool:
+        """Whether the other side still answers, found out by a keep-alive."""
+        try:
+            self.send(wire.KeepAlive())
+            return isinstance(self._next(time.monotonic() + self.timeout), wire.KeepAlive)
+        except PravegaError:
+            return False
+
+    def send(self, command: wire.Command) -> None:
+        """Send a command.
+
+        Raises:
+            SegmentStoreUnavailableError: the connection is lost.
+        """
+        self._socket.settimeout(self.timeout)
+        try:
+            for piece in encode_frame(command):
+                self._socket.sendall(piece)
+        except OSError as error:
+            self._lost(error)
+
+    def receive(self, *, timeout: float | None = None) -> wire.Command:
+        """The next reply; keep-alives are passed over.
+
+        Args:
+            timeout: seconds to wait; the connection's own when None.
+
+        Raises:
+            SegmentStoreUnavailableError: nothing came in time, or the connection is lost.
+            WireError: what came isn't the protocol.
+        """
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while isinstance(reply := self._next(deadline), wire.KeepAlive):
+            pass
+        return reply
+
+    def call(self, command: wire.Command, expected: type[Expected]) -> Expected:
+        """Send a command and wait for its reply.
+
+        Args:
+            command: what to send.
+            expected: the class of the reply that means success.
+
+        Raises:
+            PravegaError: what a failure reply stands for; see `failure`.
+        """
+        self.send(command)
+        return self.expect(self.receive(), expected)
+
+    def expect(self, reply: wire.Command, expected: type[Expected]) -> Expected:
+        """Narrow a reply to what was expected, or raise what a failure stands for."""
+        if isinstance(reply, expected):
+            return reply
+        if isinstance(reply, wire.Failure):
+            raise failure(reply)
+        self.healthy = False
+        raise WireError(f"{self._name} answered {type(reply).__name__} where {expected.__name__} was expected")
+
+    @property
+    def _name(self) -> str:
+        return f"segment store {self.endpoint[0]}:{self.endpoint[1]}"
+
+    def _next(self, deadline: float) -> wire.Command:
+        try:
+            while True:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                count = self._socket.recv_into(self._decoder.next_buffer())
+                if count == 0:
+                    self._lost(ConnectionResetError("closed by the server"))
+                reply = self._decoder.filled(count)
+                if isinstance(reply, UnknownCommand):
+                    raise WireError(f"{self._name} sent a command of type {reply.type}, which this client doesn't know")
+                if reply is not None:
+                    return reply
+        except OSError as error:
+            self._lost(error)
+        except WireError:
+            self.healthy = False
+            raise
+
+    def _lost(self, error: OSError) -> NoReturn:
+        self.healthy = False
+        reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or error
+        raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
+
+
+def failure(reply: wire.Failure) -> PravegaError:
+    """The error that a failure reply stands for.
+
+    Args:
+        reply: what the segment store answered.
+    """
+    make = _FAILURES.get(type(reply))
+    return make(reply) if make else WireError(f"unexpected {type(reply).__name__}")
+
+
+_FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
+    wire.WrongHost: lambda r: SegmentStoreUnavailableError(
+        f'segment "{r.segment}" has moved to another segment store ({r.correct_host or "not known yet"})'
+    ),
+    wire.SegmentIsSealed: lambda r: SegmentSealedError(f'segment "{r.segment}" is sealed'),
+    wire.SegmentAlreadyExists: lambda r: OperationFailedError(f'segment "{r.segment}" exists already'),
+    wire.NoSuchSegment: lambda r: SegmentNotFoundError(f'segment "{r.segment}" does not exist'),
+    wire.SegmentIsTruncated: lambda r: SegmentTruncatedError(
+        f'segment "{r.segment}" begins at offset {r.start_offset}: offset {r.offset} has been truncated'
+    ),
+    wire.InvalidEventNumber: lambda r: TransactionError(
+        f"another writer took over from writer {r.writer_id} (event number {r.event_number})"
+    ),
+    wire.OperationUnsupported: lambda r: OperationFailedError(
+        f"the segment store doesn't know {r.operation}: Pravega 0.13 or newer is needed"
+    ),
+    wire.AuthTokenCheckFailed: lambda r: AuthenticationError(
+        "the segment store refused the delegation token" + (": it has expired" if r.code == 1 else "")
+    ),
+    wire.ErrorMessage: lambda r: OperationFailedError(
+        f'the segment store failed on segment "{r.segment}": {r.message} (code {r.code})'
+    ),
+    wire.TableKeyDoesNotExist: lambda r: ConflictError(f'a key of table segment "{r.segment}" is gone'),
+    wire.TableKeyBadVersion: lambda r: ConflictError(f'an entry of table segment "{r.segment}" has been changed'),
+}

@@ -1,0 +1,101 @@
+"""Names of scopes, streams, segments and transactions, and the small values that go with them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass, field
+
+from pyspark_pravega.errors import InvalidNameError
+
+MAX_NAME_LENGTH = 255
+_NAME = re.compile(r"[A-Za-z0-9.\-]+")
+
+
+def check_name(kind: str, name: str) -> str:
+    """Refuse a name that Pravega can't hold.
+
+    Args:
+        kind: what is named, for the message: "scope", "stream", "key-value table".
+        name: 1 to 255 characters of `A-Z a-z 0-9 . -`.
+
+    Returns:
+        The name.
+
+    Raises:
+        InvalidNameError: it isn't such a name.
+    """
+    if not name:
+        raise InvalidNameError(f"a {kind} name must not be empty")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidNameError(
+            f'{kind} name "{name[:32]}..." has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed'
+        )
+    if not _NAME.fullmatch(name):
+        raise InvalidNameError(f'{kind} name "{name}" may hold only letters, digits, "-" and "."')
+    return name
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream's full name."""
+
+    scope: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}"
+
+    def segment_name(self, segment_id: int) -> str:
+        """A segment's name on the wire.
+
+        Args:
+            segment_id: epoch << 32 | number.
+        """
+        return f"{self.scope}/{self.name}/{segment_number(segment_id)}.#epoch.{segment_epoch(segment_id)}"
+
+
+def segment_epoch(segment_id: int) -> int:
+    """The epoch in which a segment was made."""
+    return segment_id >> 32
+
+
+def segment_number(segment_id: int) -> int:
+    """A segment's number within its stream."""
+    return segment_id & 0xFFFFFFFF
+
+
+def transaction_segment_name(segment: str, transaction: uuid.UUID) -> str:
+    """The name of a transaction's shadow of a segment.
+
+    Args:
+        segment: the segment's name on the wire.
+        transaction: the transaction's id.
+    """
+    return f"{segment}#transaction.{transaction.hex}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentRange:
+    """A segment and the part of the key space that it owns."""
+
+    segment_id: int
+    min_key: float
+    """Inclusive, in [0, 1)."""
+    max_key: float
+    """Exclusive, in (0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSegments:
+    """Segments of one moment, ordered by key range."""
+
+    stream: Stream
+    ranges: tuple[SegmentRange, ...]
+    token: str = field(default="", repr=False)
+    """Delegation token for the segment store; empty when authentication is off."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The segments' ids, ordered by key range."""
+        return tuple(r.segment_id for r in self.ranges)

@@ -1,0 +1,126 @@
+"""Reading segments: their state, and ranges of their bytes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark_pravega.client.connection import Connection
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.pool import ConnectionPool
+from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.errors import SegmentNotFoundError, SegmentStoreUnavailableError, WireError
+
+REQUEST_BYTES = 1 << 20
+"""What one request asks for: servers answer with at most 2 MiB, mostly 1."""
+REQUESTS_IN_FLIGHT = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentState:
+    """A segment's state at one moment. Offsets are bytes since the segment was made."""
+
+    start_offset: int
+    write_offset: int
+    sealed: bool
+
+
+def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, token: str = "") -> SegmentState:
+    """Ask for a segment's state.
+
+    Args:
+        pool: connections to the segment stores.
+        stream: the segment's stream.
+        segment_id: the segment.
+        token: the stream's delegation token.
+
+    Raises:
+        SegmentNotFoundError: it doesn't exist, or no longer.
+    """
+    name = stream.segment_name(segment_id)
+
+    def ask(connection: Connection) -> wire.StreamSegmentInfo:
+        request = wire.GetStreamSegmentInfo(request_id=connection.next_id(), segment=name, token=token)
+        return connection.call(request, wire.StreamSegmentInfo)
+
+    info = pool.call(stream, segment_id, ask)
+    if not info.exists or info.deleted:
+        raise SegmentNotFoundError(f'segment "{name}" does not exist')
+    return SegmentState(start_offset=info.start_offset, write_offset=info.write_offset, sealed=info.sealed)
+
+
+def read_range(
+    pool: ConnectionPool, stream: Stream, segment_id: int, start: int, end: int, *, token: str = ""
+) -> Iterator[memoryview]:
+    """The bytes of a segment between two offsets.
+
+    Several requests are under way at a time; a lost connection is replaced once without losing or repeating a byte.
+
+    Args:
+        pool: connections to the segment stores.
+        stream: the segment's stream.
+        segment_id: the segment.
+        start: first byte.
+        end: the byte after the last; not beyond the segment's length.
+        token: the stream's delegation token.
+
+    Yields:
+        Buffers of up to 2 MiB, in order, each in memory of its own.
+
+    Raises:
+        SegmentTruncatedError: `start` lies before the segment's start.
+        SegmentNotFoundError: it doesn't exist, or no longer.
+        SegmentStoreUnavailableError: the segment store can't be reached.
+    """
+    position, lost_at = start, -1
+    while position < end:
+        try:
+            with pool.connection(stream, segment_id, fresh=lost_at >= 0) as connection:
+                for data in _requests(connection, stream.segment_name(segment_id), position, end, token):
+                    position += len(data)
+                    yield data
+        except SegmentStoreUnavailableError:
+            if position == lost_at:
+                raise
+            lost_at = position
+
+
+def _requests(connection: Connection, segment: str, start: int, end: int, token: str) -> Iterator[memoryview]:
+    """Answers may be shorter than asked for: the rest is then asked for again, in place."""
+    asked, waiting = start, deque[tuple[int, int]]()
+    while asked < end or waiting:
+        while asked < end and len(waiting) < REQUESTS_IN_FLIGHT:
+            size = min(REQUEST_BYTES, end - asked)
+            _ask(connection, segment, asked, size, token)
+            waiting.append((asked, size))
+            asked += size
+        offset, size = waiting.popleft()
+        while size:
+            reply = connection.expect(connection.receive(), wire.SegmentRead)
+            if reply.offset != offset or len(reply.data) > size:
+                connection.healthy = False
+                raise WireError(f'segment "{segment}": bytes at {reply.offset} came where {offset} was asked for')
+            if not reply.data and reply.end_of_segment:
+                raise WireError(f'segment "{segment}" ends at {offset}, before the end of the range, {end}')
+            offset, size = offset + len(reply.data), size - len(reply.data)
+            yield reply.data
+            if size:
+                # The answers to the later requests are already on their way, so they have to be read and dropped.
+                for _ in range(len(waiting)):
+                    connection.expect(connection.receive(), wire.SegmentRead)
+                waiting.clear()
+                asked = offset
+                break
+
+
+def _ask(connection: Connection, segment: str, offset: int, size: int, token: str) -> None:
+    connection.send(
+        wire.ReadSegment(
+            segment=segment,
+            offset=offset,
+            suggested_length=size,
+            token=token,
+            request_id=connection.next_id(),
+        )
+    )

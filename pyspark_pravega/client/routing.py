@@ -1,0 +1,120 @@
+"""Routing keys to segments, as Pravega's Java client does it, for whole columns at a time.
+
+A key's hash is the first 64 bits of murmur3 x64 128 of its UTF-16LE bytes, seeded with the Java hash code of
+"EventRouter"; its top 52 bits are a fraction of [0, 1), and the segment that owns this part of the key space takes
+the event (io.pravega.client, EventRouter and HashHelper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_pravega.client.names import SegmentRange
+
+SEED = 1741865571
+"""Java's "EventRouter".hashCode()."""
+
+_C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
+_U64 = npt.NDArray[np.uint64]
+
+
+def key_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
+    """Where keys lie in the key space.
+
+    Args:
+        keys: a column of strings; each distinct key is hashed once. Nulls count as empty keys.
+
+    Returns:
+        For each key a fraction in [0, 1), shape (len(keys),).
+    """
+    encoded = pc.dictionary_encode(keys.fill_null(""))
+    indices: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+    return _distinct_fractions(encoded.dictionary)[indices]
+
+
+def segment_indexes(fractions: npt.NDArray[np.float64], ranges: Sequence[SegmentRange]) -> npt.NDArray[np.intp]:
+    """Which segment takes each event.
+
+    Args:
+        fractions: positions in the key space, in [0, 1).
+        ranges: a stream's current segments, ordered by key range.
+
+    Returns:
+        For each fraction the index into `ranges`, of the same shape.
+    """
+    upper = np.array([r.max_key for r in ranges[:-1]])
+    return np.searchsorted(upper, fractions, side="right")
+
+
+def _distinct_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
+    fractions = np.empty(len(keys))
+    units, starts = _utf16_units(keys)
+    lengths = np.diff(starts)
+    # Keys of one length are hashed together: the algorithm's branches depend on nothing else.
+    for length in np.unique(lengths):
+        where = np.flatnonzero(lengths == length)
+        rows = units[starts[where, np.newaxis] + np.arange(length)].view(np.uint8)
+        fractions[where] = (_murmur3_h1(rows) >> np.uint64(12)).astype(np.float64) * 2.0**-52
+    return fractions
+
+
+def _utf16_units(keys: pa.Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+    """The keys' UTF-16 code units one after another, and where each key begins; one more for the end."""
+    keys = keys.cast(pa.large_string())
+    _, offsets, data = keys.buffers()
+    starts = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    utf8 = np.frombuffer(data, np.uint8)[starts[0] : starts[-1]] if data else np.empty(0, np.uint8)
+    if utf8.size == 0 or utf8.max() < 0x80:
+        return utf8.astype("<u2"), starts - starts[0]
+    texts = [key.encode("utf-16-le") for key in keys.to_pylist()]
+    units = np.frombuffer(b"".join(texts), "<u2")
+    return units, np.concatenate(([0], np.cumsum([len(text) // 2 for text in texts])))
+
+
+def _murmur3_h1(data: npt.NDArray[np.uint8]) -> _U64:
+    """murmur3 x64 128, first half, of each row.
+
+    Args:
+        data: shape (keys, bytes).
+    """
+    count, length = data.shape
+    h1 = np.full(count, SEED, np.uint64)
+    h2 = h1.copy()
+    blocks = length // 16
+    padded = np.zeros((count, (blocks + 1) * 16), np.uint8)
+    padded[:, :length] = data
+    words: _U64 = padded.view("<u8")
+    with np.errstate(over="ignore"):
+        for block in range(blocks):
+            h1 ^= _mix(words[:, 2 * block], _C1, 31, _C2)
+            h1 = (_rotate(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
+            h2 ^= _mix(words[:, 2 * block + 1], _C2, 33, _C1)
+            h2 = (_rotate(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
+        # The rest is padded with zeros, which mix to zero and so change nothing.
+        h2 ^= _mix(words[:, 2 * blocks + 1], _C2, 33, _C1)
+        h1 ^= _mix(words[:, 2 * blocks], _C1, 31, _C2)
+        h1 ^= np.uint64(length)
+        h2 ^= np.uint64(length)
+        h1 += h2
+        h2 += h1
+        return _finish(h1) + _finish(h2)
+
+
+def _rotate(values: _U64, bits: int) -> _U64:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _mix(words: _U64, first: np.uint64, bits: int, second: np.uint64) -> Any:
+    return _rotate(words * first, bits) * second
+
+
+def _finish(values: _U64) -> _U64:
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return values ^ (values >> np.uint64(33))

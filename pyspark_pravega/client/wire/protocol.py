@@ -1,0 +1,111 @@
+"""Frames to commands and back, without a socket: bytes in, typed commands out."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from pyspark_pravega.client.wire.commands import COMMANDS, Command
+from pyspark_pravega.client.wire.fields import Buffer
+from pyspark_pravega.errors import WireError
+
+HEADER = struct.Struct(">ii")
+MAX_FRAME_BYTES = 32 << 20
+"""Longest payload that is accepted: twice what the server takes in one command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownCommand:
+    """A frame of a type that this client doesn't know."""
+
+    type: int
+    payload: memoryview
+
+
+def encode_frame(command: Command) -> list[Buffer]:
+    """A command as it travels.
+
+    Args:
+        command: what to send.
+
+    Returns:
+        Buffers to be sent one after another; a block of data among them is the caller's own, not a copy.
+
+    Raises:
+        WireError: the command is larger than a server accepts.
+    """
+    pieces = command.encode()
+    size = sum(map(len, pieces))
+    if size > MAX_FRAME_BYTES:
+        raise WireError(f"{type(command).__name__} of {size} bytes is larger than a segment store accepts")
+    pieces.insert(0, HEADER.pack(command.TYPE, size))
+    return pieces
+
+
+class FrameDecoder:
+    """Cuts what a peer sends into commands.
+
+    The caller fills `next_buffer()` and reports with `filled(n)`, so that a large payload is received straight into
+    the memory that the reply's data then views; `feed` does both for bytes that are already there.
+    """
+
+    def __init__(self) -> None:
+        self._header = bytearray(HEADER.size)
+        self._target = memoryview(self._header)
+        self._position = 0
+        self._type: int | None = None
+
+    def next_buffer(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        return self._target[self._position :]
+
+    def filled(self, count: int) -> Command | UnknownCommand | None:
+        """Say how many bytes were put into `next_buffer()`.
+
+        Args:
+            count: bytes, at most the buffer's length.
+
+        Returns:
+            The command that is now complete, or None.
+
+        Raises:
+            WireError: the bytes aren't the protocol; the connection can't be used any more.
+        """
+        self._position += count
+        if self._position < len(self._target):
+            return None
+        if self._type is None:
+            kind, size = HEADER.unpack(self._header)
+            if not 0 <= size <= MAX_FRAME_BYTES:
+                raise WireError(f"a frame of type {kind} announces {size} bytes: not a segment store's answer")
+            self._type, self._target, self._position = kind, memoryview(bytearray(size)), 0
+            if size:
+                return None
+        kind, payload = self._type, self._target
+        self._type, self._target, self._position = None, memoryview(self._header), 0
+        known = COMMANDS.get(kind)
+        return known.decode(payload) if known else UnknownCommand(type=kind, payload=payload)
+
+    def feed(self, data: Buffer) -> list[Command | UnknownCommand]:
+        """Take bytes of any number of frames, whole or not.
+
+        Args:
+            data: the next bytes from the peer.
+
+        Returns:
+            The commands that they complete, in order.
+
+        Raises:
+            WireError: the bytes aren't the protocol.
+        """
+        commands = []
+        view = memoryview(data)
+        while view:
+            target = self.next_buffer()
+            count = min(len(target), len(view))
+            target[:count] = view[:count]
+            view = view[count:]
+            done = self.filled(count)
+            if done is not None:
+                commands.append(done)
+        return commands

@@ -1,0 +1,181 @@
+"""Appending to segments: blocks with a bounded window, stored once whatever happens to the connection."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from dataclasses import dataclass
+
+from pyspark_pravega.client.connection import Connection
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.pool import ConnectionPool
+from pyspark_pravega.client.transactions import Transaction
+from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.client.wire.fields import Buffer
+from pyspark_pravega.errors import PravegaError, SegmentStoreUnavailableError, WireError
+
+BLOCK_BYTES = 1 << 20
+"""A good size for a block; one command takes at most 15.9 MiB."""
+MAX_BLOCK_BYTES = 15 << 20
+MAX_EVENT_BYTES = 8 << 20
+"""The largest event that Pravega's Java client reads and writes."""
+WINDOW_BLOCKS = 3
+ACKNOWLEDGE_TIMEOUT_S = 120.0
+"""A server whose cache is full answers tens of seconds late."""
+RECONNECTS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    data: Buffer
+    events: int
+    last_event_number: int
+
+
+class SegmentWriter:
+    """Appends whole events to one segment, or to a transaction's shadow of it. Used by one thread.
+
+    Blocks are numbered: after a lost connection the server tells which it has, and only the others are sent again.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        stream: Stream,
+        segment_id: int,
+        *,
+        segment: str | None = None,
+        token: str = "",
+    ) -> None:
+        """Make a writer; it connects with its first block.
+
+        Args:
+            pool: connections to the segment stores.
+            stream: the segment's stream.
+            segment_id: the segment.
+            segment: name on the wire where it isn't the segment's own, as of a transaction.
+            token: the stream's delegation token.
+        """
+        self.bytes_written = 0
+        self.events_written = 0
+        self._pool, self._stream, self._segment_id, self._token = pool, stream, segment_id, token
+        self._segment = segment or stream.segment_name(segment_id)
+        self._writer_id = uuid.uuid4()
+        self._connection: Connection | None = None
+        self._setup_id = 0
+        self._unacknowledged: deque[_Block] = deque()
+
+    def append(self, data: Buffer, events: int) -> None:
+        """Append a block; waits while too many are under way.
+
+        Args:
+            data: whole events with their frames, at most 15 MiB. Must not change before `flush`.
+            events: how many they are, at least 1.
+
+        Raises:
+            SegmentSealedError: the segment is sealed.
+            SegmentNotFoundError: it, or the transaction, is gone.
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        if not 0 < len(data) <= MAX_BLOCK_BYTES or events < 1:
+            raise WireError(f"a block of {len(data)} bytes and {events} events can't be appended")
+        self.bytes_written += len(data)
+        self.events_written += events
+        block = _Block(data=data, events=events, last_event_number=self.events_written)
+        self._unacknowledged.append(block)
+        self._persist(block, down_to=WINDOW_BLOCKS)
+
+    def flush(self) -> None:
+        """Wait until everything is stored.
+
+        Raises:
+            PravegaError: as `append`.
+        """
+        self._persist(None, down_to=0)
+
+    def close(self) -> None:
+        """Let go of the connection; what hasn't been flushed may or may not be stored."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _persist(self, block: _Block | None, *, down_to: int) -> None:
+        """Send and wait for acknowledgements, on a new connection when the old one is lost."""
+        lost = 0
+        while True:
+            try:
+                if self._connection is None:
+                    connection = self._resume(fresh=lost > 0)
+                else:
+                    connection = self._connection
+                    if block is not None:
+                        self._send(connection, block)
+                while len(self._unacknowledged) > down_to:
+                    self._acknowledge(connection)
+                return
+            except SegmentStoreUnavailableError:
+                self.close()
+                lost += 1
+                if lost > RECONNECTS:
+                    raise
+            except PravegaError:
+                self.close()
+                raise
+
+    def _resume(self, *, fresh: bool) -> Connection:
+        """Announce the writer, and send what the server doesn't have, with the same borders between blocks."""
+        connection = self._connection = self._pool.open(self._stream, self._segment_id, fresh=fresh)
+        self._setup_id = connection.next_id()
+        setup = wire.SetupAppend(
+            request_id=self._setup_id, writer_id=self._writer_id, segment=self._segment, token=self._token
+        )
+        stored = connection.call(setup, wire.AppendSetup).last_event_number
+        self._forget(stored)
+        for block in self._unacknowledged:
+            self._send(connection, block)
+        return connection
+
+    def _send(self, connection: Connection, block: _Block) -> None:
+        connection.send(
+            wire.AppendBlockEnd(
+                writer_id=self._writer_id,
+                data=block.data,
+                event_count=block.events,
+                last_event_number=block.last_event_number,
+                request_id=self._setup_id,
+            )
+        )
+
+    def _acknowledge(self, connection: Connection) -> None:
+        reply = connection.receive(timeout=ACKNOWLEDGE_TIMEOUT_S)
+        self._forget(connection.expect(reply, wire.DataAppended).event_number)
+
+    def _forget(self, event_number: int) -> None:
+        while self._unacknowledged and self._unacknowledged[0].last_event_number <= event_number:
+            self._unacknowledged.popleft()
+
+
+def merge_transaction(
+    pool: ConnectionPool, target: Transaction, source: Transaction, *, segment_ids: tuple[int, ...]
+) -> None:
+    """Move what a transaction holds into another one of the same stream and epoch; nothing of it is visible before.
+
+    Args:
+        pool: connections to the segment stores.
+        target: the transaction that will be committed.
+        source: the transaction that is emptied, to be aborted afterwards.
+        segment_ids: the segments in which the source holds events.
+
+    Raises:
+        SegmentNotFoundError: one of the two was aborted, or its lease ran out.
+    """
+    stream, token = target.segments.stream, target.segments.token
+    for segment_id in segment_ids:
+        with pool.connection(stream, segment_id) as connection:
+            request = wire.MergeSegments(
+                request_id=connection.next_id(),
+                target=target.segment_name(segment_id),
+                source=source.segment_name(segment_id),
+                token=token,
+            )
+            connection.call(request, wire.SegmentsMerged)
