@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.codec import BadEventError
@@ -105,9 +106,7 @@ def join(payloads: pa.Array) -> pa.Buffer:
         body_array = pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(source)]
         )
-        joined = pa.compute.binary_join_element_wise(
-            head_array, body_array, pa.scalar(b"", pa.large_binary())
-        )
+        joined = pc.binary_join_element_wise(head_array, body_array, pa.scalar(b"", pa.large_binary()))
         return joined.buffers()[2].slice(0, len(framed))
     return pa.py_buffer(framed)
 
@@ -126,9 +125,7 @@ def encoding_ids(payloads: pa.Array) -> pa.Int32Array:
     return pa.array(ids, mask=~present)
 
 
-def header_ids(
-    data: npt.NDArray[np.uint8], offsets: Ints
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+def header_ids(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """As `encoding_ids`, on numpy arrays.
 
     Args:
@@ -150,7 +147,7 @@ def header_ids(
 
 def _scan(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
     """The starts of at most `limit` whole frames, and the end of the last one."""
-    view = memoryview(data)
+    view = data.data
     chunks: list[Ints] = []
     found = 0
     position = 0
@@ -194,7 +191,7 @@ def _uniform(data: npt.NDArray[np.uint8], position: int) -> Ints:
     left = len(data) - position
     if left < HEADER_SIZE:
         return none
-    word = _header(data, position)[0]
+    word = _header(data.data, position)[0]
     size = word + HEADER_SIZE
     possible = left // size
     length = 0
@@ -216,7 +213,7 @@ def _uniform(data: npt.NDArray[np.uint8], position: int) -> Ints:
 
 def _not_a_frame(data: npt.NDArray[np.uint8], starts: Ints, index: int) -> BadEventError:
     start = int(starts[index])
-    kind, length = struct.unpack_from(">ii", data, start)
+    kind, length = struct.unpack_from(">ii", data.data, start)
     return BadEventError(
         f"there is no event at byte {start} of the buffer: type {kind}, length {length}; expected type 0 and "
         f"at most {MAX_READ_SIZE} bytes (was reading begun in the middle of an event?)",

@@ -31,9 +31,7 @@ def binary_array(values: pa.Array) -> tuple[Bytes, Ints]:
     _, offset_buffer, data_buffer = values.buffers()
     wide = values.type in (pa.large_binary(), pa.large_string())
     kind = np.int64 if wide else np.int32
-    data = (
-        np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
-    )
+    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
     if n == 0 or offset_buffer is None:
         return data, np.zeros(n + 1, dtype=np.int64)
     offsets = np.frombuffer(offset_buffer, dtype=kind)[values.offset : values.offset + n + 1]

@@ -1,0 +1,242 @@
+"""Avro events: `0x01 | int32 encoding id | datum`, or the bare datum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.errors import ConfigurationError, NotFoundError, SchemaError
+from pyspark_pravega.serde import avro_schema, compression
+from pyspark_pravega.serde.avro_cursor import PAD, Cursor, DatumError
+from pyspark_pravega.serde.avro_resolve import resolve_record
+from pyspark_pravega.serde.avro_write import Encode, record_writer
+from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
+from pyspark_pravega.serde.framing import header_ids
+from pyspark_pravega.serde.ragged import Bytes, Ints, binary_array
+from pyspark_pravega.serde.types import arrow_safe
+
+_HEADER = 5
+_Columns = Callable[[Cursor], dict[str, pa.Array]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterSchema:
+    """What events of an encoding id were written with."""
+
+    schema_text: str
+    """The Avro schema's JSON."""
+    codec: str = ""
+    """`""`, `application/x-gzip` or `application/x-snappy-framed`."""
+
+
+class EncodingSource(Protocol):
+    """Knows what encoding ids stand for. It travels to executors with the codec, pickled."""
+
+    def writer_schema(self, encoding_id: int) -> WriterSchema:
+        """Look an encoding up; the codec asks once for each id.
+
+        Args:
+            encoding_id: the id from an event's header.
+
+        Returns:
+            Its schema and codec.
+
+        Raises:
+            SchemaNotFoundError: there's no such id; the event counts as one that can't be decoded.
+        """
+        ...
+
+
+class AvroCodec:
+    """Events in Avro, decoded by the schema each was written with and resolved to the table's.
+
+    Args:
+        schema_text: the table's Avro schema.
+        spark_schema: the table's columns, as `avro_to_spark(schema_text)` gives them; they may be a selection.
+        encodings: looks encoding ids up.
+        write_encoding_id: the id for what is written; None: for reading only, when events have headers.
+        header: whether events have headers. Without, all are in the table's schema.
+
+    Raises:
+        SchemaError: the schema isn't Avro, or isn't that of the columns.
+    """
+
+    def __init__(
+        self,
+        schema_text: str,
+        spark_schema: StructType,
+        encodings: EncodingSource,
+        write_encoding_id: int | None = None,
+        header: bool = True,
+    ) -> None:
+        self._text = schema_text
+        self._encodings = encodings
+        self._write_id = write_encoding_id
+        self._header = header
+        self._schema = to_arrow_schema(arrow_safe(spark_schema), timezone="UTC")
+        self._prepare()
+        resolve_record(self._reader, self._reader, self._schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_text", "_encodings", "_write_id", "_header", "_schema")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._reader = avro_schema.parse(self._text)
+        self._writers: dict[int, tuple[avro_schema.AvroType, str]] = {}
+        self._plans: dict[tuple[int | None, tuple[str, ...]], tuple[_Columns, str]] = {}
+        self._encode: tuple[Encode, str] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return self._schema
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec."""
+        wanted = subschema(self._schema, columns)
+        if not columns or not len(payloads):
+            return batch_of([pa.array([], type=field.type) for field in wanted], wanted, len(payloads))
+        data, offsets = binary_array(payloads)
+        try:
+            return self._decode(data, offsets, wanted)
+        except BadEventError as error:
+            # Columns are decoded one after another: an earlier event may be bad in a later column.
+            while error.index:
+                try:
+                    self._decode(data, offsets[: error.index + 1], wanted)
+                except BadEventError as earlier:
+                    error = earlier
+                else:
+                    break
+            raise error from None
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        if self._encode is None:
+            self._encode = self._writer()
+        write, codec = self._encode
+        bodies = write(batch)
+        head = b""
+        if self._header:
+            assert self._write_id is not None
+            head = b"\x01" + self._write_id.to_bytes(4, "big")
+        if codec:
+            return pa.array([head + compression.compress(codec, body) for body in bodies.to_pylist()], type=pa.binary())
+        if not head:
+            return bodies
+        return pc.binary_join_element_wise(pa.scalar(head, pa.binary()), bodies, pa.scalar(b"", pa.binary()))
+
+    def _writer(self) -> tuple[Encode, str]:
+        schema, codec = self._reader, ""
+        if self._header:
+            if self._write_id is None:
+                raise ConfigurationError("this Avro codec was made for reading only: it has no encoding id to write")
+            schema, codec = self._written_with(self._write_id)
+        return record_writer(schema, self._schema), codec
+
+    def _written_with(self, encoding_id: int) -> tuple[avro_schema.AvroType, str]:
+        found = self._writers.get(encoding_id)
+        if found is None:
+            source = self._encodings.writer_schema(encoding_id)
+            compression.check(source.codec)
+            found = avro_schema.parse(source.schema_text), source.codec
+            self._writers[encoding_id] = found
+        return found
+
+    def _plan(self, encoding_id: int | None, wanted: pa.Schema) -> tuple[_Columns, str]:
+        key = (encoding_id, tuple(wanted.names))
+        plan = self._plans.get(key)
+        if plan is None:
+            writer, codec = (self._reader, "") if encoding_id is None else self._written_with(encoding_id)
+            plan = self._plans[key] = resolve_record(writer, self._reader, wanted), codec
+        return plan
+
+    def _decode(self, data: Bytes, offsets: Ints, wanted: pa.Schema) -> pa.RecordBatch:
+        rows = np.arange(len(offsets) - 1, dtype=np.int64)
+        if not self._header:
+            return self._decode_group(data, offsets, rows, None, wanted)
+        ids, present = header_ids(data, offsets)
+        if not present.all():
+            index = int(np.argmin(present))
+            raise BadEventError(
+                "it doesn't begin with 0x01 and an encoding id; was it written without the schema registry?",
+                index=index,
+            )
+        distinct = np.unique(ids)
+        if len(distinct) == 1:
+            return self._decode_group(data, offsets, rows, int(distinct[0]), wanted)
+        groups = [np.flatnonzero(ids == one) for one in distinct]
+        batches = [
+            self._decode_group(data, offsets, group, int(one), wanted)
+            for group, one in zip(groups, distinct, strict=True)
+        ]
+        inverse = np.empty(len(rows), dtype=np.int64)
+        inverse[np.concatenate(groups)] = rows
+        order = pa.array(inverse)
+        return batch_of(
+            [pa.concat_arrays([batch.column(i) for batch in batches]).take(order) for i in range(len(wanted))],
+            wanted,
+            len(rows),
+        )
+
+    def _decode_group(
+        self, data: Bytes, offsets: Ints, rows: Ints, encoding_id: int | None, wanted: pa.Schema
+    ) -> pa.RecordBatch:
+        """Decode those events of a batch that have one encoding id (None: no header)."""
+        try:
+            plan, codec = self._plan(encoding_id, wanted)
+        except (SchemaError, NotFoundError) as error:
+            raise BadEventError(str(error), index=int(rows[0]), encoding_id=encoding_id) from error
+        skipped = 0 if encoding_id is None else _HEADER
+        starts, ends = offsets[rows] + skipped, offsets[rows + 1]
+        try:
+            if codec:
+                data, starts, ends = _decompressed(data, starts, ends, rows, codec)
+            elif len(rows):
+                # Only the events' part of the buffer, with room for whole words around it.
+                low, high = int(starts[0]), int(ends[-1])
+                data = np.concatenate([np.zeros(PAD, np.uint8), data[low:high], np.zeros(PAD, np.uint8)])
+                starts, ends = starts - (low - PAD), ends - (low - PAD)
+            cursor = Cursor(data, starts, ends, rows)
+            arrays = plan(cursor)
+            _check_consumed(cursor, padded=bool(codec))
+        except DatumError as error:
+            raise BadEventError(error.reason, index=error.row, encoding_id=encoding_id) from None
+        return batch_of([arrays[name] for name in wanted.names], wanted, len(rows))
+
+
+def _decompressed(data: Bytes, starts: Ints, ends: Ints, rows: Ints, codec: str) -> tuple[Bytes, Ints, Ints]:
+    bodies = [b"\0" * PAD]
+    for start, end, row in zip(starts.tolist(), ends.tolist(), rows.tolist(), strict=True):
+        try:
+            bodies.append(compression.decompress(codec, data[start:end].tobytes()))
+        except ValueError as error:
+            raise DatumError(row, f"its body isn't of the codec {codec}: {error}") from None
+    offsets = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    bodies.append(b"\0" * PAD)
+    return np.frombuffer(b"".join(bodies), dtype=np.uint8), offsets[:-1].copy(), offsets[1:].copy()
+
+
+def _check_consumed(cursor: Cursor, *, padded: bool) -> None:
+    wrong = cursor.position != cursor.end
+    if not wrong.any():
+        return
+    if padded:
+        for i in np.flatnonzero(wrong).tolist():
+            # The official serializers compress their whole buffer, with the zeros behind the datum.
+            wrong[i] = cursor.data[cursor.position[i] : cursor.end[i]].any()
+        if not wrong.any():
+            return
+    raise cursor.fail(wrong, "there are bytes behind its last field; was it written with another schema?")

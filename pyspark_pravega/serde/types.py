@@ -1,0 +1,320 @@
+"""Which Avro type a Spark type is written as, and which Spark type an Avro type is read as.
+
+docs/types.md has it as a table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.serde import avro_schema as avro
+from pyspark_pravega.serde.avro_schema import SPARK_TYPE
+
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata key under which Spark keeps that a string column is CHAR or VARCHAR."""
+
+_MAX_PRECISION = 38
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIMPLE: dict[type[DataType], Any] = {
+    BooleanType: "boolean",
+    ByteType: {"type": "int", SPARK_TYPE: "tinyint"},
+    ShortType: {"type": "int", SPARK_TYPE: "smallint"},
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    BinaryType: "bytes",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+_INSTEAD = {
+    "DayTimeIntervalType": "BIGINT with a number of microseconds",
+    "YearMonthIntervalType": "INT with a number of months",
+    "CalendarIntervalType": "BIGINT with a number of microseconds",
+    "TimeType": "BIGINT with microseconds after midnight",
+    "VariantType": "STRING with the JSON text (to_json)",
+    "NullType": "a column of some type that holds nulls (CAST(NULL AS STRING))",
+    "GeometryType": "BINARY with the WKB (ST_AsBinary)",
+    "GeographyType": "BINARY with the WKB (ST_AsBinary)",
+    "UserDefinedType": "the columns it is made of",
+}
+
+
+def spark_to_avro(schema: StructType, *, name: str, namespace: str) -> str:
+    """The Avro schema for a table.
+
+    Args:
+        schema: the table's columns.
+        name: the table's (stream's) name.
+        namespace: its namespace (scope). Characters that Avro names can't hold become `_` in both.
+
+    Returns:
+        The text of a record schema. Nullable columns are unions with null and have the default null, so that
+        they may be added and dropped later.
+
+    Raises:
+        UnsupportedTypeError: a column's type or name can't be written; the message names the column.
+    """
+    if not schema.fields:
+        raise UnsupportedTypeError("a table needs at least one column")
+    record = _sanitised(name)
+    space = ".".join(_sanitised(part) for part in namespace.split(".") if part)
+    writer = _Writer(taken={record})
+    value = writer.record(schema, record, "")
+    return json.dumps({"type": "record", "name": record, **({"namespace": space} if space else {}), **value})
+
+
+def avro_to_spark(schema_text: str) -> StructType:
+    """The columns of a table whose events have an Avro schema.
+
+    Args:
+        schema_text: the schema's JSON.
+
+    Returns:
+        The columns. Fields' `doc` are their comments.
+
+    Raises:
+        SchemaError: it isn't an Avro schema.
+        UnsupportedTypeError: it isn't a record, or a field has no counterpart; the message names the field.
+    """
+    schema = avro.parse(schema_text)
+    if not isinstance(schema, avro.Record):
+        raise UnsupportedTypeError(
+            f"the Avro schema is of type {avro.describe(schema)}; only a record can be a table's columns"
+        )
+    return _struct(schema, "")
+
+
+def arrow_safe(schema: StructType) -> StructType:
+    """The schema with CHAR and VARCHAR as the strings that Spark and Arrow handle them as.
+
+    Args:
+        schema: columns.
+
+    Returns:
+        Columns whose type string is kept in the metadata, as Spark's analyser does.
+    """
+    return StructType([_replaced(field) for field in schema.fields])
+
+
+class _Writer:
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+
+    def record(self, schema: StructType, name: str, path: str) -> dict[str, Any]:
+        seen: dict[str, str] = {}
+        fields = []
+        for field in schema.fields:
+            where = f"{path}{field.name}"
+            if not _AVRO_NAME.fullmatch(field.name):
+                raise UnsupportedTypeError(
+                    f'column "{where}" can\'t be a field of an Avro record: names are made of the letters A-Z '
+                    f'and a-z, digits and _, and don\'t begin with a digit; name it "{_sanitised(field.name)}", '
+                    "for example"
+                )
+            twin = seen.get(field.name.lower())
+            if twin is not None:
+                raise UnsupportedTypeError(
+                    f'columns "{path}{twin}" and "{where}" differ at most in case; Spark takes them for the '
+                    "same: rename one"
+                )
+            seen[field.name.lower()] = field.name
+            fields.append(self._field(field, f"{name}_{field.name}", where))
+        return {"fields": fields}
+
+    def _field(self, field: StructField, name: str, path: str) -> dict[str, Any]:
+        kind = self._type(field.dataType, name, path)
+        value: dict[str, Any] = {"name": field.name, "type": ["null", kind] if field.nullable else kind}
+        if field.nullable:
+            value["default"] = None
+        comment = field.metadata.get("comment")
+        if comment:
+            value["doc"] = comment
+        spark = _replaced(field).metadata.get(CHAR_VARCHAR)
+        if spark:
+            value[SPARK_TYPE] = spark
+        return value
+
+    def _type(self, kind: DataType, name: str, path: str) -> Any:
+        simple = _SIMPLE.get(type(kind))
+        if simple is not None:
+            return simple
+        if isinstance(kind, (CharType, VarcharType)):
+            return "string"
+        if isinstance(kind, StringType):
+            if kind != StringType():
+                raise UnsupportedTypeError(
+                    f'column "{path}" has a collation ({kind.simpleString()}); use STRING without one, and '
+                    "collate in queries"
+                )
+            return "string"
+        if isinstance(kind, DecimalType):
+            if kind.scale < 0 or kind.scale > kind.precision:
+                raise UnsupportedTypeError(
+                    f'column "{path}" is {kind.simpleString()}: Avro has decimals only with a scale from '
+                    "0 to the precision; use another DECIMAL or DOUBLE"
+                )
+            return {
+                "type": "bytes",
+                "logicalType": "decimal",
+                "precision": kind.precision,
+                "scale": kind.scale,
+            }
+        if isinstance(kind, ArrayType):
+            item = self._type(kind.elementType, f"{name}_element", f"{path}.element")
+            return {"type": "array", "items": ["null", item] if kind.containsNull else item}
+        if isinstance(kind, MapType):
+            if not isinstance(kind.keyType, StringType) or kind.keyType != StringType():
+                raise UnsupportedTypeError(
+                    f'column "{path}" is a map with keys of type {kind.keyType.simpleString()}: Avro has maps only '
+                    "with STRING keys; use those, or an ARRAY<STRUCT<key, value>>"
+                )
+            value = self._type(kind.valueType, f"{name}_value", f"{path}.value")
+            return {"type": "map", "values": ["null", value] if kind.valueContainsNull else value}
+        if isinstance(kind, StructType):
+            unique = name
+            number = 2
+            while unique in self._taken:
+                unique, number = f"{name}_{number}", number + 1
+            self._taken.add(unique)
+            return {"type": "record", "name": unique, **self.record(kind, unique, f"{path}.")}
+        instead = next((_INSTEAD[base.__name__] for base in type(kind).__mro__ if base.__name__ in _INSTEAD), None)
+        hint = f"; use {instead}" if instead else ""
+        raise UnsupportedTypeError(
+            f'column "{path}" is of type {kind.simpleString().upper()}, which can\'t be written as Avro{hint}'
+        )
+
+
+def _struct(record: avro.Record, path: str) -> StructType:
+    fields: list[StructField] = []
+    seen: dict[str, str] = {}
+    for field in record.fields:
+        where = f"{path}{field.name}"
+        if field.name.lower() in seen:
+            raise UnsupportedTypeError(
+                f'fields "{path}{seen[field.name.lower()]}" and "{where}" differ only in case; Spark takes them '
+                "for the same"
+            )
+        seen[field.name.lower()] = field.name
+        kind, nullable = _spark(field.type, where)
+        metadata: dict[str, Any] = {}
+        if field.doc:
+            metadata["comment"] = field.doc
+        if field.spark:
+            metadata[CHAR_VARCHAR] = field.spark
+        fields.append(StructField(field.name, kind, nullable, metadata or None))
+    return StructType(fields)
+
+
+def _spark(kind: avro.AvroType, path: str) -> tuple[DataType, bool]:
+    """The Spark type and whether it is nullable."""
+    if isinstance(kind, avro.Union):
+        others = [branch for branch in kind.branches if branch != avro.Primitive("null")]
+        nullable = len(others) < len(kind.branches)
+        if len(others) == 1:
+            return _spark(others[0], path)[0], nullable
+        raise UnsupportedTypeError(
+            f'field "{path}" is a union of several types, {avro.describe(kind)}, which isn\'t supported yet; '
+            "unions of null and one type are"
+        )
+    if isinstance(kind, avro.Recursive):
+        raise UnsupportedTypeError(
+            f'field "{path}" holds the record {kind.name} within itself; Spark has no recursive types'
+        )
+    if isinstance(kind, avro.Array):
+        item, contains_null = _spark(kind.items, f"{path}.element")
+        return ArrayType(item, contains_null), False
+    if isinstance(kind, avro.Map):
+        value, contains_null = _spark(kind.values, f"{path}.value")
+        return MapType(StringType(), value, contains_null), False
+    if isinstance(kind, avro.Record):
+        return _struct(kind, f"{path}."), False
+    if isinstance(kind, avro.Enum):
+        return StringType(), False
+    if kind.logical == "decimal":
+        if kind.precision > _MAX_PRECISION:
+            raise UnsupportedTypeError(
+                f'field "{path}" is a decimal of {kind.precision} digits; Spark has decimals of '
+                f"{_MAX_PRECISION} at most"
+            )
+        return DecimalType(kind.precision, kind.scale), False
+    if isinstance(kind, avro.Fixed):
+        return BinaryType(), False
+    return _primitive(kind, path), False
+
+
+def _primitive(kind: avro.Primitive, path: str) -> DataType:
+    if kind.kind == "null":
+        raise UnsupportedTypeError(f'field "{path}" is always null; Spark has no such columns')
+    if kind.kind == "int" and kind.logical is None and kind.spark in ("tinyint", "smallint"):
+        return ByteType() if kind.spark == "tinyint" else ShortType()
+    if kind.logical == "date":
+        return DateType()
+    if kind.logical in ("timestamp-millis", "timestamp-micros"):
+        return TimestampType()
+    if kind.logical in ("local-timestamp-millis", "local-timestamp-micros"):
+        return TimestampNTZType()
+    plain: dict[str, DataType] = {
+        "boolean": BooleanType(),
+        "int": IntegerType(),
+        "long": LongType(),
+        "float": FloatType(),
+        "double": DoubleType(),
+        "bytes": BinaryType(),
+        "string": StringType(),
+    }
+    return plain[kind.kind]
+
+
+def _replaced(field: StructField) -> StructField:
+    plain = _without_lengths(field.dataType)
+    if plain == field.dataType:
+        return field
+    metadata = {**field.metadata, CHAR_VARCHAR: field.dataType.simpleString()}
+    return StructField(field.name, plain, field.nullable, metadata)
+
+
+def _without_lengths(kind: DataType) -> DataType:
+    if isinstance(kind, (CharType, VarcharType)):
+        return StringType()
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_lengths(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(_without_lengths(kind.keyType), _without_lengths(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        return StructType(
+            [StructField(f.name, _without_lengths(f.dataType), f.nullable, f.metadata) for f in kind.fields]
+        )
+    return kind
+
+
+def _sanitised(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return plain if plain and not plain[0].isdigit() else f"_{plain}"
