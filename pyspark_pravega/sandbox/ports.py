@@ -1,0 +1,138 @@
+"""TCP ports of this machine: free ones, taken ones, and who listens."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+from enum import Enum
+from pathlib import Path
+
+from pyspark_pravega.errors import SandboxError
+
+# Below the range from which systems give out ports to outgoing connections, so that none of these takes ours between
+# choosing it and listening on it.
+_FIRST, _LAST = 20000, 32000
+_TRIES = 500
+_LISTEN = "0A"
+
+
+class Listener(Enum):
+    """Who listens on a port."""
+
+    NOBODY = "nobody"
+    OURS = "the process that was asked about"
+    ANOTHER = "another process"
+    UNKNOWN = "this system doesn't tell"
+
+
+def free_ports(count: int) -> list[int]:
+    """Choose ports that nobody uses now.
+
+    Args:
+        count: how many.
+
+    Returns:
+        Different ports; another process may take one before you do.
+
+    Raises:
+        SandboxError: hardly any port is free.
+    """
+    chosen: list[int] = []
+    generator = random.SystemRandom()
+    for _ in range(_TRIES):
+        if len(chosen) == count:
+            return chosen
+        port = generator.randint(_FIRST, _LAST)
+        if port not in chosen and is_free(port):
+            chosen.append(port)
+    raise SandboxError(f"found no {count} free ports between {_FIRST} and {_LAST}")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on a port, on loopback and on every address.
+
+    Args:
+        port: 1 to 65535.
+
+    Returns:
+        False when it's taken, or may not be used by this user.
+    """
+    for host in ("127.0.0.1", ""):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            # As Java's server sockets do: ports of connections that have just ended are free to them.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                probe.listen(1)
+            except OSError:
+                return False
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind(("::", port))
+                probe.listen(1)
+            except OSError:
+                return not _has_ipv6()
+    except OSError:
+        pass
+    return True
+
+
+def listener(port: int, pid: int) -> Listener:
+    """Tell whether a process listens on a port, or somebody else.
+
+    A server that lost its port to another one can hang without a word in its log (Pravega's segment store does), and
+    then the other one would answer in its place.
+
+    Args:
+        port: the port.
+        pid: a process of this user.
+
+    Returns:
+        Who listens.
+    """
+    if sys.platform != "linux":
+        return Listener.UNKNOWN
+    sockets = _listening_sockets(port)
+    if not sockets:
+        return Listener.NOBODY
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                try:
+                    if os.readlink(entry.path) in sockets:
+                        return Listener.OURS
+                except FileNotFoundError:
+                    continue
+    except FileNotFoundError:
+        return Listener.ANOTHER
+    except PermissionError:
+        return Listener.UNKNOWN
+    return Listener.ANOTHER
+
+
+def _listening_sockets(port: int) -> set[str]:
+    sockets = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except FileNotFoundError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                sockets.add(f"socket:[{fields[9]}]")
+    return sockets
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True

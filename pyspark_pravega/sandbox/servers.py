@@ -1,0 +1,333 @@
+"""A real Pravega and a real schema registry, as long as a `with` block lasts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import bundles, jvm, readiness, state
+from pyspark_pravega.sandbox.jvm import LOOPBACK, Launch, Ports
+from pyspark_pravega.sandbox.ports import free_ports, is_free
+from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
+from pyspark_pravega.sandbox.readiness import PortTakenError
+from pyspark_pravega.sandbox.state import Health, State
+
+_ATTEMPTS = 5
+_GRACE_S = 10.0
+_TEMPORARY_PREFIX = "pravega-sandbox-"
+_ABANDONED_S = 24 * 3600.0
+
+
+class Sandbox:
+    """Pravega and its schema registry on this machine.
+
+    `with Sandbox() as sandbox:` gives two servers that answer at `sandbox.controller_uri` and
+    `sandbox.schema_registry_uri`, and ends them after the block, or when this process is gone, however it died. Their
+    data lies in memory, and is gone with them.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        controller_port: int | None = None,
+        registry_port: int | None = None,
+        heap: str = "2g",
+        registry_heap: str = "256m",
+        timeout_s: float = 120.0,
+        log_level: str = "WARN",
+        cache: Path | None = None,
+    ) -> None:
+        """Describe a sandbox; nothing is started yet.
+
+        Args:
+            data_dir: where logs, configuration and state are kept, one sandbox at a time; a temporary folder, removed
+                by `stop`, when None.
+            controller_port: where the controller shall listen; a free port when None.
+            registry_port: where the schema registry shall listen; a free port when None.
+            heap: Pravega's heap, as in Java's `-Xmx`; streams live in it, so it bounds how much data fits.
+            registry_heap: the schema registry's heap.
+            timeout_s: how long the servers may take until they answer, in seconds, fetching them not counted.
+            log_level: what the servers write to their logs: ERROR, WARN, INFO, DEBUG.
+            cache: where fetched jars are kept; `places.cache_folder()` when None.
+
+        Raises:
+            SandboxError: a heap size that isn't one.
+        """
+        jvm.check_heap("heap", heap)
+        jvm.check_heap("registry_heap", registry_heap)
+        self._given_dir = None if data_dir is None else Path(data_dir).expanduser().absolute()
+        self._given_ports = {"controller_port": controller_port, "registry_port": registry_port}
+        self._heap, self._registry_heap, self._log_level = heap, registry_heap, log_level
+        self._timeout_s = timeout_s
+        self._cache = cache
+        self._folder: Path | None = None
+        self._lock: IO[str] | None = None
+        self._servers: dict[str, Kept] = {}
+        self._state: State | None = None
+
+    def start(self) -> Sandbox:
+        """Fetch the servers if need be, start them, and wait until both answer.
+
+        Returns:
+            This sandbox.
+
+        Raises:
+            SandboxError: one is running in the data folder already, a given port is taken, the servers can't be
+                fetched, one ended or didn't answer in time.
+        """
+        if self._folder is not None:
+            raise SandboxError(f"this sandbox has been started already; its files are in {self._folder}")
+        self._require_given_ports()
+        jars = bundles.fetch(bundles.PRAVEGA, cache=self._cache)
+        registry_jars = bundles.fetch(bundles.SCHEMA_REGISTRY, cache=self._cache)
+        try:
+            self._claim_folder()
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    self._start(jars, registry_jars)
+                    break
+                except PortTakenError:
+                    self._end_servers()
+                    self._require_given_ports()
+                    if attempt == _ATTEMPTS:
+                        raise
+        except OSError as error:
+            self._give_up()
+            raise SandboxError(
+                f"the sandbox can't be started in {self._given_dir or 'a temporary folder'}: {error}"
+            ) from error
+        except BaseException:
+            self._give_up()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End both servers and forget their data; does nothing when they aren't running.
+
+        Raises:
+            SandboxError: a server can't be ended.
+        """
+        self._end_servers()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            state.forget(folder)
+            shutil.rmtree(folder / "tmp", ignore_errors=True)
+            if self._given_dir is None:
+                shutil.rmtree(folder, ignore_errors=True)
+        self._unlock()
+
+    def detach(self) -> State:
+        """Let the servers live on without this process; `stop` of this object does nothing after it.
+
+        Returns:
+            What its state file says.
+        """
+        current = self._running()
+        detached = State(**{**vars(current), "detached": True})
+        detached.save()
+        for server in self._servers.values():
+            server.release()
+        self._servers, self._state, self._folder = {}, None, None
+        self._unlock()
+        return detached
+
+    @property
+    def controller_uri(self) -> str:
+        """`tcp://127.0.0.1:PORT`."""
+        return self._running().controller_uri
+
+    @property
+    def schema_registry_uri(self) -> str:
+        """`http://127.0.0.1:PORT`."""
+        return self._running().schema_registry_uri
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its files lie."""
+        return Path(self._running().data_dir)
+
+    @property
+    def pravega_pid(self) -> int:
+        """The process id of Pravega."""
+        return self._running().servers["pravega"].pid
+
+    @property
+    def registry_pid(self) -> int:
+        """The process id of the schema registry."""
+        return self._running().servers["schema-registry"].pid
+
+    @property
+    def pravega_log(self) -> Path:
+        """What Pravega writes."""
+        return self.data_dir / state.PRAVEGA_LOG
+
+    @property
+    def registry_log(self) -> Path:
+        """What the schema registry writes."""
+        return self.data_dir / state.REGISTRY_LOG
+
+    def environment(self) -> dict[str, str]:
+        """What to set for programs that shall use this sandbox.
+
+        Returns:
+            Variable to value.
+        """
+        return self._running().environment()
+
+    def ended(self) -> list[str]:
+        """The servers that have ended although nobody stopped this sandbox.
+
+        Returns:
+            Their names; none when all is well.
+        """
+        return self._running().ended()
+
+    def __enter__(self) -> Sandbox:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self, jars: Path, registry_jars: Path) -> None:
+        assert self._folder is not None
+        folder = self._folder
+        chosen = iter(free_ports(4))
+        ports = Ports(
+            zookeeper=next(chosen),
+            segment_store=next(chosen),
+            controller=self._given_ports["controller_port"] or next(chosen),
+            registry=self._given_ports["registry_port"] or next(chosen),
+        )
+        deadline = time.monotonic() + self._timeout_s
+        launch = jvm.pravega(jars, folder, ports, heap=self._heap, log_level=self._log_level)
+        self._launch("pravega", launch, state.PRAVEGA_LOG, ports)
+        readiness.await_ready(
+            "pravega",
+            self._servers["pravega"],
+            folder / state.PRAVEGA_LOG,
+            {
+                ports.zookeeper: None,
+                ports.segment_store: lambda: readiness.segment_store_answers(ports.segment_store),
+                ports.controller: lambda: readiness.controller_answers(ports.controller),
+            },
+            deadline,
+        )
+        launch = jvm.registry(registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level)
+        self._launch("schema-registry", launch, state.REGISTRY_LOG, ports)
+        readiness.await_ready(
+            "schema-registry",
+            self._servers["schema-registry"],
+            folder / state.REGISTRY_LOG,
+            {ports.registry: lambda: readiness.registry_answers(ports.registry)},
+            deadline,
+        )
+        self._note(ports, ready=True)
+
+    def _launch(self, name: str, launch: Launch, log: str, ports: Ports) -> None:
+        assert self._folder is not None
+        with (self._folder / log).open("wb") as output:
+            self._servers[name] = Kept(
+                launch.command, output=output, folder=self._folder, environment=launch.environment
+            )
+        self._note(ports, ready=False)
+
+    def _note(self, ports: Ports, *, ready: bool) -> None:
+        current = State(
+            controller_uri=f"tcp://{LOOPBACK}:{ports.controller}",
+            schema_registry_uri=f"http://{LOOPBACK}:{ports.registry}",
+            data_dir=str(self._folder),
+            ready=ready,
+            detached=False,
+            servers={name: server.identity or ProcessId(server.pid, "ended") for name, server in self._servers.items()},
+            ports=dict(vars(ports)),
+        )
+        current.save()
+        self._state = current if ready else None
+
+    def _running(self) -> State:
+        if self._state is None:
+            raise SandboxError("this sandbox isn't running: use it in a `with` block, or call start() first")
+        return self._state
+
+    def _claim_folder(self) -> None:
+        if self._given_dir is None:
+            _sweep_abandoned()
+            self._folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX))
+            self._lock = state.lock(self._folder)
+            return
+        self._given_dir.mkdir(parents=True, exist_ok=True)
+        self._lock = state.lock(self._given_dir)
+        known = state.load(self._given_dir)
+        if self._lock is None or (known and known.detached and known.health() is Health.RUNNING):
+            self._unlock()
+            where = f" ({known.addresses()})" if known else ""
+            raise SandboxError(
+                f"a sandbox is running in {self._given_dir} already{where}: use it, stop it with `pravega-spark "
+                f"sandbox stop --data-dir {self._given_dir}`, or choose another data folder"
+            )
+        if known:
+            # Nobody holds the folder, so these are what a process that was killed left behind.
+            end(list(known.servers.values()), grace_s=_GRACE_S)
+            state.forget(self._given_dir)
+        self._folder = self._given_dir
+        shutil.rmtree(self._folder / "tmp", ignore_errors=True)
+
+    def _require_given_ports(self) -> None:
+        for argument, port in self._given_ports.items():
+            if port is None:
+                continue
+            if not 0 < port < 65536:
+                raise SandboxError(f"{argument} must be between 1 and 65535, not {port}")
+            if not is_free(port):
+                raise SandboxError(f"{argument} {port} is taken: end what listens there, or choose another port")
+
+    def _end_servers(self) -> None:
+        servers, self._servers, self._state = self._servers, {}, None
+        try:
+            end([s.identity for s in servers.values() if s.identity is not None], grace_s=_GRACE_S)
+        finally:
+            for server in servers.values():
+                server.stop(grace_s=0.0)
+
+    def _give_up(self) -> None:
+        """End what a failed start has begun; its logs stay, as the error points to them."""
+        try:
+            self._end_servers()
+        finally:
+            if self._folder is not None:
+                state.forget(self._folder)
+                shutil.rmtree(self._folder / "tmp", ignore_errors=True)
+            self._folder = None
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _sweep_abandoned() -> None:
+    """Remove what killed processes left, after a day in which somebody may want the logs."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
+        try:
+            status = folder.lstat()
+            if folder.is_symlink() or status.st_uid != os.getuid() or time.time() - status.st_mtime < _ABANDONED_S:
+                continue
+            claim = state.lock(folder)
+        except OSError:
+            continue
+        if claim is None:
+            continue
+        with claim:
+            known = state.load(folder)
+            if known is None or known.health() is Health.NOT_RUNNING:
+                shutil.rmtree(folder, ignore_errors=True)

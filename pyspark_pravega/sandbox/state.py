@@ -1,0 +1,140 @@
+"""What is written down of a sandbox, so that other processes can find, judge and stop it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO
+
+from pyspark_pravega.sandbox.processes import ProcessId
+
+STATE_FILE = "sandbox.json"
+_LOCK_FILE = "lock"
+_VERSION = 1
+PRAVEGA_LOG = "pravega.log"
+REGISTRY_LOG = "schema-registry.log"
+
+
+class Health(Enum):
+    """How a sandbox is."""
+
+    NOT_RUNNING = "not running"
+    STARTING = "starting"
+    RUNNING = "running"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One sandbox, as its state file tells it."""
+
+    controller_uri: str
+    """`tcp://host:port`."""
+    schema_registry_uri: str
+    """`http://host:port`."""
+    data_dir: str
+    """Where its files lie."""
+    ready: bool
+    """Whether both servers have answered."""
+    detached: bool
+    """Whether it lives on without the process that started it."""
+    servers: dict[str, ProcessId]
+    """Server name to process."""
+    ports: dict[str, int]
+    """What listens there to port."""
+
+    def health(self) -> Health:
+        """Look at the processes.
+
+        Returns:
+            How the sandbox is now.
+        """
+        living = [process.alive() for process in self.servers.values()]
+        if not any(living):
+            return Health.NOT_RUNNING
+        if not self.ready:
+            return Health.STARTING
+        return Health.RUNNING if all(living) else Health.BROKEN
+
+    def ended(self) -> list[str]:
+        """The servers that aren't there any more.
+
+        Returns:
+            Their names.
+        """
+        return [name for name, process in self.servers.items() if not process.alive()]
+
+    def addresses(self) -> str:
+        """Where the sandbox is, for people.
+
+        Returns:
+            A line.
+        """
+        return f"controller {self.controller_uri}, schema registry {self.schema_registry_uri}"
+
+    def environment(self) -> dict[str, str]:
+        """What to set for programs that shall use the sandbox.
+
+        Returns:
+            Variable to value.
+        """
+        return {
+            "PRAVEGA_CONTROLLER_URI": self.controller_uri,
+            "PRAVEGA_SCHEMA_REGISTRY_URI": self.schema_registry_uri,
+        }
+
+    def save(self) -> None:
+        """Write the state file, so that a reader sees the old one or the new one, whole."""
+        file = Path(self.data_dir) / STATE_FILE
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps({"version": _VERSION, **asdict(self)}, indent=2) + "\n")
+        draft.replace(file)
+
+
+def load(data_dir: Path) -> State | None:
+    """Read a state file.
+
+    Args:
+        data_dir: the sandbox's folder.
+
+    Returns:
+        The state; None when there is no file, or none that we could have written.
+    """
+    try:
+        content = json.loads((data_dir / STATE_FILE).read_text())
+        if content.pop("version") != _VERSION:
+            return None
+        content["servers"] = {name: ProcessId(**process) for name, process in content["servers"].items()}
+        return State(**{**content, "data_dir": str(data_dir)})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def forget(data_dir: Path) -> None:
+    """Remove a state file.
+
+    Args:
+        data_dir: the sandbox's folder.
+    """
+    (data_dir / STATE_FILE).unlink(missing_ok=True)
+
+
+def lock(data_dir: Path) -> IO[str] | None:
+    """Claim a data folder; the claim ends when the file is closed, or with this process.
+
+    Args:
+        data_dir: the sandbox's folder, which must exist.
+
+    Returns:
+        The open lock file, or None when another process has it.
+    """
+    file = (data_dir / _LOCK_FILE).open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
