@@ -7,6 +7,7 @@ DatumError; of several bad datums not necessarily the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,24 @@ Read: TypeAlias = Callable[[Cursor], pa.Array]
 Skip: TypeAlias = Callable[[Cursor], None]
 
 _MAX_EMPTY_ITEMS = 65536
+_FEW_ITEMS = 8
+
+
+@dataclass(frozen=True)
+class ItemSize:
+    """How large an array's item, or a map's entry, is in bytes."""
+
+    least: int
+    """At least that."""
+    fixed: bool = False
+    """Exactly that."""
+    number: bool = False
+    """It is a single number in the variable-length encoding."""
+
+    @property
+    def known(self) -> bool:
+        """Whether all items of a block can be found without reading one after another."""
+        return (self.fixed and self.least > 0) or self.number
 
 
 def primitive_array(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
@@ -299,32 +318,30 @@ def struct(kind: pa.StructType, read_fields: Callable[[Cursor], dict[str, pa.Arr
     return read
 
 
-def array(kind: pa.ListType, item: Read, min_size: int, path: str) -> Read:
+def array(kind: pa.ListType, item: Read, size: ItemSize, path: str) -> Read:
     """An array.
 
     Args:
         kind: the column's type.
         item: the items' reader.
-        min_size: how many bytes an item has at least.
+        size: how large an item is.
         path: the column, for messages.
     """
 
     def read(cursor: Cursor) -> pa.Array:
-        offsets, (values,) = _blocks(cursor, lambda part: (item(part),), min_size, path)
-        if values is None:
-            values = pa.array([], type=kind.value_type)
+        offsets, arrays = _blocks(cursor, lambda part: (item(part),), size, path)
+        values = arrays[0] if arrays else pa.array([], type=kind.value_type)
         return pa.ListArray.from_arrays(offsets, values, type=kind)
 
     return read
 
 
-def mapping(kind: pa.MapType, key: Read, value: Read, min_size: int, path: str) -> Read:
-    """A map; arguments as `array`, `min_size` that of an entry."""
+def mapping(kind: pa.MapType, key: Read, value: Read, size: ItemSize, path: str) -> Read:
+    """A map; arguments as `array`, `size` that of an entry."""
 
     def read(cursor: Cursor) -> pa.Array:
-        offsets, (keys, values) = _blocks(cursor, lambda part: (key(part), value(part)), min_size, path)
-        if keys is None:
-            keys, values = pa.array([], type=kind.key_type), pa.array([], type=kind.item_type)
+        offsets, arrays = _blocks(cursor, lambda part: (key(part), value(part)), size, path)
+        keys, values = arrays or (pa.array([], type=kind.key_type), pa.array([], type=kind.item_type))
         return pa.MapArray.from_arrays(offsets, keys, values, type=kind)
 
     return read
@@ -375,7 +392,7 @@ def skip_union(branches: Sequence[Skip], path: str) -> Skip:
     return skip
 
 
-def skip_blocks(items: Sequence[Skip], min_size: int, path: str) -> Skip:
+def skip_blocks(items: Sequence[Skip], size: ItemSize, path: str) -> Skip:
     """Pass over an array (of one skipper) or a map (of two)."""
 
     def passed(part: Cursor) -> tuple[()]:
@@ -384,7 +401,7 @@ def skip_blocks(items: Sequence[Skip], min_size: int, path: str) -> Skip:
         return ()
 
     def skip(cursor: Cursor) -> None:
-        _blocks(cursor, passed, min_size, path)
+        _blocks(cursor, passed, size, path)
 
     return skip
 
@@ -406,12 +423,12 @@ def _interleaved(parts: Sequence[pa.Array], order: Sequence[Ints]) -> pa.Array:
 
 
 def _blocks(
-    cursor: Cursor, read_items: Callable[[Cursor], tuple[pa.Array, ...]], min_size: int, path: str
-) -> tuple[pa.Array, tuple[Any, ...]]:
-    """Read arrays' or maps' blocks, item by item, from all datums at once.
+    cursor: Cursor, read_items: Callable[[Cursor], tuple[pa.Array, ...]], item: ItemSize, path: str
+) -> tuple[pa.Array, list[pa.Array]]:
+    """Read arrays' or maps' blocks from all datums at once, an item of each at a time or a block of each.
 
     Returns:
-        Offsets of the lists, and the items; (None, None) instead of items when there are none.
+        Offsets of the lists, and the items' arrays; no arrays when there are no items.
     """
     n = len(cursor)
     left = np.zeros(n, dtype=np.int64)
@@ -423,25 +440,50 @@ def _blocks(
         heads = unfinished[left[unfinished] == 0]
         if len(heads):
             part = cursor.some(heads)
-            left[heads] = _block_counts(part, min_size, path)
+            left[heads] = _block_counts(part, item.least, path)
             cursor.rejoin(heads, part)
             counts[heads] += left[heads]
             unfinished = unfinished[left[unfinished] > 0]
         if not len(unfinished):
             break
         part = cursor.some(unfinished)
-        parts.append(read_items(part))
+        if item.known and int(left[unfinished].max()) > _FEW_ITEMS:
+            owner = np.repeat(np.arange(len(unfinished)), left[unfinished])
+            parts.append(read_items(part.at(_item_starts(part, left[unfinished], item, path), owner)))
+            owners.append(unfinished[owner])
+            left[unfinished] = 0
+        else:
+            parts.append(read_items(part))
+            owners.append(unfinished)
+            left[unfinished] -= 1
         cursor.rejoin(unfinished, part)
-        owners.append(unfinished)
-        left[unfinished] -= 1
     offsets = np.zeros(n + 1, dtype=np.int32)
     np.cumsum(counts, out=offsets[1:])
-    if not parts:
-        return pa.array(offsets), (None, None)
-    if len(parts) == 1:
-        return pa.array(offsets), parts[0]
+    if len(parts) <= 1:
+        return pa.array(offsets), [column for part in parts for column in part]
     order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
-    return pa.array(offsets), tuple(pa.concat_arrays(column).take(order) for column in zip(*parts, strict=True))
+    columns = zip(*parts, strict=True)
+    return pa.array(offsets), [pa.concat_arrays(column).take(order) for column in columns]
+
+
+def _item_starts(part: Cursor, counts: Ints, item: ItemSize, path: str) -> Ints:
+    """Where the items of one block of each datum begin; moves the cursor behind the blocks."""
+    number = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    if item.fixed:
+        first = part.advance(counts * item.least, f'"{path}"')
+        return np.repeat(first, counts) + number * item.least
+    # A number's last byte is the one below 0x80.
+    ends = np.flatnonzero(part.data < 0x80) + 1
+    first = np.searchsorted(ends, part.position, side="right")
+    last = first + counts - 1
+    wrong = ends[np.minimum(last, len(ends) - 1)] > part.end
+    wrong |= last >= len(ends)
+    if wrong.any():
+        raise part.fail(wrong, f'"{path}" has more items than the event has room for')
+    starts: Ints = ends[np.maximum(np.repeat(first, counts) + number - 1, 0)]
+    starts[number == 0] = part.position
+    part.position = ends[last]
+    return starts
 
 
 def _block_counts(part: Cursor, min_size: int, path: str) -> Ints:

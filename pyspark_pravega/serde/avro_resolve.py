@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark_pravega.errors import IncompatibleSchemaError, UnsupportedTypeError
 from pyspark_pravega.serde import avro_read as reading
 from pyspark_pravega.serde import avro_schema as avro
-from pyspark_pravega.serde.avro_read import Read, Skip
+from pyspark_pravega.serde.avro_read import ItemSize, Read, Skip
 
 _NULL = avro.Primitive("null")
 _SECOND_FRACTIONS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
@@ -126,10 +126,10 @@ def skip(writer: avro.AvroType, path: str) -> Skip:
     if isinstance(writer, avro.Record):
         return reading.skip_record([skip(field.type, f"{path}.{field.name}") for field in writer.fields])
     if isinstance(writer, avro.Array):
-        return reading.skip_blocks([skip(writer.items, path)], min_size(writer.items), path)
+        return reading.skip_blocks([skip(writer.items, path)], item_size(writer.items), path)
     if isinstance(writer, avro.Map):
         items = [reading.skip_bytes(None, path), skip(writer.values, path)]
-        return reading.skip_blocks(items, 1 + min_size(writer.values), path)
+        return reading.skip_blocks(items, ItemSize(1 + item_size(writer.values).least), path)
     if isinstance(writer, avro.Fixed):
         return reading.skip_bytes(writer.size, path)
     if isinstance(writer, avro.Enum):
@@ -144,15 +144,18 @@ def skip(writer: avro.AvroType, path: str) -> Skip:
     return reading.skip_bytes(sizes.get(writer.kind), path)
 
 
-def min_size(writer: avro.AvroType) -> int:
-    """How many bytes a value has at least."""
+def item_size(writer: avro.AvroType) -> ItemSize:
+    """How large values of a type are."""
     if isinstance(writer, avro.Record):
-        return sum(min_size(field.type) for field in writer.fields)
+        return ItemSize(sum(item_size(field.type).least for field in writer.fields))
     if isinstance(writer, avro.Fixed):
-        return writer.size
+        return ItemSize(writer.size, fixed=True)
+    if isinstance(writer, avro.Enum) or _is(writer, "int", "long"):
+        return ItemSize(1, number=True)
     if isinstance(writer, avro.Primitive):
-        return {"null": 0, "float": 4, "double": 8}.get(writer.kind, 1)
-    return 1
+        exact = {"null": 0, "boolean": 1, "float": 4, "double": 8}.get(writer.kind)
+        return ItemSize(1) if exact is None else ItemSize(exact, fixed=True)
+    return ItemSize(1)
 
 
 def _union(writer: avro.Union, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Read:
@@ -181,13 +184,15 @@ def _same_shape(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType,
             return None
         inner = kind.value_field
         item = resolve(writer.items, reader.items, inner.type, inner.nullable, f"{path}.element")
-        return reading.array(kind, item, min_size(writer.items), path)
+        return reading.array(kind, item, item_size(writer.items), path)
     if isinstance(writer, avro.Map):
         if not isinstance(reader, avro.Map) or not pa.types.is_map(kind):
             return None
         inner = kind.item_field
         value = resolve(writer.values, reader.values, inner.type, inner.nullable, f"{path}.value")
-        return reading.mapping(kind, reading.text(f"{path}.key"), value, 1 + min_size(writer.values), path)
+        return reading.mapping(
+            kind, reading.text(f"{path}.key"), value, ItemSize(1 + item_size(writer.values).least), path
+        )
     if isinstance(writer, avro.Enum):
         if not pa.types.is_string(kind):
             return None

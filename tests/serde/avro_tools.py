@@ -1,0 +1,65 @@
+"""What the tests of the Avro codec share: a source of schemas, and fastavro as the second opinion."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from pyspark_pravega.errors import SchemaNotFoundError
+from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.types import avro_to_spark
+
+
+@dataclass
+class Encodings:
+    """Encoding ids from a dictionary."""
+
+    known: dict[int, WriterSchema] = field(default_factory=dict)
+
+    def writer_schema(self, encoding_id: int) -> WriterSchema:
+        if encoding_id not in self.known:
+            raise SchemaNotFoundError(f"there is no encoding {encoding_id}")
+        return self.known[encoding_id]
+
+
+def record(*fields: dict[str, Any], name: str = "R") -> str:
+    return json.dumps({"type": "record", "name": name, "fields": list(fields)})
+
+
+def column(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def datum(schema: str, value: Any) -> bytes:
+    """A datum by fastavro."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema)), value)
+    return out.getvalue()
+
+
+def event(encoding_id: int, body: bytes) -> bytes:
+    return b"\x01" + encoding_id.to_bytes(4, "big") + body
+
+
+def events(*payloads: bytes) -> pa.Array:
+    return pa.array(payloads, type=pa.binary())
+
+
+def codec(reader: str, *writers: str, write: int | None = 0, compression: str = "") -> AvroCodec:
+    """A codec whose encoding ids 0, 1, ... are of the writers' schemas; of the reader's when there are none."""
+    known = {i: WriterSchema(schema_text=text, codec=compression) for i, text in enumerate(writers or (reader,))}
+    return AvroCodec(reader, avro_to_spark(reader), Encodings(known), write)
+
+
+def read(reader: str, writer: str, *values: Any) -> list[dict[str, Any]]:
+    """Values written by fastavro in one schema, as our codec reads them in another."""
+    made = codec(reader, writer)
+    batch = made.decode(events(*(event(0, datum(writer, value)) for value in values)), made.schema.names)
+    batch.validate(full=True)
+    assert batch.schema.equals(made.schema, check_metadata=True)
+    return list(batch.to_pylist())

@@ -1,0 +1,113 @@
+"""Stream events as they lie in a segment: `int32 0 | int32 length | payload`."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_pravega.errors import EventDecodeError, EventEncodeError
+from pyspark_pravega.serde import framing
+from pyspark_pravega.serde.codec import BadEventError
+
+payloads_ = st.one_of(
+    st.lists(st.binary(max_size=40), max_size=60),
+    # Runs of one size are found by another way than single events.
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 80)), max_size=6).map(
+        lambda runs: [bytes([size]) * size for size, count in runs for _ in range(count)]
+    ),
+)
+
+
+def frames_of(payloads: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">ii", 0, len(payload)) + payload for payload in payloads)
+
+
+@given(payloads_)
+def test_joined_payloads_are_frames_and_split_gives_them_back(payloads: list[bytes]) -> None:
+    joined = framing.join(pa.array(payloads, type=pa.binary()))
+    assert joined.to_pybytes() == frames_of(payloads)
+    frames = framing.split(joined)
+    frames.payloads.validate(full=True)
+    assert frames.payloads.to_pylist() == payloads
+    assert frames.sizes.tolist() == [len(payload) for payload in payloads]
+    assert frames.consumed == len(joined.to_pybytes())
+
+
+@given(payloads_, st.data())
+def test_an_event_cut_off_by_the_buffers_end_is_left_for_the_next(payloads: list[bytes], data: st.DataObject) -> None:
+    whole = frames_of(payloads)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    found: list[bytes] = []
+    rest = b""
+    for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+        buffer = rest + whole[start:end]
+        frames = framing.split(buffer)
+        found += frames.payloads.to_pylist()
+        rest = buffer[frames.consumed :]
+    assert found == payloads
+    assert rest == b""
+
+
+@given(payloads_, st.integers(0, 100))
+def test_the_limit_counts_events(payloads: list[bytes], limit: int) -> None:
+    frames = framing.split(frames_of(payloads), limit=limit)
+    assert frames.payloads.to_pylist() == payloads[:limit]
+    assert frames.consumed == len(frames_of(payloads[:limit]))
+
+
+def test_starts_are_where_the_headers_are() -> None:
+    buffer = frames_of([b"abc", b"", b"de"])
+    assert framing.split(buffer).starts.tolist() == [0, 11, 19]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, pa.py_buffer])
+def test_any_buffer_will_do(kind: type) -> None:
+    assert framing.split(kind(frames_of([b"a", b"bc"]))).payloads.to_pylist() == [b"a", b"bc"]
+
+
+@pytest.mark.parametrize("before", [0, 1, 15, 16, 40, 5000])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        struct.pack(">ii", 1, 3) + b"abc",
+        struct.pack(">ii", -1, 3) + b"abc",
+        struct.pack(">ii", 0, -1) + b"abc",
+        struct.pack(">ii", 0, framing.MAX_READ_SIZE + 1) + b"abc",
+        b"\xff" * 8,
+    ],
+)
+def test_what_is_no_event_is_named_by_how_many_precede_it(before: int, junk: bytes) -> None:
+    with pytest.raises(BadEventError, match="no event at byte") as caught:
+        framing.split(frames_of([b"x" * (i % 3) for i in range(before)]) + junk)
+    assert caught.value.index == before
+    assert isinstance(caught.value, EventDecodeError)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_events_or_a_decode_error(buffer: bytes) -> None:
+    try:
+        frames = framing.split(buffer)
+    except BadEventError:
+        return
+    assert frames_of(frames.payloads.to_pylist()) == buffer[: frames.consumed]
+
+
+def test_slices_and_large_arrays_are_framed_like_others() -> None:
+    payloads = pa.array([b"a", b"bc", b"", b"def"], type=pa.large_binary()).slice(1, 3)
+    assert framing.join(payloads).to_pybytes() == frames_of([b"bc", b"", b"def"])
+
+
+def test_an_event_larger_than_pravega_takes_is_refused() -> None:
+    with pytest.raises(EventEncodeError, match=r"row 1 .* 8388609 bytes"):
+        framing.join(pa.array([b"a", bytes(framing.MAX_WRITE_SIZE + 1)]))
+    framing.join(pa.array([bytes(framing.MAX_WRITE_SIZE)]))
+
+
+@given(st.lists(st.one_of(st.binary(max_size=8), st.binary(min_size=4, max_size=6).map(lambda b: b"\x01" + b))))
+def test_encoding_ids_are_what_follows_a_one(payloads: list[bytes]) -> None:
+    expected = [
+        struct.unpack(">i", payload[1:5])[0] if len(payload) >= 5 and payload[0] == 1 else None for payload in payloads
+    ]
+    assert framing.encoding_ids(pa.array(payloads, type=pa.binary())).to_pylist() == expected
