@@ -109,18 +109,19 @@ class AvroCodec:
         if not columns or not len(payloads):
             return batch_of([pa.array([], type=field.type) for field in wanted], wanted, len(payloads))
         data, offsets = binary_array(payloads)
-        try:
-            return self._decode(data, offsets, wanted)
-        except BadEventError as error:
-            # Columns are decoded one after another: an earlier event may be bad in a later column.
-            while error.index:
-                try:
-                    self._decode(data, offsets[: error.index + 1], wanted)
-                except BadEventError as earlier:
-                    error = earlier
-                else:
-                    break
-            raise error from None
+        found: BadEventError | None = None
+        while found is None or found.index:
+            # Columns are decoded one after another: before a bad event may lie one that is bad in a later column.
+            among = offsets if found is None else offsets[: found.index + 1]
+            try:
+                batch = self._decode(data, among, wanted)
+            except BadEventError as error:
+                found = error
+                continue
+            if found is None:
+                return batch
+            break
+        raise found
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""

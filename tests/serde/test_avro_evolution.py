@@ -1,0 +1,220 @@
+"""Events are read by the schema they were written with, as the table's schema says now."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+import pytest
+from avro_tools import codec, column, datum, event, events, read, record
+
+from pyspark_pravega.errors import IncompatibleSchemaError, RegistryUnavailableError, SchemaError
+from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.types import avro_to_spark
+
+LONG = column("a", "long")
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def decimal_type(precision: int, scale: int, **more: Any) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale, **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        ("long", 7, 7),
+        ("double", 1.5, 1.5),
+        ("double", 2, 2.0),
+        ("string", "é", "é"),
+        ("bytes", "\u00ff\u0001", b"\xff\x01"),
+        ("boolean", True, True),
+        (["null", "string"], None, None),
+        (["string", "null"], "x", "x"),
+        (["null", "string"], "x", "x"),
+        ({"type": "array", "items": "int"}, [1, 2], [1, 2]),
+        ({"type": "map", "values": "int"}, {"k": 1}, [("k", 1)]),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+        ({"type": "fixed", "name": "F", "size": 2}, "\u0000\u00fe", b"\0\xfe"),
+        (decimal_type(6, 2), "\u0000\u00c8", decimal.Decimal("2.00")),
+        (decimal_type(6, 2), "\u00ff", decimal.Decimal("-0.01")),
+        ({"type": "int", "logicalType": "date"}, 1, datetime.date(1970, 1, 2)),
+        (MILLIS, 1500, EPOCH + datetime.timedelta(seconds=1.5)),
+        (
+            {"type": "record", "name": "N", "fields": [column("x", "int", default=3), column("y", "int")]},
+            {"y": 4},
+            {"x": 3, "y": 4},
+        ),
+    ],
+)
+def test_an_added_field_has_its_default(kind: Any, default: Any, expected: Any) -> None:
+    rows = read(record(LONG, column("b", kind, default=default)), record(LONG), {"a": 1}, {"a": 2})
+    assert rows == [{"a": 1, "b": expected}, {"a": 2, "b": expected}]
+
+
+def test_a_removed_field_is_passed_over_whatever_its_type() -> None:
+    nested = {"type": "record", "name": "N", "fields": [column("x", "string"), column("y", ["null", "float"])]}
+    kinds: list[tuple[Any, Any]] = [
+        ("null", None),
+        ("boolean", True),
+        ("int", -5),
+        ("long", 2**40),
+        ("float", 1.5),
+        ("double", 2.5),
+        ("bytes", b"xyz"),
+        ("string", "text"),
+        ({"type": "fixed", "name": "F", "size": 3}, b"abc"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B"),
+        ({"type": "array", "items": nested}, [{"x": "a", "y": None}, {"x": "", "y": 1.0}]),
+        ({"type": "array", "items": "double"}, [0.5] * 30),
+        ({"type": "array", "items": "long"}, [3**i for i in range(35)]),
+        ({"type": "map", "values": ["null", "int", "string"]}, {"k": 1, "l": "s", "m": None}),
+        (["int", "string", "null"], "s"),
+    ]
+    writer = record(*(column(f"gone{i}", kind) for i, (kind, _) in enumerate(kinds)), LONG)
+    value = {f"gone{i}": given for i, (_, given) in enumerate(kinds)}
+    assert read(record(LONG), writer, {**value, "a": 1}, {**value, "a": -1}) == [{"a": 1}, {"a": -1}]
+
+
+@pytest.mark.parametrize(
+    ("written", "now", "value", "expected"),
+    [
+        ("int", "long", -3, -3),
+        ("int", "float", 3, 3.0),
+        ("int", "double", 3, 3.0),
+        ("long", "float", 2**33, float(2**33)),
+        ("long", "double", -(2**40), -float(2**40)),
+        ("float", "double", 1.5, 1.5),
+        ("string", "bytes", "é", "é".encode()),
+        ("bytes", "string", "é".encode(), "é"),
+        ("int", ["null", "long"], 5, 5),
+        (["null", "int"], "int", 5, 5),
+        (["null", "int"], ["null", "double"], 5, 5.0),
+        (["null", "int"], ["double", "null"], None, None),
+        (["int", "string"], "string", "x", "x"),
+        (MILLIS, MICROS, 1500, EPOCH + datetime.timedelta(seconds=1.5)),
+        (MICROS, MILLIS, 1_500_001, EPOCH + datetime.timedelta(microseconds=1_500_001)),
+        ("long", MICROS, -1, EPOCH - datetime.timedelta(microseconds=1)),
+        (decimal_type(6, 2), decimal_type(9, 4), b"\x00\xc8", decimal.Decimal("2.0000")),
+        (decimal_type(6, 4), decimal_type(6, 2), b"\x4e\x20", decimal.Decimal("2.00")),
+        (
+            {"type": "enum", "name": "E", "symbols": ["A", "B"]},
+            {"type": "enum", "name": "E", "symbols": ["B", "C"], "default": "C"},
+            "A",
+            "C",
+        ),
+        ({"type": "array", "items": "int"}, {"type": "array", "items": "double"}, [1, 2], [1.0, 2.0]),
+        ({"type": "map", "values": "int"}, {"type": "map", "values": ["null", "long"]}, {"k": 1}, [("k", 1)]),
+    ],
+)
+def test_a_changed_type_is_promoted(written: Any, now: Any, value: Any, expected: Any) -> None:
+    plain = {key: v for key, v in written.items() if key != "logicalType"} if isinstance(written, dict) else written
+    made = codec(record(column("a", now)), record(column("a", written)))
+    payload = event(0, datum(record(column("a", plain)), {"a": value}))
+    assert made.decode(events(payload), ["a"]).to_pylist() == [{"a": expected}]
+
+
+@pytest.mark.parametrize(
+    ("written", "now"),
+    [
+        ("string", "int"),
+        ("long", "int"),
+        ("double", "float"),
+        ("boolean", "string"),
+        ("int", "boolean"),
+        ("int", {"type": "array", "items": "int"}),
+        ({"type": "fixed", "name": "F", "size": 2}, {"type": "fixed", "name": "F", "size": 3}),
+        ({"type": "fixed", "name": "F", "size": 2}, "bytes"),
+        ({"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}),
+    ],
+)
+def test_types_that_do_not_resolve_are_named(written: Any, now: Any) -> None:
+    made = codec(record(column("a", now)), record(column("a", written)))
+    with pytest.raises(BadEventError, match='"a"') as caught:
+        made.decode(events(event(0, b"\0\0\0\0")), ["a"])
+    assert isinstance(caught.value.__cause__, IncompatibleSchemaError)
+
+
+def test_only_an_event_with_the_wrong_branch_of_a_union_is_bad() -> None:
+    writer = record(column("a", ["int", "string"]))
+    made = codec(record(column("a", "long")), writer)
+    good, bad = (event(0, datum(writer, {"a": value})) for value in (1, "x"))
+    assert made.decode(events(good, good), ["a"]).to_pylist() == [{"a": 1}, {"a": 1}]
+    with pytest.raises(BadEventError) as caught:
+        made.decode(events(good, good, bad, good, bad), ["a"])
+    assert caught.value.index == 2
+
+
+def test_fields_are_matched_by_name_and_alias_in_any_order() -> None:
+    writer = record(column("b", "string"), column("old", "int"), column("a", "long"))
+    reader = record(column("a", "long"), column("new", "int", aliases=["older", "old"]), column("b", "string"))
+    assert read(reader, writer, {"a": 1, "old": 2, "b": "x"}) == [{"a": 1, "new": 2, "b": "x"}]
+
+
+def test_nested_records_evolve_like_the_table() -> None:
+    def inner(*fields: Any) -> Any:
+        return {"type": "array", "items": {"type": "record", "name": "N", "fields": list(fields)}}
+
+    writer = record(column("n", inner(column("x", "int"), column("y", "string"))))
+    reader = record(column("n", inner(column("z", "int", default=9), column("x", "long"))))
+    values = [{"n": [{"x": i, "y": "?"} for i in range(k)]} for k in (3, 0, 11)]
+    expected = [{"n": [{"z": 9, "x": i} for i in range(k)]} for k in (3, 0, 11)]
+    assert read(reader, writer, *values) == expected
+
+
+def test_an_added_field_without_a_default_makes_older_events_bad_only_where_it_is_wanted() -> None:
+    made = codec(record(LONG, column("b", "long")), record(LONG))
+    payloads = events(event(0, datum(record(LONG), {"a": 1})))
+    assert made.decode(payloads, ["a"]).to_pylist() == [{"a": 1}]
+    with pytest.raises(BadEventError, match='"b" isn\'t in the schema'):
+        made.decode(payloads, ["b"])
+
+
+def test_encoding_ids_may_change_from_event_to_event() -> None:
+    schemas = [record(LONG), record(LONG, column("b", ["null", "string"], default=None)), record(column("a", "int"))]
+    made = codec(schemas[1], *schemas)
+    rows = [{"a": i, "b": f"b{i}" if i % 3 == 1 else None} for i in range(100)]
+    payloads = [event(i % 3, datum(schemas[i % 3], {k: v for k, v in rows[i].items() if v})) for i in range(1, 100)]
+    assert made.decode(events(*payloads), ["a", "b"]).to_pylist() == rows[1:]
+
+
+def test_an_encoding_is_looked_up_once() -> None:
+    asked: list[int] = []
+
+    class Counting:
+        def writer_schema(self, encoding_id: int) -> WriterSchema:
+            asked.append(encoding_id)
+            return WriterSchema(schema_text=record(LONG))
+
+    made = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Counting())
+    payloads = [event(i % 2, datum(record(LONG), {"a": i})) for i in range(10)]
+    for _ in range(2):
+        made.decode(events(*payloads), ["a"])
+    assert sorted(asked) == [0, 1]
+
+
+def test_an_unknown_encoding_makes_the_event_bad() -> None:
+    made = codec(record(LONG))
+    good = event(0, datum(record(LONG), {"a": 1}))
+    with pytest.raises(BadEventError, match="no encoding 9") as caught:
+        made.decode(events(good, event(9, b"\2"), good), ["a"])
+    assert (caught.value.index, caught.value.encoding_id) == (1, 9)
+
+
+def test_a_registry_that_is_away_is_not_the_events_fault() -> None:
+    class Away:
+        def writer_schema(self, encoding_id: int) -> WriterSchema:
+            raise RegistryUnavailableError("away")
+
+    made = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Away())
+    with pytest.raises(RegistryUnavailableError):
+        made.decode(events(event(0, b"\2")), ["a"])
+
+
+def test_columns_that_are_not_the_schemas_are_refused_at_once() -> None:
+    with pytest.raises(SchemaError, match="no field b"):
+        AvroCodec(record(LONG), avro_to_spark(record(LONG, column("b", "int"))), codec(record(LONG))._encodings)
