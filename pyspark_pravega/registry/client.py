@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark_pravega.errors import (
     SchemaNotFoundError,
 )
 from pyspark_pravega.registry.model import EncodingInfo, GroupProperties, SchemaInfo, VersionInfo, format_json
-from pyspark_pravega.registry.transport import Refusals, Transport, part
+from pyspark_pravega.registry.transport import Refusals, T, Transport, part
 
 _CREATE_ATTEMPTS = 6
 _PAGE = 100
@@ -149,7 +149,7 @@ class SchemaRegistry:
             GroupNotFoundError: there's no such group.
         """
         doing = f'read group "{namespace}/{group}"'
-        return GroupProperties.from_json(self._group_call(doing, "GET", namespace, group))
+        return self._group_call(GroupProperties.from_json, doing, "GET", namespace, group)
 
     def groups(self, namespace: str) -> Iterator[tuple[str, GroupProperties]]:
         """The groups of a namespace, page by page.
@@ -163,17 +163,16 @@ class SchemaRegistry:
         seen: set[str] = set()
         params = {"namespace": namespace, "limit": str(_PAGE)}
         while True:
-            page = self._transport.answer(
-                f'list the groups of "{namespace}"', "GET", "/v1/groups", params=params
+            page, token = self._transport.answer(
+                _page_from_json, f'list the groups of "{namespace}"', "GET", "/v1/groups", params=params
             )
             # The last page isn't marked: an empty one follows it, with the same token.
-            fresh = {name: value for name, value in (page.get("groups") or {}).items() if name not in seen}
+            fresh = page.keys() - seen
             if not fresh:
                 return
-            for name, value in fresh.items():
-                seen.add(name)
-                yield name, GroupProperties.from_json(value)
-            token = page.get("continuationToken")
+            seen |= fresh
+            for name in fresh:
+                yield name, page[name]
             if not token:
                 return
             params["continuationToken"] = token
@@ -207,7 +206,8 @@ class SchemaRegistry:
             SchemaError: it isn't a schema of its format.
         """
         doing = f'add schema "{schema.type}" to group "{namespace}/{group}"'
-        answer = self._group_call(
+        return self._group_call(
+            VersionInfo.from_json,
             doing,
             "POST",
             namespace,
@@ -225,16 +225,12 @@ class SchemaRegistry:
                 ),
                 417: (
                     IncompatibleSchemaError,
-                    f"can't {doing}: the group holds schemas in another format "
-                    f"than {schema.serialization_format}",
+                    f"can't {doing}: the group holds schemas in another format than {schema.serialization_format}",
                 ),
             },
         )
-        return VersionInfo.from_json(answer)
 
-    def schemas(
-        self, namespace: str, group: str, type: str | None = None
-    ) -> list[tuple[SchemaInfo, VersionInfo]]:
+    def schemas(self, namespace: str, group: str, type: str | None = None) -> list[tuple[SchemaInfo, VersionInfo]]:
         """All versions of all schemas of a group.
 
         Args:
@@ -250,12 +246,7 @@ class SchemaRegistry:
         """
         doing = f'read the schemas of group "{namespace}/{group}"'
         query = {} if type is None else {"type": type}
-        answer = self._group_call(doing, "GET", namespace, group, "/schemas/versions", query=query)
-        both = [
-            (SchemaInfo.from_json(entry["schemaInfo"]), VersionInfo.from_json(entry["versionInfo"]))
-            for entry in answer.get("schemas") or []
-        ]
-        return sorted(both, key=lambda entry: entry[1].id)
+        return self._group_call(_schemas_from_json, doing, "GET", namespace, group, "/schemas/versions", query=query)
 
     def latest_schema(
         self, namespace: str, group: str, type: str | None = None
@@ -295,7 +286,8 @@ class SchemaRegistry:
             ConfigurationError: the codec isn't registered with the group.
         """
         doing = f'get an encoding id of group "{namespace}/{group}"'
-        answer = self._group_call(
+        return self._group_call(
+            lambda answer: int(answer["encodingId"]),
             doing,
             "PUT",
             namespace,
@@ -314,7 +306,6 @@ class SchemaRegistry:
                 ),
             },
         )
-        return int(answer["encodingId"])
 
     def encoding(self, namespace: str, group: str, encoding_id: int) -> EncodingInfo:
         """What an encoding id stands for.
@@ -332,7 +323,8 @@ class SchemaRegistry:
             SchemaNotFoundError: the group never gave out that id.
         """
         doing = f'read encoding {encoding_id} of group "{namespace}/{group}"'
-        answer = self._group_call(
+        return self._group_call(
+            EncodingInfo.from_json,
             doing,
             "GET",
             namespace,
@@ -346,7 +338,6 @@ class SchemaRegistry:
                 )
             },
         )
-        return EncodingInfo.from_json(answer)
 
     def codecs(self, namespace: str, group: str) -> list[str]:
         """The codecs registered with a group; `""`, none, is always allowed and never listed.
@@ -362,8 +353,14 @@ class SchemaRegistry:
             GroupNotFoundError: there's no such group.
         """
         doing = f'list the codecs of group "{namespace}/{group}"'
-        answer = self._group_call(doing, "GET", namespace, group, "/codecTypes")
-        return [codec["name"] for codec in answer.get("codecTypes") or []]
+        return self._group_call(
+            lambda answer: [codec["name"] for codec in answer.get("codecTypes") or []],
+            doing,
+            "GET",
+            namespace,
+            group,
+            "/codecTypes",
+        )
 
     def add_codec(self, namespace: str, group: str, codec: str) -> None:
         """Register a codec with a group; nothing happens when it is there.
@@ -390,6 +387,7 @@ class SchemaRegistry:
 
     def _group_call(
         self,
+        parse: Callable[[Any], T],
         doing: str,
         method: str,
         namespace: str,
@@ -400,9 +398,10 @@ class SchemaRegistry:
         json: Mapping[str, Any] | None = None,
         expect: tuple[int, ...] = (200,),
         refusals: Refusals | None = None,
-    ) -> Any:
+    ) -> T:
         try:
             return self._transport.answer(
+                parse,
                 doing,
                 method,
                 f"/v1/groups/{part(group)}{path}",
@@ -415,6 +414,19 @@ class SchemaRegistry:
             # The registry's 404 doesn't say what is missing: the group, or something in it.
             self.group(namespace, group)
             raise
+
+
+def _schemas_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo]]:
+    both = [
+        (SchemaInfo.from_json(entry["schemaInfo"]), VersionInfo.from_json(entry["versionInfo"]))
+        for entry in answer.get("schemas") or []
+    ]
+    return sorted(both, key=lambda entry: entry[1].id)
+
+
+def _page_from_json(answer: Any) -> tuple[dict[str, GroupProperties], str | None]:
+    groups = {name: GroupProperties.from_json(value) for name, value in (answer.get("groups") or {}).items()}
+    return groups, answer.get("continuationToken")
 
 
 def _no_group(namespace: str, group: str) -> tuple[type[PravegaError], str]:

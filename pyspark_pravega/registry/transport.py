@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +18,9 @@ from pyspark_pravega.errors import (
 
 # What a status means for one endpoint: the error to raise, and its message; `{text}` is the server's own.
 Refusals = Mapping[int, tuple[type[PravegaError], str]]
+
+
+T = TypeVar("T")
 
 
 class Transport:
@@ -83,15 +86,28 @@ class Transport:
             raise error(message.replace("{text}", text or "no reason given"))
         raise self._unexpected(doing, status, text)
 
-    def answer(self, doing: str, method: str, path: str, **arguments: Any) -> Any:
-        """Make a call and read the JSON of its answer; arguments and errors as `call`."""
+    def answer(self, parse: Callable[[Any], T], doing: str, method: str, path: str, **arguments: Any) -> T:
+        """Make a call and understand its answer.
+
+        Args:
+            parse: makes the result from the answer's JSON.
+            doing: as in `call`, and so are the others.
+            method: the HTTP method.
+            path: the path.
+            arguments: the rest of `call`'s.
+
+        Returns:
+            What `parse` made.
+
+        Raises:
+            OperationFailedError: the answer isn't what a schema registry says; or as `call`.
+        """
         response = self.call(doing, method, path, **arguments)
         try:
-            return response.json()
-        except ValueError:
+            return parse(response.json())
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise OperationFailedError(
-                f"can't {doing}: {self.uri} answered something that isn't JSON; "
-                "is it a Pravega schema registry?"
+                f"can't {doing}: {self.uri} answered something unexpected; is it a Pravega schema registry?"
             ) from None
 
     def _send(
@@ -113,9 +129,7 @@ class Transport:
                     "timeout setting"
                 ) from None
             except (httpx.TransportError, httpx.InvalidURL) as error:
-                if not last and isinstance(
-                    error, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
-                ):
+                if not last and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)):
                     continue
                 raise RegistryUnavailableError(
                     f"can't {doing}: the schema registry at {self.uri} can't be reached ({error}); "
@@ -126,16 +140,12 @@ class Transport:
     def _unexpected(self, doing: str, status: int, text: str) -> PravegaError:
         said = f" ({text})" if text else ""
         if status in (401, 403):
-            return AuthenticationError(
-                f"can't {doing}: the schema registry at {self.uri} refused the credentials"
-            )
+            return AuthenticationError(f"can't {doing}: the schema registry at {self.uri} refused the credentials")
         if status in (502, 503, 504):
             return RegistryUnavailableError(
                 f"can't {doing}: the schema registry at {self.uri} is unavailable, status {status}{said}"
             )
-        return OperationFailedError(
-            f"can't {doing}: the schema registry at {self.uri} answered {status}{said}"
-        )
+        return OperationFailedError(f"can't {doing}: the schema registry at {self.uri} answered {status}{said}")
 
 
 def part(name: str) -> str:
