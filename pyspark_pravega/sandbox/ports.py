@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import sys
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 
@@ -27,11 +28,12 @@ class Listener(Enum):
     UNKNOWN = "this system doesn't tell"
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, *, besides: Iterable[int | None] = ()) -> list[int]:
     """Choose ports that nobody uses now.
 
     Args:
         count: how many.
+        besides: ports that aren't to be chosen.
 
     Returns:
         Different ports; another process may take one before you do.
@@ -40,12 +42,13 @@ def free_ports(count: int) -> list[int]:
         SandboxError: hardly any port is free.
     """
     chosen: list[int] = []
+    excluded = set(besides)
     generator = random.SystemRandom()
     for _ in range(_TRIES):
         if len(chosen) == count:
             return chosen
         port = generator.randint(_FIRST, _LAST)
-        if port not in chosen and is_free(port):
+        if port not in chosen and port not in excluded and is_free(port):
             chosen.append(port)
     raise SandboxError(f"found no {count} free ports between {_FIRST} and {_LAST}")
 

@@ -71,6 +71,7 @@ class Sandbox:
         self._lock: IO[str] | None = None
         self._servers: dict[str, Kept] = {}
         self._state: State | None = None
+        self._owner = os.getpid()
 
     def start(self) -> Sandbox:
         """Fetch the servers if need be, start them, and wait until both answer.
@@ -84,6 +85,7 @@ class Sandbox:
         """
         if self._folder is not None:
             raise SandboxError(f"this sandbox has been started already; its files are in {self._folder}")
+        self._owner = os.getpid()
         self._require_given_ports()
         jars = bundles.fetch(bundles.PRAVEGA, cache=self._cache)
         registry_jars = bundles.fetch(bundles.SCHEMA_REGISTRY, cache=self._cache)
@@ -114,6 +116,9 @@ class Sandbox:
         Raises:
             SandboxError: a server can't be ended.
         """
+        if self._owner != os.getpid():
+            # A fork of the process that started the servers, leaving the same `with` block: they aren't its own.
+            return
         self._end_servers()
         folder, self._folder = self._folder, None
         if folder is not None:
@@ -200,7 +205,7 @@ class Sandbox:
     def _start(self, jars: Path, registry_jars: Path) -> None:
         assert self._folder is not None
         folder = self._folder
-        chosen = iter(free_ports(4))
+        chosen = iter(free_ports(4, besides=self._given_ports.values()))
         ports = Ports(
             zookeeper=next(chosen),
             segment_store=next(chosen),
@@ -282,6 +287,9 @@ class Sandbox:
         shutil.rmtree(self._folder / "tmp", ignore_errors=True)
 
     def _require_given_ports(self) -> None:
+        given = [port for port in self._given_ports.values() if port is not None]
+        if len(given) != len(set(given)):
+            raise SandboxError(f"controller_port and registry_port are both {given[0]}: they must differ")
         for argument, port in self._given_ports.items():
             if port is None:
                 continue

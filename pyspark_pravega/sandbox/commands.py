@@ -1,0 +1,237 @@
+"""`pravega-spark sandbox start | status | stop | logs`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import places
+
+if TYPE_CHECKING:
+    # What they need (file locks, gRPC) is loaded by the commands that use it, not by every start of the program.
+    from pyspark_pravega.sandbox.servers import Sandbox
+    from pyspark_pravega.sandbox.state import State
+
+NOT_RUNNING = 3
+"""Exit code of `status` when there is no sandbox; what `systemctl status` gives."""
+_STOP_GRACE_S = 10.0
+_POLL_S = 0.2
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `sandbox` to a program's commands.
+
+    Args:
+        subparsers: the program's; each parsed command has `run`, which takes the arguments and returns an exit code.
+    """
+    sandbox = subparsers.add_parser(
+        "sandbox",
+        help="run a real Pravega and schema registry on this machine",
+        description="Run a real Pravega and schema registry on this machine. Their data is in memory.",
+    )
+    commands = sandbox.add_subparsers(dest="sandbox_command", metavar="COMMAND", required=True)
+
+    start = commands.add_parser("start", help="start both servers, and print how to reach them")
+    start.add_argument("--controller-port", type=int, metavar="N", help="default: a free one")
+    start.add_argument("--registry-port", type=int, metavar="N", help="default: a free one")
+    start.add_argument("--heap", default="2g", metavar="SIZE", help="memory for Pravega and its streams (default: 2g)")
+    start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
+    start.set_defaults(run=_start)
+
+    status = commands.add_parser("status", help=f"tell whether it runs (exit code 0) or not ({NOT_RUNNING})")
+    status.add_argument("--env", action="store_true", help="print shell exports only, to be eval'ed")
+    status.set_defaults(run=_status)
+
+    stop = commands.add_parser("stop", help="end both servers")
+    stop.set_defaults(run=_stop)
+
+    logs = commands.add_parser("logs", help="show what the servers wrote")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    logs.add_argument("-n", type=int, default=20, metavar="N", help="how many lines of each log (default: 20)")
+    logs.set_defaults(run=_logs)
+
+    for command in (start, status, stop, logs):
+        command.add_argument(
+            "--data-dir",
+            type=Path,
+            metavar="DIR",
+            help=f"the sandbox's folder, one sandbox in each (default: {places.state_folder()})".replace("%", "%%"),
+        )
+
+
+def _start(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox.servers import Sandbox
+
+    folder = _folder(args)
+    sandbox = Sandbox(
+        data_dir=folder, controller_port=args.controller_port, registry_port=args.registry_port, heap=args.heap
+    )
+    with _signals_raise():
+        try:
+            _say("starting Pravega and its schema registry ...")
+            began = time.monotonic()
+            sandbox.start()
+            print(_exports(sandbox.environment()), flush=True)
+            _say(f"up after {time.monotonic() - began:.0f} s; data is in memory, logs are in {folder}")
+            if args.detach:
+                sandbox.detach()
+                _say(f"stop it with: {_command('stop', args)}")
+                return 0
+            _say("Ctrl-C stops it")
+            return _stay(sandbox, folder)
+        except KeyboardInterrupt:
+            _say("stopping")
+            return 0
+        finally:
+            sandbox.stop()
+
+
+def _stay(sandbox: Sandbox, folder: Path) -> int:
+    """Wait until a signal, which is raised here, or until a server has ended."""
+    from pyspark_pravega.sandbox import state
+    from pyspark_pravega.sandbox.readiness import last_lines
+
+    while not (ended := sandbox.ended()):
+        time.sleep(_POLL_S)
+    if state.load(folder) is None:
+        _say("stopped by another process")
+        return 0
+    log = folder / f"{ended[0]}.log"
+    raise SandboxError(f"{' and '.join(ended)} ended by itself; see {log}\n{last_lines(log)}")
+
+
+def _status(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox.state import Health, load
+
+    folder = _folder(args)
+    found = load(folder)
+    health = found.health() if found else Health.NOT_RUNNING
+    if found is None or health is not Health.RUNNING:
+        words = f"the sandbox in {folder} is {health.value}"
+        if found and health is Health.BROKEN:
+            words += f": {' and '.join(found.ended())} ended; see `{_command('logs', args)}`"
+        elif health is Health.NOT_RUNNING:
+            words += f"; start it with: {_command('start', args)}"
+        # Nothing on standard output for --env, as that is eval'ed.
+        print(words, file=sys.stderr if args.env else sys.stdout)
+        return NOT_RUNNING
+    if args.env:
+        print(_exports(found.environment()))
+        return 0
+    print(f"the sandbox in {folder} is running")
+    print(f"  controller       {found.controller_uri}")
+    print(f"  schema registry  {found.schema_registry_uri}")
+    for name, process in found.servers.items():
+        print(f"  {name:<16} process {process.pid}")
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox import state
+
+    folder = _folder(args)
+    found = state.load(folder)
+    if found is None or found.health() is state.Health.NOT_RUNNING:
+        state.forget(folder)
+        _say(f"no sandbox is running in {folder}")
+        return 0
+    _end(found, folder)
+    _say(f"stopped the sandbox in {folder}")
+    return 0
+
+
+def _end(found: State, folder: Path) -> None:
+    from pyspark_pravega.sandbox import state
+    from pyspark_pravega.sandbox.processes import end
+
+    # Forgotten first: a `start` in the foreground then sees that its servers were stopped and didn't die.
+    state.forget(folder)
+    try:
+        end(list(found.servers.values()), grace_s=_STOP_GRACE_S)
+    except BaseException:
+        found.save()
+        raise
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+
+
+def _logs(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox import state
+
+    folder = _folder(args)
+    if args.n < 0:
+        raise SandboxError(f"-n must be a number of lines, not {args.n}")
+    files = [path for name in (state.PRAVEGA_LOG, state.REGISTRY_LOG) if (path := folder / name).exists()]
+    if not files:
+        raise SandboxError(f"{folder} holds no logs: no sandbox was started there yet")
+    opened: list[tuple[Path, IO[str]]] = []
+    try:
+        for path in files:
+            file: IO[str] = path.open(errors="replace")
+            opened.append((path, file))
+            print(f"==> {path} <==")
+            print("".join(deque(file, args.n)), end="", flush=True)
+        if args.follow:
+            _follow(opened)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for _, file in opened:
+            file.close()
+    return 0
+
+
+def _follow(opened: list[tuple[Path, IO[str]]]) -> None:
+    shown = opened[-1][0]
+    while True:
+        for path, file in opened:
+            if path.stat().st_size < file.tell():
+                file.seek(0)  # the sandbox was started anew
+            if lines := file.read():
+                if path != shown:
+                    print(f"==> {path} <==")
+                shown = path
+                print(lines, end="", flush=True)
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Make SIGTERM and a closed terminal end this the way Ctrl-C does."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, interrupt)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    folder: Path = args.data_dir or places.state_folder()
+    return folder.expanduser().absolute()
+
+
+def _command(name: str, args: argparse.Namespace) -> str:
+    return f"pravega-spark sandbox {name}" + (f" --data-dir {shlex.quote(str(args.data_dir))}" if args.data_dir else "")
+
+
+def _exports(environment: dict[str, str]) -> str:
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

@@ -1,0 +1,182 @@
+"""`pravega-spark sandbox`, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from sandbox_tools import command, eventually
+
+from pyspark_pravega.sandbox import readiness
+from pyspark_pravega.sandbox.processes import ProcessId
+
+pytestmark = pytest.mark.server
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    # Output goes to pipes: a detached server that held one open would make this wait for ever.
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def servers(folder: Path) -> dict[str, ProcessId]:
+    try:
+        known = json.loads((folder / "sandbox.json").read_text())["servers"]
+    except FileNotFoundError:
+        return {}
+    return {name: ProcessId(**process) for name, process in known.items()}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("data") / "with 'quotes' and spaces"
+    yield folder
+    run("stop", "--data-dir", folder)
+
+
+@pytest.fixture(scope="module")
+def detached(folder: Path) -> subprocess.CompletedProcess[str]:
+    """A sandbox that runs by itself, in a folder where an earlier start was killed and left a stale state file."""
+    victim = subprocess.Popen(command("start", "--data-dir", folder), stdout=subprocess.DEVNULL)
+    eventually(lambda: servers(folder))
+    started = servers(folder)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    eventually(lambda: not any(server.alive() for server in started.values()))
+    assert servers(folder) == started
+
+    answer = run("start", "--detach", "--heap", "512m", "--data-dir", folder)
+    assert answer.returncode == 0, answer.stderr
+    return answer
+
+
+def test_detached_servers_answer_after_the_command_has_ended(
+    detached: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    assert all(server.alive() for server in servers(folder).values())
+    lines = dict(line.removeprefix("export ").split("=", 1) for line in detached.stdout.splitlines())
+    assert sorted(lines) == ["PRAVEGA_CONTROLLER_URI", "PRAVEGA_SCHEMA_REGISTRY_URI"]
+    assert readiness.controller_answers(int(lines["PRAVEGA_CONTROLLER_URI"].rpartition(":")[2])) is None
+    assert readiness.registry_answers(int(lines["PRAVEGA_SCHEMA_REGISTRY_URI"].rpartition(":")[2])) is None
+
+
+def test_status_tells_the_addresses(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
+    answer = run("status", "--data-dir", folder)
+    assert answer.returncode == 0
+    assert "is running" in answer.stdout
+    assert "tcp://127.0.0.1:" in answer.stdout
+
+
+def test_status_env_can_be_evaluated(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
+    answer = run("status", "--env", "--data-dir", folder)
+    assert answer.stdout == detached.stdout
+    shell = subprocess.run(["sh", "-c", f'eval "{answer.stdout}"; env'], capture_output=True, text=True, check=True)
+    assert "PRAVEGA_CONTROLLER_URI=tcp://127.0.0.1:" in shell.stdout
+
+
+def test_a_second_start_names_the_one_that_runs(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
+    before = servers(folder)
+    answer = run("start", "--data-dir", folder)
+    assert answer.returncode == 1
+    assert "already" in answer.stderr
+    assert "tcp://127.0.0.1:" in answer.stderr
+    assert answer.stdout == ""
+    assert servers(folder) == before
+    assert all(server.alive() for server in before.values())
+
+
+def test_logs_shows_and_follows(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
+    answer = run("logs", "-n", 1, "--data-dir", folder)
+    assert answer.returncode == 0
+    assert [line.startswith("==>") for line in answer.stdout.splitlines()] == [True, False, True, False]
+    following = subprocess.Popen(
+        command("logs", "-f", "-n", 0, "--data-dir", folder), stdout=subprocess.PIPE, text=True
+    )
+    assert following.stdout
+    with following.stdout as shown:
+        assert [shown.readline()[:3] for _ in range(2)] == ["==>", "==>"]
+        with (folder / "pravega.log").open("a") as log:
+            log.write("something new\n")
+        assert "pravega.log" in shown.readline()
+        assert shown.readline() == "something new\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(10) == 0
+
+
+def test_stop_ends_both_and_may_be_said_twice(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
+    running = servers(folder)
+    assert len(running) == 2
+    assert run("stop", "--data-dir", folder).returncode == 0
+    assert not any(server.alive() for server in running.values())
+    status = run("status", "--data-dir", folder)
+    assert status.returncode == 3
+    assert "not running" in status.stdout
+    again = run("stop", "--data-dir", folder)
+    assert again.returncode == 0
+    assert "no sandbox is running" in again.stderr
+
+
+def test_in_the_foreground_it_stays_until_it_is_stopped_from_elsewhere(tmp_path: Path) -> None:
+    front = subprocess.Popen(
+        command("start", "--heap", "512m"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert front.stdout
+    assert front.stdout.readline().startswith("export PRAVEGA_CONTROLLER_URI=")
+    assert run("status", XDG_STATE_HOME=str(tmp_path)).returncode == 0
+    assert run("stop", XDG_STATE_HOME=str(tmp_path)).returncode == 0
+    _, said = front.communicate(timeout=30)
+    assert "stopped by another process" in said
+    assert front.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_start_that_is_under_way(tmp_path: Path, number: signal.Signals) -> None:
+    front = subprocess.Popen(command("start", "--data-dir", tmp_path), stderr=subprocess.PIPE, text=True)
+    eventually(lambda: servers(tmp_path))
+    running = servers(tmp_path)
+    front.send_signal(number)
+    _, said = front.communicate(timeout=30)
+    assert "stopping" in said
+    assert not any(server.alive() for server in running.values())
+    assert not (tmp_path / "sandbox.json").exists()
+
+
+def test_a_state_file_that_names_a_strangers_process_does_it_no_harm(tmp_path: Path) -> None:
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        known = ProcessId.of(stranger.pid)
+        assert known
+        stale = {
+            "version": 1, "controller_uri": "tcp://127.0.0.1:1", "schema_registry_uri": "http://127.0.0.1:2",
+            "data_dir": str(tmp_path), "ready": True, "detached": True, "ports": {},
+            "servers": {"pravega": {**asdict(known), "started": "long ago:1"}},
+        }  # fmt: skip
+        (tmp_path / "sandbox.json").write_text(json.dumps(stale))
+        assert run("status", "--data-dir", tmp_path).returncode == 3
+        assert run("stop", "--data-dir", tmp_path).returncode == 0
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 99}', '{"version": 1}', '"text"'])
+def test_a_state_file_that_is_nonsense_means_not_running(tmp_path: Path, content: str) -> None:
+    (tmp_path / "sandbox.json").write_text(content)
+    status = run("status", "--env", "--data-dir", tmp_path)
+    assert (status.returncode, status.stdout) == (3, "")
+
+
+def test_no_logs_is_said(tmp_path: Path) -> None:
+    answer = run("logs", "--data-dir", tmp_path)
+    assert answer.returncode == 1
+    assert "holds no logs" in answer.stderr

@@ -1,0 +1,140 @@
+"""Real servers start, answer, and end; whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sandbox_tools import eventually
+
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import Sandbox, readiness, servers
+from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listener
+from pyspark_pravega.sandbox.processes import ProcessId
+
+pytestmark = pytest.mark.server
+
+
+def port_of(uri: str) -> int:
+    return int(uri.rpartition(":")[2])
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which somebody else listens."""
+    with socket.socket() as other:
+        (port,) = free_ports(1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        yield port
+
+
+def test_the_servers_answer(sandbox: Sandbox) -> None:
+    assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
+    assert readiness.registry_answers(port_of(sandbox.schema_registry_uri)) is None
+    assert sandbox.environment() == {
+        "PRAVEGA_CONTROLLER_URI": sandbox.controller_uri,
+        "PRAVEGA_SCHEMA_REGISTRY_URI": sandbox.schema_registry_uri,
+    }
+    assert sandbox.ended() == []
+
+
+def test_a_second_sandbox_runs_beside_the_first_and_leaves_nothing(sandbox: Sandbox) -> None:
+    controller, registry = free_ports(2)
+    with Sandbox(controller_port=controller, registry_port=registry, heap="512m") as second:
+        assert second.controller_uri == f"tcp://127.0.0.1:{controller}"
+        assert second.schema_registry_uri == f"http://127.0.0.1:{registry}"
+        assert second.controller_uri != sandbox.controller_uri
+        folder = second.data_dir
+        processes = [ProcessId.of(second.pravega_pid), ProcessId.of(second.registry_pid)]
+        assert second.pravega_log.stat().st_size
+        assert processes[1]
+        processes[1].send(signal.SIGKILL)
+        eventually(second.ended)
+        assert second.ended() == ["schema-registry"]
+    assert not any(process and process.alive() for process in processes)
+    assert not folder.exists()
+    assert is_free(controller)
+    assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
+    with pytest.raises(SandboxError, match="isn't running"):
+        _ = second.controller_uri
+
+
+@pytest.mark.parametrize("argument", ["controller_port", "registry_port"])
+def test_a_given_port_that_is_taken_is_named(taken: int, argument: str) -> None:
+    with pytest.raises(SandboxError, match=f"{argument} {taken} is taken"):
+        Sandbox(**{argument: taken}).start()
+
+
+def test_given_ports_must_differ_and_be_ports() -> None:
+    with pytest.raises(SandboxError, match="are both 20000"):
+        Sandbox(controller_port=20000, registry_port=20000).start()
+    with pytest.raises(SandboxError, match="controller_port must be between 1 and 65535, not 70000"):
+        Sandbox(controller_port=70000).start()
+
+
+@pytest.mark.parametrize("heap", ["2", "lots", "-1g", "2 g", "0m"])
+def test_a_heap_that_is_no_size_is_refused(heap: str) -> None:
+    with pytest.raises(SandboxError, match='heap must be a size such as "2g"'):
+        Sandbox(heap=heap)
+
+
+def test_a_port_that_somebody_else_took_meanwhile_is_replaced(
+    taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # The segment store's, as it hangs without a word in its log when it loses its port.
+    zookeeper, controller, registry = free_ports(3)
+    unlucky = [[zookeeper, taken, controller, registry]]
+    monkeypatch.setattr(servers, "free_ports", lambda count, **_: unlucky.pop() if unlucky else free_ports(count))
+    with Sandbox(data_dir=tmp_path, heap="512m") as running:
+        assert not unlucky
+        assert readiness.controller_answers(port_of(running.controller_uri)) is None
+        assert json.loads((tmp_path / "sandbox.json").read_text())["ports"]["segment_store"] != taken
+    assert not (tmp_path / "sandbox.json").exists()
+    assert (tmp_path / "pravega.log").exists()
+
+
+def test_who_listens_is_told(taken: int, sandbox: Sandbox) -> None:
+    (nobody,) = free_ports(1)
+    assert listener(nobody, sandbox.pravega_pid) is Listener.NOBODY
+    assert listener(taken, sandbox.pravega_pid) is Listener.ANOTHER
+    assert listener(port_of(sandbox.controller_uri), sandbox.pravega_pid) is Listener.OURS
+
+
+def test_a_server_that_dies_while_starting_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    failing = Sandbox(data_dir=tmp_path, heap="1m")
+    with pytest.raises(SandboxError, match=r"(?s)pravega ended while starting, .*pravega\.log\n.*heap"):
+        failing.start()
+    assert not (tmp_path / "sandbox.json").exists()
+    failing.stop()
+
+
+def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
+    slow = Sandbox(data_dir=tmp_path, timeout_s=0.5)
+    with pytest.raises(SandboxError, match=r"pravega didn't answer in time \("):
+        slow.start()
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path / "pravega.properties") not in running
+
+
+def test_no_server_outlives_a_killed_process(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pyspark_pravega.sandbox import Sandbox\n"
+        "with Sandbox(data_dir=sys.argv[1], heap='512m') as s:\n"
+        "    print(s.pravega_pid, s.registry_pid, flush=True); time.sleep(60)"
+    )
+    victim = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert victim.stdout
+    with victim.stdout as said:
+        processes = [ProcessId.of(int(pid)) for pid in said.readline().split()]
+    assert len(processes) == 2
+    assert all(process and process.alive() for process in processes)
+    victim.kill()
+    victim.wait()
+    eventually(lambda: not any(process and process.alive() for process in processes), within_s=15)
