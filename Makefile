@@ -14,7 +14,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(SHIM)
 	@command -v javac >/dev/null || test -x "$(JAVA_HOME)/bin/javac" || { echo "pyspark-pravega needs a JDK 17 or newer (javac was not found); install one or set JAVA_HOME" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	touch $(STAMP)
 
 demo: $(STAMP)

@@ -1,3 +1,28 @@
-"""Pravega streams as Spark SQL tables."""
+"""Pravega streams as Spark SQL tables.
+
+Spark imports this module in each program that looks for Python data sources, so it loads nothing by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_pravega.connector.datasource import DefaultSource
+    from pyspark_pravega.sql.session import configure
 
 __version__ = "0.1.0.dev0"
+
+__all__ = ["DefaultSource", "__version__", "configure"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DefaultSource":
+        from pyspark_pravega.connector.datasource import DefaultSource
+
+        return DefaultSource
+    if name == "configure":
+        from pyspark_pravega.sql.session import configure
+
+        return configure
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -152,8 +152,11 @@ class Kept:
     def release(self) -> None:
         """Let it live on when this process ends."""
         assert self._keeper.stdin is not None
-        with self._keeper.stdin as keeper:
-            keeper.write(b"d")
+        try:
+            with self._keeper.stdin as keeper:
+                keeper.write(b"d")
+        except BrokenPipeError:  # it has just ended, and its keeper with it
+            pass
         # The keeper is meant to outlive us: without this, Popen would warn of a child that nobody waited for.
         self._keeper.returncode = 0
 

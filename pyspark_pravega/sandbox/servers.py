@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import bundles, jvm, readiness, state
+from pyspark_pravega.sandbox import bundles, folders, jvm, readiness, state
+from pyspark_pravega.sandbox.folders import Claim
 from pyspark_pravega.sandbox.jvm import LOOPBACK, Launch, Ports
 from pyspark_pravega.sandbox.ports import free_ports, is_free
 from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import PortTakenError
-from pyspark_pravega.sandbox.state import Health, State
+from pyspark_pravega.sandbox.state import State
 
 _ATTEMPTS = 5
 _GRACE_S = 10.0
-_TEMPORARY_PREFIX = "pravega-sandbox-"
-_ABANDONED_S = 24 * 3600.0
 
 
 class Sandbox:
@@ -67,8 +63,7 @@ class Sandbox:
         self._heap, self._registry_heap, self._log_level = heap, registry_heap, log_level
         self._timeout_s = timeout_s
         self._cache = cache
-        self._folder: Path | None = None
-        self._lock: IO[str] | None = None
+        self._claim: Claim | None = None
         self._servers: dict[str, Kept] = {}
         self._state: State | None = None
         self._owner = os.getpid()
@@ -83,17 +78,17 @@ class Sandbox:
             SandboxError: one is running in the data folder already, a given port is taken, the servers can't be
                 fetched, one ended or didn't answer in time.
         """
-        if self._folder is not None:
-            raise SandboxError(f"this sandbox has been started already; its files are in {self._folder}")
+        if self._claim is not None:
+            raise SandboxError(f"this sandbox has been started already; its files are in {self._claim.path}")
         self._owner = os.getpid()
-        self._require_given_ports()
-        jars = bundles.fetch(bundles.PRAVEGA, cache=self._cache)
-        registry_jars = bundles.fetch(bundles.SCHEMA_REGISTRY, cache=self._cache)
         try:
-            self._claim_folder()
+            self._claim = folders.claim(self._given_dir)
+            self._require_given_ports()
+            jars = bundles.fetch(bundles.PRAVEGA, cache=self._cache)
+            registry_jars = bundles.fetch(bundles.SCHEMA_REGISTRY, cache=self._cache)
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    self._start(jars, registry_jars)
+                    self._start(self._claim.path, jars, registry_jars)
                     break
                 except PortTakenError:
                     self._end_servers()
@@ -120,13 +115,7 @@ class Sandbox:
             # A fork of the process that started the servers, leaving the same `with` block: they aren't its own.
             return
         self._end_servers()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            state.forget(folder)
-            shutil.rmtree(folder / "tmp", ignore_errors=True)
-            if self._given_dir is None:
-                shutil.rmtree(folder, ignore_errors=True)
-        self._unlock()
+        self._release(logs=True)
 
     def detach(self) -> State:
         """Let the servers live on without this process; `stop` of this object does nothing after it.
@@ -139,8 +128,10 @@ class Sandbox:
         detached.save()
         for server in self._servers.values():
             server.release()
-        self._servers, self._state, self._folder = {}, None, None
-        self._unlock()
+        self._servers, self._state = {}, None
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
         return detached
 
     @property
@@ -202,9 +193,7 @@ class Sandbox:
     ) -> None:
         self.stop()
 
-    def _start(self, jars: Path, registry_jars: Path) -> None:
-        assert self._folder is not None
-        folder = self._folder
+    def _start(self, folder: Path, jars: Path, registry_jars: Path) -> None:
         chosen = iter(free_ports(4, besides=self._given_ports.values()))
         ports = Ports(
             zookeeper=next(chosen),
@@ -214,7 +203,7 @@ class Sandbox:
         )
         deadline = time.monotonic() + self._timeout_s
         launch = jvm.pravega(jars, folder, ports, heap=self._heap, log_level=self._log_level)
-        self._launch("pravega", launch, state.PRAVEGA_LOG, ports)
+        self._launch("pravega", launch, folder / state.PRAVEGA_LOG, ports)
         readiness.await_ready(
             "pravega",
             self._servers["pravega"],
@@ -227,7 +216,7 @@ class Sandbox:
             deadline,
         )
         launch = jvm.registry(registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level)
-        self._launch("schema-registry", launch, state.REGISTRY_LOG, ports)
+        self._launch("schema-registry", launch, folder / state.REGISTRY_LOG, ports)
         readiness.await_ready(
             "schema-registry",
             self._servers["schema-registry"],
@@ -235,21 +224,18 @@ class Sandbox:
             {ports.registry: lambda: readiness.registry_answers(ports.registry)},
             deadline,
         )
-        self._note(ports, ready=True)
+        self._note(folder, ports, ready=True)
 
-    def _launch(self, name: str, launch: Launch, log: str, ports: Ports) -> None:
-        assert self._folder is not None
-        with (self._folder / log).open("wb") as output:
-            self._servers[name] = Kept(
-                launch.command, output=output, folder=self._folder, environment=launch.environment
-            )
-        self._note(ports, ready=False)
+    def _launch(self, name: str, launch: Launch, log: Path, ports: Ports) -> None:
+        with log.open("wb") as output:
+            self._servers[name] = Kept(launch.command, output=output, folder=log.parent, environment=launch.environment)
+        self._note(log.parent, ports, ready=False)
 
-    def _note(self, ports: Ports, *, ready: bool) -> None:
+    def _note(self, folder: Path, ports: Ports, *, ready: bool) -> None:
         current = State(
             controller_uri=f"tcp://{LOOPBACK}:{ports.controller}",
             schema_registry_uri=f"http://{LOOPBACK}:{ports.registry}",
-            data_dir=str(self._folder),
+            data_dir=str(folder),
             ready=ready,
             detached=False,
             servers={name: server.identity or ProcessId(server.pid, "ended") for name, server in self._servers.items()},
@@ -262,29 +248,6 @@ class Sandbox:
         if self._state is None:
             raise SandboxError("this sandbox isn't running: use it in a `with` block, or call start() first")
         return self._state
-
-    def _claim_folder(self) -> None:
-        if self._given_dir is None:
-            _sweep_abandoned()
-            self._folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX))
-            self._lock = state.lock(self._folder)
-            return
-        self._given_dir.mkdir(parents=True, exist_ok=True)
-        self._lock = state.lock(self._given_dir)
-        known = state.load(self._given_dir)
-        if self._lock is None or (known and known.detached and known.health() is Health.RUNNING):
-            self._unlock()
-            where = f" ({known.addresses()})" if known else ""
-            raise SandboxError(
-                f"a sandbox is running in {self._given_dir} already{where}: use it, stop it with `pravega-spark "
-                f"sandbox stop --data-dir {self._given_dir}`, or choose another data folder"
-            )
-        if known:
-            # Nobody holds the folder, so these are what a process that was killed left behind.
-            end(list(known.servers.values()), grace_s=_GRACE_S)
-            state.forget(self._given_dir)
-        self._folder = self._given_dir
-        shutil.rmtree(self._folder / "tmp", ignore_errors=True)
 
     def _require_given_ports(self) -> None:
         given = [port for port in self._given_ports.values() if port is not None]
@@ -311,31 +274,10 @@ class Sandbox:
         try:
             self._end_servers()
         finally:
-            if self._folder is not None:
-                state.forget(self._folder)
-                shutil.rmtree(self._folder / "tmp", ignore_errors=True)
-            self._folder = None
-            self._unlock()
+            self._release(logs=False)
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-
-def _sweep_abandoned() -> None:
-    """Remove what killed processes left, after a day in which somebody may want the logs."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
-        try:
-            status = folder.lstat()
-            if folder.is_symlink() or status.st_uid != os.getuid() or time.time() - status.st_mtime < _ABANDONED_S:
-                continue
-            claim = state.lock(folder)
-        except OSError:
-            continue
-        if claim is None:
-            continue
-        with claim:
-            known = state.load(folder)
-            if known is None or known.health() is Health.NOT_RUNNING:
-                shutil.rmtree(folder, ignore_errors=True)
+    def _release(self, *, logs: bool) -> None:
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.clean(logs=logs)
+            claim.release()

@@ -108,7 +108,7 @@ class AvroCodec:
         wanted = subschema(self._schema, columns)
         if not columns or not len(payloads):
             return batch_of([pa.array([], type=field.type) for field in wanted], wanted, len(payloads))
-        data, offsets = binary_array(payloads)
+        data, offsets = _padded(*binary_array(payloads))
         found: BadEventError | None = None
         while found is None or found.index:
             # Columns are decoded one after another: before a bad event may lie one that is bad in a later column.
@@ -205,17 +205,19 @@ class AvroCodec:
         try:
             if codec:
                 data, starts, ends = _decompressed(data, starts, ends, rows, codec)
-            elif len(rows):
-                # Only the events' part of the buffer, with room for whole words around it.
-                low, high = int(starts[0]), int(ends[-1])
-                data = np.concatenate([np.zeros(PAD, np.uint8), data[low:high], np.zeros(PAD, np.uint8)])
-                starts, ends = starts - (low - PAD), ends - (low - PAD)
             cursor = Cursor(data, starts, ends, rows)
             arrays = plan(cursor)
             _check_consumed(cursor, padded=bool(codec))
         except DatumError as error:
             raise BadEventError(error.reason, index=error.row, encoding_id=encoding_id) from None
         return batch_of([arrays[name] for name in wanted.names], wanted, len(rows))
+
+
+def _padded(data: Bytes, offsets: Ints) -> tuple[Bytes, Ints]:
+    """The events' part of a buffer, with room for whole words around it."""
+    low, high = int(offsets[0]), int(offsets[-1])
+    padding = np.zeros(PAD, dtype=np.uint8)
+    return np.concatenate([padding, data[low:high], padding]), offsets - (low - PAD)
 
 
 def _decompressed(data: Bytes, starts: Ints, ends: Ints, rows: Ints, codec: str) -> tuple[Bytes, Ints, Ints]:

@@ -165,12 +165,16 @@ def _union(writer: avro.Union, reader: avro.AvroType, kind: pa.DataType, nullabl
         if branch == _NULL:
             branches.append(reading.null(kind) if nullable and takes_null else reading.refused(_null_refused(path)))
             continue
-        try:
-            branches.append(resolve(branch, reader, kind, nullable, path))
-        except IncompatibleSchemaError as error:
-            # What matters is whether an event has such a value.
-            branches.append(reading.refused(str(error)))
+        branches.append(_resolve_late(branch, reader, kind, nullable, path))
     return reading.union(branches, path)
+
+
+def _resolve_late(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Read:
+    """As `resolve`, but where types don't resolve only an event that has such a value is bad."""
+    try:
+        return resolve(writer, reader, kind, nullable, path)
+    except IncompatibleSchemaError as error:
+        return reading.refused(str(error))
 
 
 def _same_shape(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, path: str) -> Read | None:
@@ -183,13 +187,13 @@ def _same_shape(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType,
         if not isinstance(reader, avro.Array) or not pa.types.is_list(kind):
             return None
         inner = kind.value_field
-        item = resolve(writer.items, reader.items, inner.type, inner.nullable, f"{path}.element")
+        item = _resolve_late(writer.items, reader.items, inner.type, inner.nullable, f"{path}.element")
         return reading.array(kind, item, item_size(writer.items), path)
     if isinstance(writer, avro.Map):
         if not isinstance(reader, avro.Map) or not pa.types.is_map(kind):
             return None
         inner = kind.item_field
-        value = resolve(writer.values, reader.values, inner.type, inner.nullable, f"{path}.value")
+        value = _resolve_late(writer.values, reader.values, inner.type, inner.nullable, f"{path}.value")
         return reading.mapping(
             kind, reading.text(f"{path}.key"), value, ItemSize(1 + item_size(writer.values).least), path
         )

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pyspark_pravega.errors import EventDecodeError
+
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -58,16 +60,21 @@ def ragged_views(data: Bytes, starts: Ints, ends: Ints) -> pa.Array:
     """An Arrow binary array of pieces of a buffer.
 
     Args:
-        data: the bytes; less than 2 GiB.
+        data: the bytes.
         starts: where each piece begins; no piece may begin before the one before it ends.
         ends: where it ends.
 
     Returns:
         A binary array with the pieces, copied together.
+
+    Raises:
+        EventDecodeError: there are more bytes than the array can hold.
     """
     n = len(starts)
     if n == 0:
         return pa.array([], type=pa.binary())
+    if int(ends[-1]) > _MAX_INT32:
+        raise EventDecodeError("a batch of events holds more than 2 GiB; read fewer events at a time")
     # Pieces and gaps alternate as the elements of one array; Arrow copies every other one faster than
     # numpy could.
     offsets = np.empty(2 * n, dtype=np.int32)

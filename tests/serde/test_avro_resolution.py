@@ -29,10 +29,11 @@ kinds = st.sampled_from([*DEFAULTS])
 def values(kind: Any) -> st.SearchStrategy[Any]:
     if isinstance(kind, list):
         return st.one_of(*(values(one) for one in kind))
+    # Not empty: whether types within resolve, fastavro decides sometimes by the schemas, sometimes by an item.
     if isinstance(kind, dict) and kind["type"] == "array":
-        return st.lists(values(kind["items"]), max_size=12)
+        return st.lists(values(kind["items"]), min_size=1, max_size=12)
     if isinstance(kind, dict):
-        return st.dictionaries(st.text(max_size=3), values(kind["values"]), max_size=3)
+        return st.dictionaries(st.text(max_size=3), values(kind["values"]), min_size=1, max_size=3)
     made: dict[str, st.SearchStrategy[Any]] = {
         "null": st.none(),
         "int": st.integers(-(2**31), 2**31 - 1),

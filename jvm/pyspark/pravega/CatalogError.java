@@ -1,0 +1,40 @@
+package pyspark.pravega;
+
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Identifier;
+
+/** What the catalog process answered instead of a result; becomes the exception that Spark knows where there is one. */
+final class CatalogError extends PravegaException {
+  private final String kind;
+
+  CatalogError(String kind, String condition, String message) {
+    super(condition, message);
+    this.kind = kind;
+  }
+
+  boolean is(String kind) {
+    return this.kind.equals(kind);
+  }
+
+  Throwable about(String[] namespace) {
+    return switch (kind) {
+      case "no-such-namespace" -> new NoSuchNamespaceException(namespace);
+      case "namespace-exists" -> new NamespaceAlreadyExistsException(namespace);
+      case "namespace-not-empty" -> new NonEmptyNamespaceException(namespace);
+      default -> this;
+    };
+  }
+
+  Throwable about(Identifier table) {
+    return switch (kind) {
+      case "no-such-table" -> new NoSuchTableException(table);
+      case "table-exists" -> new TableAlreadyExistsException(table);
+      case "no-such-namespace" -> new NoSuchNamespaceException(table.namespace());
+      default -> this;
+    };
+  }
+}

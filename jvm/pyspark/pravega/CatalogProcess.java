@@ -1,0 +1,249 @@
+package pyspark.pravega;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStreamWriter;
+import java.io.Writer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+
+/**
+ * The Python process that makes the catalog's decisions: one for each configuration in this JVM, shared by all sessions
+ * and threads, started when it is needed, started again when it has died, and gone with the JVM.
+ */
+final class CatalogProcess {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final Map<Map<String, Object>, CatalogProcess> PROCESSES = new ConcurrentHashMap<>();
+
+  private final Map<String, Object> configuration;
+  private final List<String> command;
+  private final Map<String, Map<String, Object>> residents = new LinkedHashMap<>();
+  private Incarnation current;
+
+  private CatalogProcess(List<String> command, Map<String, Object> configuration) {
+    this.command = command;
+    this.configuration = configuration;
+    Runtime.getRuntime().addShutdownHook(new Thread(this::stop, "pravega-catalog-stop"));
+  }
+
+  /** The process for a configuration: a Python executable, catalog options and session configuration. */
+  static CatalogProcess of(String python, Map<String, String> options, Map<String, String> session) {
+    Map<String, Object> configuration = new HashMap<>();
+    configuration.put("python", python);
+    configuration.put("options", options);
+    configuration.put("session", session);
+    return PROCESSES.computeIfAbsent(
+        configuration,
+        c -> new CatalogProcess(List.of(python, "-u", "-m", "pyspark_pravega.catalog.service"), c));
+  }
+
+  /** What the process said of itself when it started. */
+  JsonNode greeting() {
+    return incarnation().greeting;
+  }
+
+  /** Spark's handle for the functions that the process pickles. */
+  UserDefinedPythonDataSource python() {
+    return PythonSource.of(greeting().get("python").asText());
+  }
+
+  /** Calls a method; parameters are a list of names and values. */
+  JsonNode call(String method, Object... parameters) {
+    return incarnation().call(method, parameters(parameters));
+  }
+
+  /** Calls a method that may be done twice: once more when the process died meanwhile. */
+  JsonNode callAgain(String method, Object... parameters) {
+    try {
+      return call(method, parameters);
+    } catch (RuntimeException error) {
+      if (!(error.getCause() instanceof Died)) {
+        throw error;
+      }
+      return call(method, parameters);
+    }
+  }
+
+  /** Calls a method whose effect is to last: it is called again in each process that replaces a dead one. */
+  void callResident(String key, String method, Object... parameters) {
+    Map<String, Object> resident = new HashMap<>(Map.of("method", method, "params", parameters(parameters)));
+    synchronized (this) {
+      residents.put(key, resident);
+    }
+    call(method, parameters);
+  }
+
+  /** Ends the effect of a resident call. */
+  synchronized void dismiss(String key) {
+    residents.remove(key);
+  }
+
+  private static Map<String, Object> parameters(Object... namesAndValues) {
+    Map<String, Object> parameters = new HashMap<>();
+    for (int i = 0; i < namesAndValues.length; i += 2) {
+      parameters.put((String) namesAndValues[i], namesAndValues[i + 1]);
+    }
+    return parameters;
+  }
+
+  private synchronized Incarnation incarnation() {
+    if (current == null || current.dead) {
+      current = new Incarnation();
+      for (Map<String, Object> resident : new ArrayList<>(residents.values())) {
+        current.send((String) resident.get("method"), resident.get("params"));
+      }
+    }
+    return current;
+  }
+
+  private synchronized void died(Incarnation incarnation) {
+    if (incarnation == current && !residents.isEmpty()) {
+      incarnation();
+    }
+  }
+
+  private synchronized void stop() {
+    residents.clear();
+    if (current != null) {
+      current.process.destroy();
+    }
+  }
+
+  /** The process died while it was asked. */
+  static final class Died extends IOException {
+    Died(String message) {
+      super(message);
+    }
+  }
+
+  /** One life of the process. */
+  private final class Incarnation {
+    final Process process;
+    final JsonNode greeting;
+    volatile boolean dead;
+    private final Writer requests;
+    private final Map<Long, CompletableFuture<JsonNode>> waiting = new ConcurrentHashMap<>();
+    private long lastId;
+
+    Incarnation() {
+      try {
+        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+      } catch (IOException error) {
+        throw Unchecked.sneak(
+            new PravegaException(
+                "PRAVEGA_CATALOG_PROCESS_FAILED",
+                "the catalog process can't be started with "
+                    + command.get(0)
+                    + ": set spark.pyspark.python or PYSPARK_PYTHON to the Python in which pyspark-pravega is"
+                    + " installed ("
+                    + error.getMessage()
+                    + ")"));
+      }
+      requests = new OutputStreamWriter(process.getOutputStream(), StandardCharsets.UTF_8);
+      CompletableFuture<JsonNode> hello = new CompletableFuture<>();
+      waiting.put(0L, hello);
+      Thread reader = new Thread(this::read, "pravega-catalog-answers");
+      reader.setDaemon(true);
+      reader.start();
+      write(Map.of("options", configuration.get("options"), "session", configuration.get("session")));
+      greeting = await(hello);
+    }
+
+    JsonNode call(String method, Object parameters) {
+      return await(send(method, parameters));
+    }
+
+    CompletableFuture<JsonNode> send(String method, Object parameters) {
+      CompletableFuture<JsonNode> answer = new CompletableFuture<>();
+      long id;
+      synchronized (this) {
+        id = ++lastId;
+      }
+      waiting.put(id, answer);
+      write(Map.of("id", id, "method", method, "params", parameters));
+      if (dead) {
+        answer.completeExceptionally(new Died("it has ended"));
+      }
+      return answer;
+    }
+
+    private synchronized void write(Object document) {
+      try {
+        requests.write(JSON.writeValueAsString(document) + "\n");
+        requests.flush();
+      } catch (IOException error) {
+        // The reader finds the end of the process and tells all who wait.
+        process.destroy();
+      }
+    }
+
+    private void read() {
+      try (BufferedReader answers =
+          new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8))) {
+        for (String line; (line = answers.readLine()) != null; ) {
+          JsonNode answer = JSON.readTree(line);
+          CompletableFuture<JsonNode> future = waiting.remove(answer.get("id").asLong());
+          if (future != null) {
+            future.complete(answer);
+          }
+        }
+      } catch (IOException error) {
+        process.destroy();
+      }
+      dead = true;
+      String end = exitStatus();
+      waiting.values().forEach(future -> future.completeExceptionally(new Died(end)));
+      died(this);
+    }
+
+    private String exitStatus() {
+      try {
+        return process.waitFor(5, TimeUnit.SECONDS) ? "exit status " + process.exitValue() : "it closed its output";
+      } catch (InterruptedException error) {
+        Thread.currentThread().interrupt();
+        return "interrupted";
+      }
+    }
+
+    private JsonNode await(CompletableFuture<JsonNode> future) {
+      JsonNode answer;
+      try {
+        answer = future.get();
+      } catch (ExecutionException error) {
+        throw lost(error.getCause());
+      } catch (InterruptedException error) {
+        Thread.currentThread().interrupt();
+        throw lost(error);
+      }
+      if (answer.has("error")) {
+        JsonNode error = answer.get("error");
+        throw Unchecked.sneak(
+            new CatalogError(
+                error.get("kind").asText(), error.get("condition").asText(), error.get("message").asText()));
+      }
+      return answer.get("result");
+    }
+
+    private RuntimeException lost(Throwable cause) {
+      return new IllegalStateException(
+          "[PRAVEGA_CATALOG_PROCESS_FAILED] the catalog process ended while it was asked ("
+              + cause.getMessage()
+              + "); the next statement starts it again. If it ends again, look at its messages on standard error, and"
+              + " check that pyspark-pravega is installed in "
+              + command.get(0),
+          cause);
+    }
+  }
+}

@@ -1,0 +1,37 @@
+package pyspark.pravega;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.api.python.SimplePythonFunction;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+
+/** The Python that Spark runs: which one, and Spark's handle for functions that it is to run there. */
+final class PythonSource {
+  private PythonSource() {}
+
+  /** The Python of Spark's driver, as Spark finds it. */
+  static String driverPython() {
+    return find("spark.pyspark.driver.python", "PYSPARK_DRIVER_PYTHON", workerPython());
+  }
+
+  /**
+   * Spark's handle for the functions that the catalog process has pickled. Made here and not looked up by name, which
+   * would cost a Python process.
+   *
+   * @param version major and minor version of the Python that pickled them
+   */
+  static UserDefinedPythonDataSource of(String version) {
+    return new UserDefinedPythonDataSource(
+        new SimplePythonFunction(new byte[0], Map.of(), List.of(), workerPython(), version, List.of(), null));
+  }
+
+  private static String workerPython() {
+    return find("spark.pyspark.python", "PYSPARK_PYTHON", "python3");
+  }
+
+  private static String find(String key, String variable, String otherwise) {
+    String configured = SparkEnv.get().conf().get(key, null);
+    return configured != null ? configured : System.getenv().getOrDefault(variable, otherwise);
+  }
+}

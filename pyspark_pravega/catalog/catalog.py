@@ -1,0 +1,218 @@
+"""Scopes as namespaces and streams as tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
+from pyspark_pravega.catalog.properties import TableRequest, check_request
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.definition import AVRO, TableDefinition, load_definition
+from pyspark_pravega.connector.ledger import create_ledger, delete_ledger
+from pyspark_pravega.connector.shared import shared_client, shared_registry
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    PravegaError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    ScopeNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
+)
+from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
+from pyspark_pravega.serde.types import spark_to_avro
+from pyspark_pravega.settings import Settings
+
+
+class Catalog:
+    """A Pravega cluster and its schema registry as a catalog. Safe for use by several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open a catalog; nothing is contacted yet.
+
+        Args:
+            settings: where the cluster and the registry are.
+        """
+        self.settings = settings
+
+    @property
+    def client(self) -> Client:
+        """The cluster."""
+        return shared_client(self.settings)
+
+    # Namespaces
+
+    def list_namespaces(self) -> list[str]:
+        """The names of all scopes, in SQL's spelling, sorted."""
+        return sorted(to_sql(scope) for scope in self.client.controller.list_scopes())
+
+    def namespace_properties(self, namespace: Sequence[str]) -> dict[str, str]:
+        """A namespace's properties.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        scope = self._scope(namespace)
+        return {"scope": scope}
+
+    def create_namespace(self, namespace: Sequence[str]) -> None:
+        """Create a scope.
+
+        Raises:
+            ScopeExistsError: it was there.
+        """
+        scope = scope_of(namespace)
+        if not self.client.controller.create_scope(scope):
+            raise ScopeExistsError(f'scope "{scope}" exists already')
+
+    def drop_namespace(self, namespace: Sequence[str], *, cascade: bool) -> bool:
+        """Delete a scope.
+
+        Args:
+            namespace: which one.
+            cascade: delete its tables first.
+
+        Returns:
+            False when there was none.
+
+        Raises:
+            ScopeNotEmptyError: it holds tables, and `cascade` isn't set.
+        """
+        scope = scope_of(namespace)
+        controller = self.client.controller
+        if not controller.scope_exists(scope):
+            return False
+        streams = list(controller.list_streams(scope))
+        if streams and not cascade:
+            raise ScopeNotEmptyError(
+                f'scope "{scope}" still holds {len(streams)} streams: drop them first, or use CASCADE'
+            )
+        for stream in streams:
+            self._drop(Stream(scope, stream))
+        return controller.delete_scope(scope)
+
+    # Tables
+
+    def list_tables(self, namespace: Sequence[str]) -> list[str]:
+        """The names of all streams in a scope, in SQL's spelling, sorted.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        return sorted(to_sql(stream) for stream in self.client.controller.list_streams(scope_of(namespace)))
+
+    def load_table(self, namespace: Sequence[str], table: str) -> TableDefinition:
+        """What a stream is as a table.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return load_definition(self.client, self.settings, stream_of(namespace, table))
+
+    def create_table(
+        self,
+        namespace: Sequence[str],
+        table: str,
+        schema: StructType,
+        transforms: Sequence[Mapping[str, Any]],
+        properties: Mapping[str, str],
+    ) -> TableDefinition:
+        """Create a stream with its schema and its commit log. When this fails nothing is left behind.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            schema: its columns.
+            transforms: see `check_request`.
+            properties: its properties.
+
+        Raises:
+            StreamExistsError: there is a stream of this name.
+            ScopeNotFoundError: there is no such scope.
+            SchemaError: a column can't be mapped, or the registry refuses the schema.
+            ConfigurationError: a property is wrong.
+        """
+        stream = stream_of(namespace, table)
+        request = check_request(schema, transforms, properties)
+        registry = None
+        text = ""
+        if request.format == AVRO:
+            registry = shared_registry(self.settings)
+            if registry is None:
+                raise ConfigurationError(
+                    "a table with columns needs a schema registry: set schema-registry-uri (or "
+                    "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
+                    "TBLPROPERTIES ('format' = 'raw')"
+                )
+            text = spark_to_avro(schema, name=stream.name, namespace=stream.scope)
+        self._scope(namespace)
+        if self._exists(stream):
+            raise StreamExistsError(f'stream "{stream}" exists already')
+        self._make(stream, request, registry, text)
+        return load_definition(self.client, self.settings, stream)
+
+    def drop_table(self, namespace: Sequence[str], table: str) -> bool:
+        """Delete a stream with its events, its schema group and its commit log.
+
+        Returns:
+            False when there was none.
+        """
+        stream = stream_of(namespace, table)
+        if not self._exists(stream):
+            return False
+        self._drop(stream)
+        return True
+
+    def _make(self, stream: Stream, request: TableRequest, registry: SchemaRegistry | None, text: str) -> None:
+        """The stream comes last: before it is there, nobody sees anything of the table."""
+        client = self.client
+        made_group = False
+        # A commit log without its stream belongs to one that was deleted by other means.
+        delete_ledger(client, stream)
+        try:
+            if registry is not None:
+                made_group = registry.create_group(stream.scope, stream.name, compatibility=request.compatibility)
+                registry.add_schema(stream.scope, stream.name, _schema_info(text))
+            create_ledger(client, stream).set_properties(request.properties)
+            made = client.controller.create_stream(stream, request.configuration)
+        except PravegaError:
+            if not self._exists(stream):
+                delete_ledger(client, stream)
+                if registry is not None and made_group:
+                    registry.delete_group(stream.scope, stream.name)
+            raise
+        if not made:
+            raise StreamExistsError(f'stream "{stream}" exists already')
+
+    def _drop(self, stream: Stream) -> None:
+        controller = self.client.controller
+        controller.seal_stream(stream)
+        controller.delete_stream(stream)
+        registry = shared_registry(self.settings)
+        if registry is not None:
+            registry.delete_group(stream.scope, stream.name)
+        delete_ledger(self.client, stream)
+
+    def _exists(self, stream: Stream) -> bool:
+        try:
+            self.client.controller.stream_configuration(stream)
+        except StreamNotFoundError:
+            return False
+        return True
+
+    def _scope(self, namespace: Sequence[str]) -> str:
+        scope = scope_of(namespace)
+        if not self.client.controller.scope_exists(scope):
+            raise ScopeNotFoundError(f'scope "{scope}" does not exist')
+        return scope
+
+
+def _schema_info(text: str) -> SchemaInfo:
+    record = json.loads(text)
+    return SchemaInfo(
+        type=f"{record['namespace']}.{record['name']}", serialization_format="Avro", schema_data=text.encode()
+    )

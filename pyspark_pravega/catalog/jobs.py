@@ -1,0 +1,183 @@
+"""Scans and writes that Spark's JVM asks for: planned here, run by Spark's Python workers, committed here."""
+
+from __future__ import annotations
+
+import io
+import struct
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
+from pyspark.worker_util import pickleSer
+
+from pyspark_pravega.connector.datasource import DefaultSource
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.options import KEPT_LEASE_MS, READ_KEYS, WriteOptions, canonical
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter
+
+_WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
+_INT = struct.Struct(">i")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedScan:
+    """A read as Spark's Python runner takes it."""
+
+    function: bytes
+    """The pickled read function."""
+    partitions: tuple[bytes, ...]
+    """The pickled partitions; at least one."""
+    schema: StructType
+    """What the batches hold."""
+    size: int
+    """Bytes of events, frames included."""
+    slices: int
+    """Number of segments that hold events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BegunWrite:
+    """A write as Spark's Python runner takes it."""
+
+    writer: bytes
+    """The pickled writer, which commits or aborts, in this process or another one."""
+    function: bytes
+    """The pickled write function."""
+
+
+def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapping[str, str]) -> PlannedScan:
+    """Plan a read of the stream as it is now.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: the wanted columns; none for rows only.
+        options: the read's options.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    canonical(options, READ_KEYS, "read option")
+    snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
+    reader = StreamReader(definition, snapshot, columns)
+    out = io.BytesIO()
+    write_read_func_and_partitions(
+        out,
+        reader=reader,
+        data_source=DefaultSource({}),
+        schema=reader.schema,
+        max_arrow_batch_size=1,
+        binary_as_bytes=True,
+    )
+    data = memoryview(out.getvalue())
+    function, rest = _block(data)
+    (count,) = _INT.unpack(rest[:4])
+    rest, partitions = rest[4:], []
+    for _ in range(count):
+        partition, rest = _block(rest)
+        partitions.append(partition)
+    return PlannedScan(
+        function=function,
+        partitions=tuple(partitions),
+        schema=reader.schema,
+        size=snapshot.size,
+        slices=sum(1 for part in snapshot.slices if part.size),
+    )
+
+
+def begin_write(definition: TableDefinition, options: Mapping[str, str]) -> BegunWrite:
+    """Begin a write.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the write's options.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    writer = StreamWriter(definition, WriteOptions.parse(options, lease_ms=KEPT_LEASE_MS))
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        message = _pickle(writer.write(batches))
+        yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
+
+    return BegunWrite(writer=_pickle(writer), function=_pickle((write, _WRITE_RESULT)))
+
+
+class WriteJobs:
+    """Keeps the transactions of writes open until they end. Safe for use by several threads.
+
+    Nothing of a write is known only here: the JVM holds the writer, so that another process can go on with it.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[uuid.UUID, threading.Event] = {}
+
+    def start(self, writer: bytes, partitions: int) -> None:
+        """Keep the transactions of a write's finished tasks open from now on.
+
+        Args:
+            writer: what `begin_write` returned.
+            partitions: how many partitions the write has.
+        """
+        job: StreamWriter = _unpickle(writer)
+        ended = self._running[job.job] = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(job.lease_s / 3):
+                job.keep_alive(partitions)
+
+        threading.Thread(target=run, name=f"job-{job.job}", daemon=True).start()
+
+    def commit(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
+        """Make a write visible. Doing it again is harmless.
+
+        Args:
+            writer: what `begin_write` returned.
+            messages: the pickled messages of the tasks that count.
+
+        Raises:
+            TransactionError: a transaction was lost; nothing is visible.
+        """
+        job: StreamWriter = _unpickle(writer)
+        try:
+            job.commit([None if message is None else _unpickle(message) for message in messages])
+        finally:
+            self._stop(job)
+
+    def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
+        """Throw a write away.
+
+        Args:
+            writer: what `begin_write` returned.
+            messages: the pickled messages of its tasks; None where one has failed.
+        """
+        job: StreamWriter = _unpickle(writer)
+        self._stop(job)
+        job.abort([None if message is None else _unpickle(message) for message in messages])
+
+    def _stop(self, job: StreamWriter) -> None:
+        ended = self._running.pop(job.job, None)
+        if ended is not None:
+            ended.set()
+
+
+def _pickle(value: object) -> bytes:
+    pickled: bytes = pickleSer.dumps(value)  # type: ignore[no-untyped-call]
+    return pickled
+
+
+def _unpickle(data: bytes) -> Any:
+    return pickleSer.loads(data)  # type: ignore[no-untyped-call]
+
+
+def _block(data: memoryview) -> tuple[bytes, memoryview]:
+    (length,) = _INT.unpack(data[:4])
+    return bytes(data[4 : 4 + length]), data[4 + length :]

@@ -1,0 +1,206 @@
+"""Table properties: what may be given at CREATE TABLE, and what a table shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_pravega.client import ScalingPolicy, StreamConfiguration
+from pyspark_pravega.connector.definition import AVRO, RAW, TableDefinition
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidNameError,
+    UnsupportedOperationError,
+    UnsupportedTypeError,
+    did_you_mean,
+)
+from pyspark_pravega.serde.raw import EVENT
+from pyspark_pravega.settings import canonical_key
+
+FORMAT = "format"
+ROUTING_KEY = "routing-key"
+SEGMENTS = "segments"
+COMPATIBILITY = "compatibility"
+PROVIDER = "pravega"
+
+_OWN = frozenset({FORMAT, ROUTING_KEY, SEGMENTS, COMPATIBILITY})
+_SPARKS_OWN = frozenset({"comment", "owner"})
+_REFUSED = {
+    "location": "a stream has no location: leave LOCATION out",
+    "external": "every stream is managed by Pravega: leave EXTERNAL out",
+}
+_IGNORED = frozenset({"provider", "is_managed_location", "external", "collation"})
+_COMPATIBILITIES = frozenset(
+    {
+        "AllowAny",
+        "DenyAll",
+        "Backward",
+        "BackwardTransitive",
+        "Forward",
+        "ForwardTransitive",
+        "Full",
+        "FullTransitive",
+    }
+)
+_KEY_TYPES: tuple[type[DataType], ...] = (
+    StringType,
+    BooleanType,
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    DateType,
+    TimestampType,
+    DecimalType,
+)
+MAX_SEGMENTS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRequest:
+    """A CREATE TABLE that has been checked."""
+
+    schema: StructType
+    format: str
+    configuration: StreamConfiguration
+    compatibility: str
+    properties: dict[str, str] = field(default_factory=dict)
+    """What is kept with the table."""
+
+
+def check_request(
+    schema: StructType, transforms: Sequence[Mapping[str, Any]], properties: Mapping[str, str]
+) -> TableRequest:
+    """Check a CREATE TABLE before anything is made.
+
+    Args:
+        schema: the columns.
+        transforms: `{"name": "bucket", "columns": [...], "buckets": n}` for CLUSTERED BY, other names for others.
+        properties: the table's properties, with those that Spark adds.
+
+    Raises:
+        ConfigurationError: a property is unknown or malformed, or contradicts a clause.
+        InvalidNameError: the routing key isn't a column.
+        UnsupportedOperationError: a clause asks for what a stream can't do.
+    """
+    kept = _checked(properties)
+    table_format = kept.setdefault(FORMAT, AVRO).lower()
+    if table_format not in (AVRO, RAW):
+        raise ConfigurationError(f'table property "format" must be "{AVRO}" or "{RAW}", not "{kept[FORMAT]}"')
+    kept[FORMAT] = table_format
+    if table_format == RAW and (schema.fieldNames() != [EVENT] or schema[0].dataType.typeName() != "binary"):
+        raise ConfigurationError(f"a table of format raw has exactly one column, {EVENT} BINARY")
+    segments = _apply_transforms(transforms, kept)
+    key = kept.get(ROUTING_KEY)
+    if key is not None:
+        kept[ROUTING_KEY] = _key_column(schema, key)
+    compatibility = kept.get(COMPATIBILITY, "Backward")
+    if compatibility not in _COMPATIBILITIES:
+        raise ConfigurationError(
+            f'table property "compatibility" can\'t be "{compatibility}"{did_you_mean(compatibility, _COMPATIBILITIES)}'
+        )
+    return TableRequest(
+        schema=schema,
+        format=table_format,
+        configuration=StreamConfiguration(scaling=ScalingPolicy(min_segments=segments)),
+        compatibility=compatibility,
+        properties=kept,
+    )
+
+
+def shown_properties(definition: TableDefinition) -> dict[str, str]:
+    """What SHOW TBLPROPERTIES and DESCRIBE EXTENDED show.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    shown = {
+        "provider": PROVIDER,
+        FORMAT: definition.format,
+        SEGMENTS: str(definition.configuration.scaling.min_segments),
+        **definition.properties,
+    }
+    # What Spark calls reserved is shown in its own place.
+    if definition.registered is not None:
+        shown["schema-version"] = str(definition.registered[1].id)
+    return shown
+
+
+def _checked(properties: Mapping[str, str]) -> dict[str, str]:
+    kept = {}
+    for key, value in properties.items():
+        name = canonical_key(key)
+        if key in _REFUSED and not (key == "external" and value == "false"):
+            raise UnsupportedOperationError(_REFUSED[key])
+        if key == "provider" and value.lower() != PROVIDER:
+            raise UnsupportedOperationError(
+                f"USING {value} isn't possible in a Pravega catalog: leave USING out, or write USING {PROVIDER}"
+            )
+        if key in _IGNORED or key.startswith("option."):
+            continue
+        if name in _OWN:
+            kept[name] = value
+        elif key in _SPARKS_OWN or "." in key:
+            kept[key] = value
+        else:
+            raise ConfigurationError(
+                f'unknown table property "{key}"{did_you_mean(name, _OWN)} '
+                "(properties of your own need a dot in their name, such as team.owner)"
+            )
+    return kept
+
+
+def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> int:
+    segments = kept.pop(SEGMENTS, "1")
+    if not segments.isdigit() or not 1 <= int(segments) <= MAX_SEGMENTS:
+        raise ConfigurationError(
+            f'table property "segments" must be a number from 1 to {MAX_SEGMENTS}, not "{segments}"'
+        )
+    for transform in transforms:
+        if transform["name"] != "bucket":
+            raise UnsupportedOperationError(
+                "a stream isn't partitioned by values: instead of PARTITIONED BY "
+                "use CLUSTERED BY (column) INTO n BUCKETS, which makes the column the routing key"
+            )
+        columns = transform["columns"]
+        if len(columns) != 1:
+            raise UnsupportedOperationError(
+                f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column; add a column that combines them"
+            )
+        if kept.get(ROUTING_KEY, columns[0]) != columns[0]:
+            raise ConfigurationError(
+                f'CLUSTERED BY ({columns[0]}) contradicts the property "routing-key" = "{kept[ROUTING_KEY]}"'
+            )
+        if not 1 <= transform["buckets"] <= MAX_SEGMENTS:
+            raise ConfigurationError(f"INTO {transform['buckets']} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
+        kept[ROUTING_KEY] = columns[0]
+        segments = str(transform["buckets"])
+    return int(segments)
+
+
+def _key_column(schema: StructType, key: str) -> str:
+    found = [f for f in schema if f.name.lower() == key.lower()]
+    if not found:
+        raise InvalidNameError(f'routing key "{key}" is not a column{did_you_mean(key, schema.fieldNames())}')
+    column = found[0]
+    if not isinstance(column.dataType, _KEY_TYPES):
+        raise UnsupportedTypeError(
+            f'column "{column.name}" of type {column.dataType.simpleString()} can\'t be the routing key: '
+            "take a string, integer, decimal, boolean, date or timestamp"
+        )
+    return column.name

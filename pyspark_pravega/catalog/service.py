@@ -1,0 +1,233 @@
+"""The catalog process: answers Spark's JVM over pipes, one JSON document a line.
+
+The first line configures it. Each request is `{"id": n, "method": "...", "params": {...}}` and its answer
+`{"id": n, "result": ...}` or `{"id": n, "error": {"kind": ..., "condition": ..., "message": ...}}`, in any order. The
+process ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TextIO
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.jobs import WriteJobs, begin_write, plan_scan
+from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    PravegaError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    ScopeNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
+    did_you_mean,
+)
+from pyspark_pravega.settings import KEYS, Settings, canonical_key
+
+THREADS = 32
+
+_KINDS: list[tuple[type[PravegaError], str]] = [
+    (ScopeNotFoundError, "no-such-namespace"),
+    (StreamNotFoundError, "no-such-table"),
+    (ScopeExistsError, "namespace-exists"),
+    (StreamExistsError, "table-exists"),
+    (ScopeNotEmptyError, "namespace-not-empty"),
+]
+_log = logging.getLogger(__name__)
+
+
+class CatalogService:
+    """The methods that the JVM calls. Safe for use by several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Serve a catalog.
+
+        Args:
+            settings: where the cluster and the registry are.
+        """
+        self.catalog = Catalog(settings)
+        self._writes = WriteJobs()
+        self._methods: dict[str, Callable[..., Any]] = {
+            "ping": lambda: os.getpid(),
+            "listNamespaces": self.catalog.list_namespaces,
+            "loadNamespace": self.catalog.namespace_properties,
+            "createNamespace": self.catalog.create_namespace,
+            "dropNamespace": self.catalog.drop_namespace,
+            "listTables": self.catalog.list_tables,
+            "loadTable": self._load_table,
+            "createTable": self._create_table,
+            "dropTable": self.catalog.drop_table,
+            "planScan": self._plan_scan,
+            "beginWrite": self._begin_write,
+            "startWrite": self._start_write,
+            "commitWrite": self._commit_write,
+            "abortWrite": self._abort_write,
+        }
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request.
+
+        Args:
+            request: id, method and params.
+
+        Returns:
+            id and result, or id and error.
+        """
+        try:
+            result = self._methods[request["method"]](**request["params"])
+            return {"id": request["id"], "result": result}
+        except PravegaError as error:
+            return {"id": request["id"], "error": describe(error)}
+        except Exception as error:
+            _log.exception("%s failed", request["method"])
+            return {"id": request["id"], "error": describe(error)}
+
+    def _load_table(self, namespace: list[str], table: str) -> dict[str, Any]:
+        return _table(self.catalog.load_table(namespace, table))
+
+    def _create_table(
+        self,
+        namespace: list[str],
+        table: str,
+        schema: dict[str, Any],
+        transforms: list[dict[str, Any]],
+        properties: dict[str, str],
+    ) -> dict[str, Any]:
+        columns = StructType.fromJson(schema)
+        return _table(self.catalog.create_table(namespace, table, columns, transforms, properties))
+
+    def _plan_scan(
+        self, namespace: list[str], table: str, columns: list[str], options: dict[str, str]
+    ) -> dict[str, Any]:
+        scan = plan_scan(self._definition(namespace, table, options), columns, options)
+        return {
+            "function": _text(scan.function),
+            "partitions": [_text(partition) for partition in scan.partitions],
+            "schema": scan.schema.json(),
+            "size": scan.size,
+            "segments": scan.slices,
+        }
+
+    def _begin_write(self, namespace: list[str], table: str, options: dict[str, str]) -> dict[str, Any]:
+        write = begin_write(self._definition(namespace, table, options), options)
+        return {"writer": _text(write.writer), "function": _text(write.function)}
+
+    def _start_write(self, writer: str, partitions: int) -> None:
+        self._writes.start(_bytes(writer), partitions)
+
+    def _commit_write(self, writer: str, messages: list[str | None]) -> None:
+        self._writes.commit(_bytes(writer), [None if message is None else _bytes(message) for message in messages])
+
+    def _abort_write(self, writer: str, messages: list[str | None]) -> None:
+        self._writes.abort(_bytes(writer), [None if message is None else _bytes(message) for message in messages])
+
+    def _definition(self, namespace: list[str], table: str, options: dict[str, str]) -> TableDefinition:
+        definition = self.catalog.load_table(namespace, table)
+        return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer requests until there are no more.
+
+    Args:
+        requests: lines of JSON, the first one the configuration: `{"options": {...}, "session": {...}}`.
+        answers: lines of JSON.
+    """
+    lock = threading.Lock()
+
+    def send(answer: dict[str, Any]) -> None:
+        line = json.dumps(answer, separators=(",", ":"))
+        with lock:
+            answers.write(line + "\n")
+            answers.flush()
+
+    configuration = json.loads(requests.readline())
+    try:
+        service = CatalogService(settle_settings(configuration["options"], configuration["session"]))
+    except PravegaError as error:
+        send({"id": 0, "error": describe(error)})
+        return
+    greeting = {
+        "metadata": METADATA_COLUMNS.json(),
+        "scope": service.catalog.settings.scope,
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+    send({"id": 0, "result": greeting})
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="catalog") as threads:
+        for line in requests:
+            threads.submit(lambda request: send(service.answer(request)), json.loads(line))
+
+
+def settle_settings(options: dict[str, str], session: dict[str, str]) -> Settings:
+    """The connection from a catalog's configuration and the session's.
+
+    Args:
+        options: `spark.sql.catalog.<name>.*` without that prefix.
+        session: `spark.pravega.*`.
+
+    Raises:
+        ConfigurationError: a key is unknown, or a value malformed.
+    """
+    for key in options:
+        name = canonical_key(key)
+        if name not in KEYS:
+            raise ConfigurationError(f'unknown catalog configuration "{key}"{did_you_mean(name, KEYS)}')
+    return Settings.resolve(catalog=options, session=session)
+
+
+def describe(error: Exception) -> dict[str, str]:
+    """An error as the JVM takes it.
+
+    Args:
+        error: what was raised; of anything unexpected only its kind and text are told, never a trace.
+    """
+    if isinstance(error, PravegaError):
+        kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "other")
+        return {"kind": kind, "condition": error.condition, "message": str(error)}
+    return {
+        "kind": "other",
+        "condition": PravegaError.condition,
+        "message": f"unexpected {type(error).__name__}: {error}; the catalog process's log tells more",
+    }
+
+
+def main() -> None:
+    """Serve standard input and output; whatever else is printed goes to standard error."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="pravega catalog: %(levelname)s %(message)s")
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin, answers)
+    # Threads may wait for a server: nobody is there to hear their answer any more.
+    os._exit(0)
+
+
+def _table(definition: TableDefinition) -> dict[str, Any]:
+    return {
+        "schema": definition.schema.json(),
+        "properties": shown_properties(definition),
+        "stream": str(definition.stream),
+    }
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""`spark.read.format("pravega")` and `df.write.format("pravega")`: the connector without the catalog."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.definition import AVRO, RAW, TableDefinition, load_definition, raw_definition
+from pyspark_pravega.connector.options import (
+    FORMAT,
+    READ_KEYS,
+    WRITE_KEYS,
+    WriteOptions,
+    canonical,
+    stream_of,
+)
+from pyspark_pravega.connector.reader import OFFICIAL_COLUMNS, StreamReader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.settings import Settings
+
+
+class DefaultSource(DataSource):
+    """The data source that Spark finds under the name `pravega`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """`pravega`."""
+        return "pravega"
+
+    def schema(self) -> StructType:
+        """The stream's columns: those of its schema, or for raw events those of the official Spark connector.
+
+        Raises:
+            ConfigurationError: an option is unknown, missing or malformed.
+            StreamNotFoundError: there is no such stream.
+        """
+        definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
+        if definition.format == RAW:
+            return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
+        return definition.schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A read of the whole stream as it is now.
+
+        Args:
+            schema: what `schema` gave.
+        """
+        definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
+        client = shared_client(definition.settings)
+        return StreamReader(definition, take_snapshot(client, definition.stream), schema.fieldNames())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A write in one transaction.
+
+        Args:
+            schema: the rows' columns.
+            overwrite: whether to replace what is there, which a stream can't.
+        """
+        options = canonical(self.options, WRITE_KEYS, "write option")
+        definition = self._definition(options)
+        if overwrite:
+            raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t be overwritten: use mode("append")')
+        missing = [f.name for f in definition.schema if not f.nullable and f.name not in schema.fieldNames()]
+        unknown = [name for name in schema.fieldNames() if name not in definition.schema.fieldNames()]
+        if missing or unknown:
+            raise ConfigurationError(
+                f'the rows don\'t have the columns of stream "{definition.stream}" '
+                f"({', '.join(definition.schema.fieldNames())}): "
+                + "; ".join([f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown])
+            )
+        return StreamWriter(definition, WriteOptions.parse(options))
+
+    def _definition(self, options: dict[str, str]) -> TableDefinition:
+        settings = Settings.resolve(options)
+        stream = stream_of(options, settings)
+        client = shared_client(settings)
+        wanted = options.get(FORMAT, "").lower()
+        if wanted not in ("", AVRO, RAW):
+            raise ConfigurationError(f'option "format" must be "{AVRO}" or "{RAW}", not "{wanted}"')
+        if wanted == RAW:
+            return _raw(client, settings, stream)
+        return load_definition(client, settings, stream)
+
+
+def _raw(client: Client, settings: Settings, stream: Stream) -> TableDefinition:
+    return raw_definition(settings, stream, client.controller.stream_configuration(stream), {})

@@ -1,0 +1,85 @@
+"""A stream from its head to its tail, as the segment stores know it at one moment."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.reading import SegmentState, segment_state
+from pyspark_pravega.errors import SegmentNotFoundError
+
+_ASK_AT_ONCE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentSlice:
+    """A part of a segment. Offsets are bytes since the segment was made, at borders between events."""
+
+    segment_id: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All of a stream at one moment."""
+
+    stream: Stream
+    slices: tuple[SegmentSlice, ...]
+    """In ascending order of segment ids, predecessors before successors."""
+    token: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes, frames included."""
+        return sum(s.size for s in self.slices)
+
+    @property
+    def cut(self) -> dict[int, int]:
+        """Segment id to the offset at which the snapshot ends."""
+        return {s.segment_id: s.end for s in self.slices}
+
+
+def take_tail(client: Client, stream: Stream) -> Snapshot | None:
+    """The stream from its head to its tail, without regard to commits in progress.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+
+    Returns:
+        None when the stream scaled or was truncated meanwhile: then try again.
+    """
+    controller = client.controller
+    current = controller.current_segments(stream)
+    head = controller.head(stream)
+    segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
+    try:
+        states = _states(client, stream, segment_ids, current.token)
+    except SegmentNotFoundError:
+        return None
+    # A current segment that is sealed by now has successors that this list doesn't know.
+    if any(states[segment_id].sealed for segment_id in current.ids):
+        return None
+    slices = []
+    for segment_id in segment_ids:
+        state = states[segment_id]
+        start = max(state.start_offset, head.get(segment_id, 0))
+        slices.append(SegmentSlice(segment_id=segment_id, start=start, end=max(start, state.write_offset)))
+    return Snapshot(stream=stream, slices=tuple(slices), token=current.token)
+
+
+def _states(client: Client, stream: Stream, segment_ids: list[int], token: str) -> dict[int, SegmentState]:
+    def ask(segment_id: int) -> SegmentState:
+        return segment_state(client.pool, stream, segment_id, token=token)
+
+    if len(segment_ids) <= _ASK_AT_ONCE:
+        return {segment_id: ask(segment_id) for segment_id in segment_ids}
+    with ThreadPoolExecutor(_ASK_AT_ONCE) as threads:
+        return dict(zip(segment_ids, threads.map(ask, segment_ids), strict=True))

@@ -1,0 +1,108 @@
+"""Folders of sandboxes: claimed by one at a time, taken over from the dead, cleaned up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import state
+from pyspark_pravega.sandbox.processes import end
+from pyspark_pravega.sandbox.state import Health
+
+_GRACE_S = 10.0
+_PREFIX = "pravega-sandbox-"
+_ABANDONED_S = 24 * 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A folder that is one sandbox's until it's released, or until this process ends."""
+
+    path: Path
+    """Where logs, configuration and state lie."""
+    temporary: bool
+    """Whether the folder was made for this sandbox alone."""
+    lock: IO[str]
+    """Open as long as the claim holds."""
+
+    def clean(self, *, logs: bool) -> None:
+        """Remove what servers that have ended leave behind.
+
+        Args:
+            logs: whether a temporary folder is removed whole, with its logs.
+        """
+        state.forget(self.path)
+        shutil.rmtree(self.path / "tmp", ignore_errors=True)
+        if logs and self.temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        self.lock.close()
+
+
+def claim(given: Path | None) -> Claim:
+    """Claim a folder; what a killed process left running in it is ended.
+
+    Args:
+        given: the folder, made if need be; a new temporary one when None.
+
+    Returns:
+        The claim.
+
+    Raises:
+        SandboxError: a sandbox runs in it.
+    """
+    if given is None:
+        _sweep()
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    else:
+        path = given
+        path.mkdir(parents=True, exist_ok=True)
+    lock = state.lock(path)
+    known = state.load(path)
+    if lock is None:
+        raise _taken(path, known)
+    try:
+        if known and known.detached and known.health() is Health.RUNNING:
+            raise _taken(path, known)
+        if known:
+            end(list(known.servers.values()), grace_s=_GRACE_S)
+        state.forget(path)
+        shutil.rmtree(path / "tmp", ignore_errors=True)
+    except BaseException:
+        lock.close()
+        raise
+    return Claim(path=path, temporary=given is None, lock=lock)
+
+
+def _taken(path: Path, known: state.State | None) -> SandboxError:
+    how = f"running in {path} already ({known.addresses()})" if known and known.ready else f"being started in {path}"
+    return SandboxError(
+        f"a sandbox is {how}: use it, stop it with `pravega-spark sandbox stop "
+        f"--data-dir {path}`, or choose another data folder"
+    )
+
+
+def _sweep() -> None:
+    """Remove what killed processes left, after a day in which somebody may want the logs."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            status = path.lstat()
+            if path.is_symlink() or status.st_uid != os.getuid() or time.time() - status.st_mtime < _ABANDONED_S:
+                continue
+            lock = state.lock(path)
+        except OSError:
+            continue
+        if lock is None:
+            continue
+        with lock:
+            known = state.load(path)
+            if known is None or known.health() is Health.NOT_RUNNING:
+                shutil.rmtree(path, ignore_errors=True)

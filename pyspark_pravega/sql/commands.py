@@ -1,0 +1,99 @@
+"""`pravega-spark sql` and `pravega-spark config`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.session import DEFAULT_CATALOG, spark_conf
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands.
+
+    Args:
+        subparsers: where to add them.
+    """
+    sql = subparsers.add_parser(
+        "sql",
+        help="Spark's own SQL prompt with the catalog configured",
+        description="Runs spark-sql with the catalog configured. Arguments after -- go to spark-sql as they are.",
+    )
+    what = sql.add_mutually_exclusive_group()
+    what.add_argument("-e", dest="statement", metavar="SQL", help="run these statements and leave")
+    what.add_argument("-f", dest="file", metavar="FILE", type=Path, help="run the statements of a file and leave")
+    sql.add_argument("--verbose", action="store_true", help="let Spark log as it is configured to")
+    _add_connection(sql)
+    sql.add_argument("spark_arguments", nargs="*", metavar="-- SPARK-SQL-ARGUMENT", help=argparse.SUPPRESS)
+    sql.set_defaults(run=run_sql)
+    config = subparsers.add_parser(
+        "config",
+        help="print the flags that make the catalog known to any Spark program",
+        description="Prints --jars and --conf flags, for spark-submit, spark-shell, pyspark, the Thrift server, ...",
+    )
+    _add_connection(config)
+    config.set_defaults(run=print_config)
+
+
+def run_sql(arguments: argparse.Namespace) -> int:
+    """Run spark-sql; returns its exit code."""
+    if arguments.file is not None and not arguments.file.is_file():
+        raise ConfigurationError(f"there is no file {arguments.file}")
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-sql"), *_flags(arguments)]
+    environment = {**os.environ, "SPARK_HOME": str(home)}
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not arguments.verbose:
+        command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_quiet_logging()}"]
+        command += ["--conf", "spark.ui.showConsoleProgress=false"]
+    # Without a metastore of its own the prompt starts sooner and leaves no files behind.
+    command += ["--conf", "spark.sql.catalogImplementation=in-memory"]
+    command += arguments.spark_arguments
+    if arguments.statement is not None:
+        command += ["-e", arguments.statement]
+    elif arguments.file is not None:
+        command += ["-f", str(arguments.file)]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def print_config(arguments: argparse.Namespace) -> int:
+    """Print the flags on one line."""
+    print(shlex.join(_flags(arguments)))
+    return 0
+
+
+def _flags(arguments: argparse.Namespace) -> list[str]:
+    given = {
+        "controller-uri": arguments.controller,
+        "schema-registry-uri": arguments.schema_registry,
+        "scope": arguments.scope,
+    }
+    settings = Settings.resolve({key: value for key, value in given.items() if value})
+    conf = spark_conf(settings, catalog=arguments.catalog)
+    flags = ["--jars", conf.pop("spark.jars")]
+    for key, value in conf.items():
+        flags += ["--conf", f"{key}={value}"]
+    return flags
+
+
+def _add_connection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--controller", metavar="URI", help="tcp://host:port (PRAVEGA_CONTROLLER_URI)")
+    parser.add_argument("--schema-registry", metavar="URI", help="http://host:port (PRAVEGA_SCHEMA_REGISTRY_URI)")
+    parser.add_argument("--scope", metavar="NAME", help="the default scope (PRAVEGA_SCOPE)")
+    parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")
+
+
+def _quiet_logging() -> Path:
+    return Path(__file__).parent / "log4j2-quiet.properties"
