@@ -122,6 +122,7 @@ def test_stop_ends_both_and_may_be_said_twice(detached: subprocess.CompletedProc
     again = run("stop", "--data-dir", folder)
     assert again.returncode == 0
     assert "no sandbox is running" in again.stderr
+    assert "==>" in run("logs", "--data-dir", folder).stdout
 
 
 def test_in_the_foreground_it_stays_until_it_is_stopped_from_elsewhere(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -45,25 +46,65 @@ def test_the_servers_answer(sandbox: Sandbox) -> None:
     assert sandbox.ended() == []
 
 
-def test_a_second_sandbox_runs_beside_the_first_and_leaves_nothing(sandbox: Sandbox) -> None:
-    controller, registry = free_ports(2)
-    with Sandbox(controller_port=controller, registry_port=registry, heap="512m") as second:
-        assert second.controller_uri == f"tcp://127.0.0.1:{controller}"
-        assert second.schema_registry_uri == f"http://127.0.0.1:{registry}"
-        assert second.controller_uri != sandbox.controller_uri
-        folder = second.data_dir
-        processes = [ProcessId.of(second.pravega_pid), ProcessId.of(second.registry_pid)]
-        assert second.pravega_log.stat().st_size
-        assert processes[1]
-        processes[1].send(signal.SIGKILL)
-        eventually(second.ended)
-        assert second.ended() == ["schema-registry"]
-    assert not any(process and process.alive() for process in processes)
+@dataclass
+class Second:
+    """A sandbox beside the session's, on given ports, one of whose other ports was taken when it was started."""
+
+    sandbox: Sandbox
+    given: tuple[int, int]
+    lost: int
+
+
+@pytest.fixture(scope="module")
+def second(sandbox: Sandbox) -> Iterator[Second]:
+    controller, registry, zookeeper, lost = free_ports(4)
+    # The segment store's, as it hangs without a word in its log when it loses its port.
+    choices = [[zookeeper, lost]]
+
+    def choose(count: int, *, besides: Iterable[int | None]) -> list[int]:
+        return choices.pop() if choices else free_ports(count, besides=besides)
+
+    second = Sandbox(controller_port=controller, registry_port=registry, heap="512m")
+    with pytest.MonkeyPatch.context() as patch, socket.socket() as other:
+        other.bind(("127.0.0.1", lost))
+        other.listen()
+        patch.setattr(servers, "free_ports", choose)
+        second.start()
+    assert not choices
+    yield Second(second, (controller, registry), lost)
+    second.stop()
+
+
+def test_a_second_sandbox_runs_beside_the_first_on_the_ports_it_was_given(sandbox: Sandbox, second: Second) -> None:
+    controller, registry = second.given
+    assert second.sandbox.controller_uri == f"tcp://127.0.0.1:{controller}"
+    assert second.sandbox.schema_registry_uri == f"http://127.0.0.1:{registry}"
+    assert readiness.controller_answers(controller) is None
+    assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
+
+
+def test_a_port_that_somebody_else_took_meanwhile_was_replaced(second: Second) -> None:
+    ports = json.loads((second.sandbox.data_dir / "sandbox.json").read_text())["ports"]
+    assert ports["segment_store"] != second.lost
+    assert readiness.segment_store_answers(ports["segment_store"]) is None
+
+
+def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(sandbox: Sandbox, second: Second) -> None:
+    folder = second.sandbox.data_dir
+    pravega, registry = ProcessId.of(second.sandbox.pravega_pid), ProcessId.of(second.sandbox.registry_pid)
+    assert pravega
+    assert registry
+    assert second.sandbox.ended() == []
+    registry.send(signal.SIGKILL)
+    eventually(second.sandbox.ended)
+    assert second.sandbox.ended() == ["schema-registry"]
+    second.sandbox.stop()
+    assert not pravega.alive()
     assert not folder.exists()
-    assert is_free(controller)
+    assert all(is_free(port) for port in second.given)
     assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
     with pytest.raises(SandboxError, match="isn't running"):
-        _ = second.controller_uri
+        _ = second.sandbox.controller_uri
 
 
 @pytest.mark.parametrize("argument", ["controller_port", "registry_port"])
@@ -83,21 +124,6 @@ def test_given_ports_must_differ_and_be_ports() -> None:
 def test_a_heap_that_is_no_size_is_refused(heap: str) -> None:
     with pytest.raises(SandboxError, match='heap must be a size such as "2g"'):
         Sandbox(heap=heap)
-
-
-def test_a_port_that_somebody_else_took_meanwhile_is_replaced(
-    taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # The segment store's, as it hangs without a word in its log when it loses its port.
-    zookeeper, controller, registry = free_ports(3)
-    unlucky = [[zookeeper, taken, controller, registry]]
-    monkeypatch.setattr(servers, "free_ports", lambda count, **_: unlucky.pop() if unlucky else free_ports(count))
-    with Sandbox(data_dir=tmp_path, heap="512m") as running:
-        assert not unlucky
-        assert readiness.controller_answers(port_of(running.controller_uri)) is None
-        assert json.loads((tmp_path / "sandbox.json").read_text())["ports"]["segment_store"] != taken
-    assert not (tmp_path / "sandbox.json").exists()
-    assert (tmp_path / "pravega.log").exists()
 
 
 def test_who_listens_is_told(taken: int, sandbox: Sandbox) -> None:
