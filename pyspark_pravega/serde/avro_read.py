@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_pravega.serde.avro_cursor import Cursor, DatumError
+from pyspark_pravega.serde.avro_step import Step, StepError
 from pyspark_pravega.serde.ragged import Ints, ragged_views
 
 Read: TypeAlias = Callable[[Cursor], pa.Array]
@@ -22,6 +23,7 @@ Skip: TypeAlias = Callable[[Cursor], None]
 
 _MAX_EMPTY_ITEMS = 65536
 _FEW_ITEMS = 8
+_FEW_DATUMS = 64
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,13 @@ class ItemSize:
     """Exactly that."""
     number: bool = False
     """It is a single number in the variable-length encoding."""
+    step: Step | None = None
+    """Walks over one of them."""
 
-    @property
-    def known(self) -> bool:
-        """Whether all items of a block can be found without reading one after another."""
-        return (self.fixed and self.least > 0) or self.number
+    def findable(self, datums: int) -> bool:
+        """Whether to find all items of a block before reading them, in that many datums."""
+        known = (self.fixed and self.least > 0) or self.number
+        return known or (self.step is not None and datums <= _FEW_DATUMS)
 
 
 def primitive_array(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
@@ -447,7 +451,7 @@ def _blocks(
         if not len(unfinished):
             break
         part = cursor.some(unfinished)
-        if item.known and int(left[unfinished].max()) > _FEW_ITEMS:
+        if int(left[unfinished].max()) > _FEW_ITEMS and item.findable(len(unfinished)):
             owner = np.repeat(np.arange(len(unfinished)), left[unfinished])
             parts.append(read_items(part.at(_item_starts(part, left[unfinished], item, path), owner)))
             owners.append(unfinished[owner])
@@ -472,6 +476,8 @@ def _item_starts(part: Cursor, counts: Ints, item: ItemSize, path: str) -> Ints:
     if item.fixed:
         first = part.advance(counts * item.least, f'"{path}"')
         return np.repeat(first, counts) + number * item.least
+    if not item.number:
+        return _walked_starts(part, counts, item, path)
     # A number's last byte is the one below 0x80.
     ends = np.flatnonzero(part.data < 0x80) + 1
     first = np.searchsorted(ends, part.position, side="right")
@@ -484,6 +490,26 @@ def _item_starts(part: Cursor, counts: Ints, item: ItemSize, path: str) -> Ints:
     starts[number == 0] = part.position
     part.position = ends[last]
     return starts
+
+
+def _walked_starts(part: Cursor, counts: Ints, item: ItemSize, path: str) -> Ints:
+    assert item.step is not None
+    step, data = item.step, part.data.data
+    starts: list[int] = []
+    for i, (position, end, count) in enumerate(
+        zip(part.position.tolist(), part.end.tolist(), counts.tolist(), strict=True)
+    ):
+        try:
+            for _ in range(count):
+                starts.append(position)
+                position = step(data, position)
+                if position > end:
+                    raise StepError("an item is longer than the rest of the event")
+        except (StepError, IndexError) as error:
+            reason = str(error) if isinstance(error, StepError) else "the event ends within an item"
+            raise DatumError(int(part.rows[i]), f'the items of "{path}" can\'t be found: {reason}') from None
+        part.position[i] = position
+    return np.array(starts, dtype=np.int64)
 
 
 def _block_counts(part: Cursor, min_size: int, path: str) -> Ints:

@@ -16,6 +16,7 @@ from pyspark_pravega.errors import IncompatibleSchemaError, UnsupportedTypeError
 from pyspark_pravega.serde import avro_read as reading
 from pyspark_pravega.serde import avro_schema as avro
 from pyspark_pravega.serde.avro_read import ItemSize, Read, Skip
+from pyspark_pravega.serde.avro_step import entry_stepper, stepper
 
 _NULL = avro.Primitive("null")
 _SECOND_FRACTIONS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
@@ -129,7 +130,7 @@ def skip(writer: avro.AvroType, path: str) -> Skip:
         return reading.skip_blocks([skip(writer.items, path)], item_size(writer.items), path)
     if isinstance(writer, avro.Map):
         items = [reading.skip_bytes(None, path), skip(writer.values, path)]
-        return reading.skip_blocks(items, ItemSize(1 + item_size(writer.values).least), path)
+        return reading.skip_blocks(items, entry_size(writer), path)
     if isinstance(writer, avro.Fixed):
         return reading.skip_bytes(writer.size, path)
     if isinstance(writer, avro.Enum):
@@ -145,17 +146,29 @@ def skip(writer: avro.AvroType, path: str) -> Skip:
 
 
 def item_size(writer: avro.AvroType) -> ItemSize:
-    """How large values of a type are."""
-    if isinstance(writer, avro.Record):
-        return ItemSize(sum(item_size(field.type).least for field in writer.fields))
+    """How large an array's items are, and how to find them."""
     if isinstance(writer, avro.Fixed):
         return ItemSize(writer.size, fixed=True)
     if isinstance(writer, avro.Enum) or _is(writer, "int", "long"):
         return ItemSize(1, number=True)
+    if isinstance(writer, avro.Primitive) and writer.kind not in ("bytes", "string"):
+        return ItemSize(_least(writer), fixed=True)
+    return ItemSize(_least(writer), step=stepper(writer))
+
+
+def entry_size(writer: avro.Map) -> ItemSize:
+    """How large a map's entries are, and how to find them."""
+    return ItemSize(1 + _least(writer.values), step=entry_stepper(writer))
+
+
+def _least(writer: avro.AvroType) -> int:
+    if isinstance(writer, avro.Record):
+        return sum(_least(field.type) for field in writer.fields)
+    if isinstance(writer, avro.Fixed):
+        return writer.size
     if isinstance(writer, avro.Primitive):
-        exact = {"null": 0, "boolean": 1, "float": 4, "double": 8}.get(writer.kind)
-        return ItemSize(1) if exact is None else ItemSize(exact, fixed=True)
-    return ItemSize(1)
+        return {"null": 0, "float": 4, "double": 8}.get(writer.kind, 1)
+    return 1
 
 
 def _union(writer: avro.Union, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Read:
@@ -194,9 +207,7 @@ def _same_shape(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType,
             return None
         inner = kind.item_field
         value = _resolve_late(writer.values, reader.values, inner.type, inner.nullable, f"{path}.value")
-        return reading.mapping(
-            kind, reading.text(f"{path}.key"), value, ItemSize(1 + item_size(writer.values).least), path
-        )
+        return reading.mapping(kind, reading.text(f"{path}.key"), value, entry_size(writer), path)
     if isinstance(writer, avro.Enum):
         if not pa.types.is_string(kind):
             return None

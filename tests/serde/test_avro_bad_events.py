@@ -126,6 +126,11 @@ def zigzag(number: int) -> bytes:
         ({"type": "array", "items": "int"}, zigzag(2**40), "more items"),
         ({"type": "array", "items": "int"}, zigzag(40) + b"\0" * 30, "more items"),
         ({"type": "array", "items": "int"}, zigzag(20) + b"\x80" * 30, "more items"),
+        ({"type": "array", "items": "string"}, zigzag(20) + b"\2a" * 9 + zigzag(99) + b"a" * 9, "longer than the rest"),
+        ({"type": "array", "items": "string"}, zigzag(20) + zigzag(-3) * 30, "negative"),
+        ({"type": "array", "items": "string"}, zigzag(9) + b"\0" * 8 + b"\x80", "longer than the rest"),
+        ({"type": "array", "items": ["null", "int"]}, zigzag(10) + zigzag(2) * 30, "no branch"),
+        ({"type": "map", "values": "string"}, zigzag(10) + b"\2k" * 14, "longer than the rest"),
         ({"type": "array", "items": "double"}, zigzag(-(2**63)) + b"\0", "more items"),
         (
             {"type": "array", "items": {"type": "record", "name": "Z", "fields": []}},
@@ -153,6 +158,11 @@ def test_what_is_wrong_is_said(kind: Any, body: bytes, reason: str) -> None:
         made.decode(events(event(0, body)), ["a"])
     assert caught.value.index == 0
     assert reason in caught.value.reason
+    # What nobody wants is looked at as closely, apart from ranges, symbols and text.
+    if reason not in ("UTF-8", "out of the range", "isn't one of", "no digits", "doesn't fit", "neither 0 nor 1"):
+        unwanted = codec(record(column("b", "int", default=0)), record(column("a", kind)))
+        with pytest.raises(BadEventError, match=reason):
+            unwanted.decode(events(event(0, body)), ["b"])
 
 
 @pytest.mark.parametrize("size", [2, 7, 8, 9, 15, 16, 17, 30])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -164,6 +165,34 @@ def test_nested_records_evolve_like_the_table() -> None:
     values = [{"n": [{"x": i, "y": "?"} for i in range(k)]} for k in (3, 0, 11)]
     expected = [{"n": [{"z": 9, "x": i} for i in range(k)]} for k in (3, 0, 11)]
     assert read(reader, writer, *values) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "value"),
+    [
+        ("string", lambda i: "x" * (i % 70)),
+        ("double", lambda i: i / 2),
+        ("long", lambda i: (-7) ** (i % 22)),
+        (["null", "int"], lambda i: i if i % 3 else None),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, lambda i: "AB"[i % 2]),
+        ({"type": "array", "items": "int"}, lambda i: list(range(i % 5))),
+        (
+            {"type": "record", "name": "N", "fields": [column("x", ["null", "string"]), column("y", "float")]},
+            lambda i: {"x": str(i) if i % 2 else None, "y": i / 4},
+        ),
+    ],
+)
+@pytest.mark.parametrize("lengths", [[1000], [0, 300, 2, 0, 40], [i % 30 for i in range(200)]])
+def test_arrays_and_maps_may_be_long_in_a_few_events_and_short_in_many(
+    items: Any, value: Callable[[int], Any], lengths: list[int]
+) -> None:
+    kind = {"type": "array", "items": items}
+    again = {"type": "array", "items": items.get("name", items) if isinstance(items, dict) else items}
+    schema = record(column("a", kind), column("m", {"type": "map", "values": again}), column("z", "int"))
+    rows = [{"a": [value(i) for i in range(n)], "m": {str(i): [value(i)] for i in range(n)}, "z": n} for n in lengths]
+    expected = [{**row, "m": list(row["m"].items())} for row in rows]
+    assert read(schema, schema, *rows) == expected
+    assert read(record(column("z", "int")), schema, *rows) == [{"z": row["z"]} for row in rows]
 
 
 def test_an_added_field_without_a_default_makes_older_events_bad_only_where_it_is_wanted() -> None:
