@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql.session import DEFAULT_CATALOG, spark_conf
 
@@ -80,12 +81,24 @@ def _flags(arguments: argparse.Namespace) -> list[str]:
         "schema-registry-uri": arguments.schema_registry,
         "scope": arguments.scope,
     }
-    settings = Settings.resolve({key: value for key, value in given.items() if value})
+    options = {key: value for key, value in given.items() if value}
+    settings = Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
     conf = spark_conf(settings, catalog=arguments.catalog)
     flags = ["--jars", conf.pop("spark.jars")]
     for key, value in conf.items():
         flags += ["--conf", f"{key}={value}"]
     return flags
+
+
+def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:
+    """Where no controller is named at all, that of the sandbox that this user has running."""
+    if "controller-uri" in options or "PRAVEGA_CONTROLLER_URI" in os.environ:
+        return {}
+    sandbox = state.load(places.state_folder())
+    if sandbox is None or sandbox.health() is not state.Health.RUNNING:
+        return {}
+    print(f"pravega-spark: using the running sandbox, {sandbox.addresses()}", file=sys.stderr)
+    return sandbox.environment()
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
