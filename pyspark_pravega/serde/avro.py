@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.errors import ConfigurationError, NotFoundError, SchemaError
+from pyspark_pravega.errors import ConfigurationError, SchemaError, SchemaNotFoundError
 from pyspark_pravega.serde import avro_schema, compression
 from pyspark_pravega.serde.avro_cursor import PAD, Cursor, DatumError
 from pyspark_pravega.serde.avro_resolve import resolve_record
@@ -66,6 +65,7 @@ class AvroCodec:
 
     Raises:
         SchemaError: the schema isn't Avro, or isn't that of the columns.
+        EventEncodeError: it is to be written, and the columns aren't all of its fields.
     """
 
     def __init__(
@@ -82,7 +82,10 @@ class AvroCodec:
         self._header = header
         self._schema = to_arrow_schema(arrow_safe(spark_schema), timezone="UTC")
         self._prepare()
+        # What doesn't go together shall be known before a job starts.
         resolve_record(self._reader, self._reader, self._schema)
+        if write_encoding_id is not None:
+            record_writer(self._reader, self._schema)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_text", "_encodings", "_write_id", "_header", "_schema")
@@ -96,7 +99,7 @@ class AvroCodec:
         self._reader = avro_schema.parse(self._text)
         self._writers: dict[int, tuple[avro_schema.AvroType, str]] = {}
         self._plans: dict[tuple[int | None, tuple[str, ...]], tuple[_Columns, str]] = {}
-        self._encode: tuple[Encode, str] | None = None
+        self._write: tuple[Encode, bytes, str] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -125,27 +128,24 @@ class AvroCodec:
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""
-        if self._encode is None:
-            self._encode = self._writer()
-        write, codec = self._encode
+        if self._write is None:
+            self._write = self._writer()
+        write, head, codec = self._write
         bodies = write(batch)
-        head = b""
-        if self._header:
-            assert self._write_id is not None
-            head = b"\x01" + self._write_id.to_bytes(4, "big")
-        if codec:
-            return pa.array([head + compression.compress(codec, body) for body in bodies.to_pylist()], type=pa.binary())
-        if not head:
+        if not codec:
             return bodies
-        return pc.binary_join_element_wise(pa.scalar(head, pa.binary()), bodies, pa.scalar(b"", pa.binary()))
+        packed = [head + compression.compress(codec, body) for body in bodies.to_pylist()]
+        return pa.array(packed, type=pa.binary())
 
-    def _writer(self) -> tuple[Encode, str]:
-        schema, codec = self._reader, ""
-        if self._header:
-            if self._write_id is None:
-                raise ConfigurationError("this Avro codec was made for reading only: it has no encoding id to write")
-            schema, codec = self._written_with(self._write_id)
-        return record_writer(schema, self._schema), codec
+    def _writer(self) -> tuple[Encode, bytes, str]:
+        """How to encode: the datums' writer, the header, and the codec of what is between the two."""
+        if not self._header:
+            return record_writer(self._reader, self._schema), b"", ""
+        if self._write_id is None:
+            raise ConfigurationError("this Avro codec was made for reading only: it has no encoding id to write")
+        schema, codec = self._written_with(self._write_id)
+        head = b"\x01" + self._write_id.to_bytes(4, "big")
+        return record_writer(schema, self._schema, b"" if codec else head), head, codec
 
     def _written_with(self, encoding_id: int) -> tuple[avro_schema.AvroType, str]:
         found = self._writers.get(encoding_id)
@@ -198,7 +198,7 @@ class AvroCodec:
         """Decode those events of a batch that have one encoding id (None: no header)."""
         try:
             plan, codec = self._plan(encoding_id, wanted)
-        except (SchemaError, NotFoundError) as error:
+        except (SchemaError, SchemaNotFoundError) as error:
             raise BadEventError(str(error), index=int(rows[0]), encoding_id=encoding_id) from error
         skipped = 0 if encoding_id is None else _HEADER
         starts, ends = offsets[rows] + skipped, offsets[rows + 1]

@@ -27,15 +27,16 @@ _U = np.uint64
 _UNITS = {"millis": "ms", "micros": "us"}
 
 
-def record_writer(schema: avro.AvroType, columns: pa.Schema) -> Encode:
+def record_writer(schema: avro.AvroType, columns: pa.Schema, head: bytes = b"") -> Encode:
     """The writer of a table's rows.
 
     Args:
         schema: the Avro schema to write, a record.
         columns: the table's columns.
+        head: bytes before each datum.
 
     Returns:
-        A function from a batch to a binary array of datums; it raises EventEncodeError.
+        A function from a batch to a binary array of heads and datums; it raises EventEncodeError.
 
     Raises:
         UnsupportedTypeError: a column can't be written as its field's type.
@@ -50,7 +51,7 @@ def record_writer(schema: avro.AvroType, columns: pa.Schema) -> Encode:
         names = batch.schema.names
         if sorted(names) != sorted(kinds):
             raise EventEncodeError(f"the rows have the columns {', '.join(names)}; the table has {', '.join(kinds)}")
-        parts: Parts = []
+        parts: Parts = [pa.scalar(head, pa.binary())] if head else []
         for name, write in writers:
             parts += write(batch.column(name))
         return joined(parts, batch.num_rows)

@@ -27,7 +27,7 @@ MAX_READ_SIZE = 16 * 1024 * 1024
 """The largest payload believed on reading, in bytes: no append to a server can be larger."""
 
 _WALK = 4096
-_UNIFORM_RUN = 16
+_UNIFORM_RUN = 256
 _header = struct.Struct(">Q").unpack_from
 
 Bytes: TypeAlias = pa.Buffer | bytes | bytearray | memoryview

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from avro_tools import codec, column, datum, event, events, read, record
 
-from pyspark_pravega.errors import IncompatibleSchemaError, RegistryUnavailableError, SchemaError
+from pyspark_pravega.errors import (
+    GroupNotFoundError,
+    IncompatibleSchemaError,
+    RegistryUnavailableError,
+    SchemaError,
+)
 from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
 from pyspark_pravega.serde.codec import BadEventError
 from pyspark_pravega.serde.types import avro_to_spark
@@ -234,13 +239,14 @@ def test_an_unknown_encoding_makes_the_event_bad() -> None:
     assert (caught.value.index, caught.value.encoding_id) == (1, 9)
 
 
-def test_a_registry_that_is_away_is_not_the_events_fault() -> None:
+@pytest.mark.parametrize("fault", [RegistryUnavailableError, GroupNotFoundError])
+def test_a_registry_that_is_away_is_not_the_events_fault(fault: type[Exception]) -> None:
     class Away:
         def writer_schema(self, encoding_id: int) -> WriterSchema:
-            raise RegistryUnavailableError("away")
+            raise fault("away")
 
     made = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Away())
-    with pytest.raises(RegistryUnavailableError):
+    with pytest.raises(fault):
         made.decode(events(event(0, b"\2")), ["a"])
 
 

@@ -14,7 +14,7 @@ from pyspark_pravega.serde.codec import BadEventError
 payloads_ = st.one_of(
     st.lists(st.binary(max_size=40), max_size=60),
     # Runs of one size are found by another way than single events.
-    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 80)), max_size=6).map(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 700)), max_size=4).map(
         lambda runs: [bytes([size]) * size for size, count in runs for _ in range(count)]
     ),
 )
