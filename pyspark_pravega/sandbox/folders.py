@@ -35,11 +35,11 @@ class Claim:
         """Remove what servers that have ended leave behind.
 
         Args:
-            logs: whether a temporary folder is removed whole, with its logs.
+            logs: whether a temporary folder is removed also when there are logs in it.
         """
         state.forget(self.path)
         shutil.rmtree(self.path / "tmp", ignore_errors=True)
-        if logs and self.temporary:
+        if self.temporary and (logs or not any(self.path.glob("*.log"))):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def release(self) -> None:

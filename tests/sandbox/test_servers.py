@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,9 +109,13 @@ def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(sandbox: S
 
 
 @pytest.mark.parametrize("argument", ["controller_port", "registry_port"])
-def test_a_given_port_that_is_taken_is_named(taken: int, argument: str) -> None:
+def test_a_given_port_that_is_taken_is_named(
+    taken: int, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SandboxError, match=f"{argument} {taken} is taken"):
         Sandbox(**{argument: taken}).start()
+    assert not list(tmp_path.iterdir())
 
 
 def test_given_ports_must_differ_and_be_ports() -> None:
