@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark_pravega.errors import IncompatibleSchemaError, UnsupportedTypeError
 from pyspark_pravega.serde import avro_read as reading
 from pyspark_pravega.serde import avro_schema as avro
-from pyspark_pravega.serde.avro_read import ItemSize, Read, Skip
+from pyspark_pravega.serde.avro_blocks import ItemSize
+from pyspark_pravega.serde.avro_read import Read, Skip
 from pyspark_pravega.serde.avro_step import entry_stepper, stepper
 
 _NULL = avro.Primitive("null")
