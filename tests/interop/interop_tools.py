@@ -1,0 +1,48 @@
+"""Tables of this package's own, for the official programs to read and to be compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_pravega.client import Stream
+from pyspark_pravega.client.reading import read_range
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.tail import take_tail
+from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.serde import framing
+from pyspark_pravega.settings import Settings
+
+
+def insert(definition: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
+    """What INSERT does, as one task."""
+    writer = StreamWriter(definition, WriteOptions())
+    batch = pa.RecordBatch.from_pylist(list(rows), schema=definition.for_writing().schema)
+    writer.commit([writer.write(iter([batch]))])
+
+
+def select(definition: TableDefinition, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """What SELECT does, partition by partition."""
+    snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
+    reader = StreamReader(definition, snapshot, columns)
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def events_by_segment(settings: Settings, stream: Stream) -> dict[int, list[bytes]]:
+    """Payloads as they lie in the segments."""
+    client = shared_client(settings)
+    tail = take_tail(client, stream)
+    assert tail is not None
+    found = {}
+    for part in tail.slices:
+        data = b"".join(read_range(client.pool, stream, part.segment_id, part.start, part.end))
+        frames = framing.split(data)
+        assert frames.consumed == len(data)
+        found[part.segment_id] = frames.payloads.to_pylist()
+    return found
