@@ -64,7 +64,9 @@ def row(i: int) -> dict[str, Any]:
     at = datetime.datetime(2023, 11, 14, 22, 13, 20, i) - datetime.timedelta(days=i * 100)
     some: dict[str, Any] = {
         "id": (i - 500) * 10**15,
-        "name": ["", "plain", 'quoted "x" \\ /', "né€", "日本語", "🚀 e\u0301", "line\nbreak\ttab", "\u0000\u2028"][i % 8],
+        "name": ["", "plain", 'quoted "x" \\ /', "né€", "日本語", "🚀 e\u0301", "line\nbreak\ttab", "\u0000\u2028"][
+            i % 8
+        ],
         "value": i / 3 - 100,
         "ratio": i * 0.25,
         "count": -i * 2_000_000,
