@@ -56,6 +56,7 @@ COLUMNS = StructType(
         StructField("nothing", StringType()),
     ]
 )
+NAMES = ["", "plain", 'quoted "x" \\ /', "né€", "日本語", "🚀 e\u0301", "line\nbreak\ttab", "\0 \u2028"]
 EPOCH = datetime.datetime(1970, 1, 1)
 DAY_0 = datetime.date(1970, 1, 1)
 
@@ -64,9 +65,7 @@ def row(i: int) -> dict[str, Any]:
     at = datetime.datetime(2023, 11, 14, 22, 13, 20, i) - datetime.timedelta(days=i * 100)
     some: dict[str, Any] = {
         "id": (i - 500) * 10**15,
-        "name": ["", "plain", 'quoted "x" \\ /', "né€", "日本語", "🚀 e\u0301", "line\nbreak\ttab", "\u0000\u2028"][
-            i % 8
-        ],
+        "name": NAMES[i % len(NAMES)],
         "value": i / 3 - 100,
         "ratio": i * 0.25,
         "count": -i * 2_000_000,

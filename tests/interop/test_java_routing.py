@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import time
 
 import pyarrow as pa
@@ -19,22 +20,8 @@ from tests.jars.java_client import JavaPrograms
 
 pytestmark = pytest.mark.server
 
-ODD = [
-    "",
-    " ",
-    "\t",
-    "\u0000",
-    "a\u0000",
-    "\uffff",
-    "\ufeff",
-    "é",
-    "e\u0301",
-    "日本語",
-    "🚀",
-    "👩‍👩‍👧‍👦",
-    "k" * 5000,
-    "🚀" * 999,
-]
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+ODD = ["", " ", "\t", "\0", "a\0", "\uffff", "\ufeff", "é", "e\u0301", "日本語", "🚀", FAMILY, "k" * 5000, "🚀" * 999]
 KEYS = [*ODD, *(f"{'🚀é日x'[i % 4] * (i % 40)}{i}" for i in range(1000 - len(ODD)))]
 SEGMENTS = 5
 
@@ -46,7 +33,7 @@ def make_uneven(catalog: Catalog, stream: Stream) -> None:
     middle = ranges[SEGMENTS // 2]
     width = middle.max_key - middle.min_key
     borders = [middle.min_key, middle.min_key + width / 16, middle.min_key + width / 2, middle.max_key]
-    parts = list(zip(borders[:-1], borders[1:], strict=True))
+    parts = list(itertools.pairwise(borders))
     epoch = controller.scale(stream, [middle.segment_id], parts, now_ms=time.time_ns() // 1_000_000)
     while not controller.is_scaled(stream, epoch):
         time.sleep(0.05)
