@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import struct
 import threading
 import uuid
@@ -17,14 +18,16 @@ from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.options import KEPT_LEASE_MS, READ_KEYS, WriteOptions, canonical
+from pyspark_pravega.connector.options import KEPT_LEASE_MS, TABLE_READ_KEYS, TABLE_WRITE_KEYS, WriteOptions, canonical
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.errors import PravegaError
 
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 _INT = struct.Struct(">i")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,7 @@ def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapp
     Raises:
         ConfigurationError: an option is unknown or malformed.
     """
-    canonical(options, READ_KEYS, "read option")
+    canonical(options, TABLE_READ_KEYS, "read option")
     snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
     reader = StreamReader(definition, snapshot, columns)
     out = io.BytesIO()
@@ -102,7 +105,7 @@ def begin_write(definition: TableDefinition, options: Mapping[str, str]) -> Begu
     Raises:
         ConfigurationError: an option is unknown or malformed.
     """
-    writer = StreamWriter(definition, WriteOptions.parse(options, lease_ms=KEPT_LEASE_MS))
+    writer = StreamWriter(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         message = _pickle(writer.write(batches))
@@ -132,7 +135,10 @@ class WriteJobs:
 
         def run() -> None:
             while not ended.wait(job.lease_s / 3):
-                job.keep_alive(partitions)
+                try:
+                    job.keep_alive(partitions)
+                except PravegaError as error:
+                    _log.warning("the transactions of job %s could not be kept open, trying again: %s", job.job, error)
 
         threading.Thread(target=run, name=f"job-{job.job}", daemon=True).start()
 

@@ -129,16 +129,12 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
     Args:
         definition: what the stream is as a table.
     """
-    shown = {
+    return {
         "provider": PROVIDER,
         FORMAT: definition.format,
         SEGMENTS: str(definition.configuration.scaling.min_segments),
         **definition.properties,
     }
-    # What Spark calls reserved is shown in its own place.
-    if definition.registered is not None:
-        shown["schema-version"] = str(definition.registered[1].id)
-    return shown
 
 
 def _checked(properties: Mapping[str, str]) -> dict[str, str]:

@@ -228,7 +228,10 @@ class Ledger:
             except ConflictError:
                 continue
         # The job closes first and looks for attempts afterwards, so one of the two sees the other.
-        return self._table.get([_job_key(job, 0)])[0] is not None
+        if self._table.get([_job_key(job, 0)])[0] is not None:
+            return True
+        self._table.remove([(key, ANY_VERSION)])
+        return False
 
     def close_job(self, job: uuid.UUID) -> None:
         """Allow no more transactions."""

@@ -16,8 +16,14 @@ ROUTING_KEY = "routing-key"
 TRANSACTION_TIMEOUT_MS = "transaction-timeout-ms"
 FORMAT = "format"
 
-READ_KEYS = frozenset({STREAM, FORMAT}) | settings.KEYS
-WRITE_KEYS = frozenset({STREAM, FORMAT, ROUTING_KEY, TRANSACTION_TIMEOUT_MS}) | settings.KEYS
+TABLE_READ_KEYS = settings.KEYS
+"""Options of a read of a catalog's table."""
+TABLE_WRITE_KEYS = frozenset({ROUTING_KEY, TRANSACTION_TIMEOUT_MS}) | settings.KEYS
+"""Options of a write to a catalog's table."""
+READ_KEYS = frozenset({STREAM, FORMAT}) | TABLE_READ_KEYS
+"""Options of a read without the catalog."""
+WRITE_KEYS = frozenset({STREAM, FORMAT}) | TABLE_WRITE_KEYS
+"""Options of a write without the catalog."""
 
 DEFAULT_LEASE_MS = 600_000
 """Without the catalog nothing keeps the transactions of finished tasks alive but a long lease."""
@@ -36,20 +42,27 @@ class WriteOptions:
     """The transactions' lease."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, lease_ms: int = DEFAULT_LEASE_MS) -> WriteOptions:
+    def parse(
+        cls,
+        options: Mapping[str, str],
+        *,
+        known: frozenset[str] = WRITE_KEYS,
+        lease_ms: int = DEFAULT_LEASE_MS,
+    ) -> WriteOptions:
         """Read options.
 
         Args:
             options: keys in any of their spellings.
+            known: the keys there are.
             lease_ms: the lease when none is given.
 
         Raises:
             ConfigurationError: a key is unknown, or a value malformed.
         """
-        known = canonical(options, WRITE_KEYS, "write option")
+        given = canonical(options, known, "write option")
         return cls(
-            routing_key=known.get(ROUTING_KEY),
-            transaction_timeout_ms=_milliseconds(known.get(TRANSACTION_TIMEOUT_MS), lease_ms),
+            routing_key=given.get(ROUTING_KEY),
+            transaction_timeout_ms=_milliseconds(given.get(TRANSACTION_TIMEOUT_MS), lease_ms),
         )
 
 

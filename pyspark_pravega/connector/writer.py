@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark_pravega.client import Transaction
 from pyspark_pravega.client.writing import merge_transaction
 from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.ledger import Intent, Ledger, State, create_ledger
+from pyspark_pravega.connector.ledger import Intent, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.recovery import finish, settle
 from pyspark_pravega.connector.shared import shared_client
@@ -51,7 +51,7 @@ class StreamWriter(DataSourceArrowWriter):
         self._routing_key = options.routing_key or definition.routing_key
         self._lease_ms = options.transaction_timeout_ms
         self.job = uuid.uuid4()
-        self._ledger().open_job(self.job)
+        create_ledger(shared_client(self._settings), self._stream).open_job(self.job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write a task's rows.
@@ -116,7 +116,10 @@ class StreamWriter(DataSourceArrowWriter):
         Args:
             messages: one for each partition; None where a task has failed.
         """
-        ledger = self._ledger()
+        ledger = open_ledger(shared_client(self._settings), self._stream)
+        if ledger is None:
+            # The stream was dropped, and its transactions with it.
+            return
         ledger.close_job(self.job)
         self._abort_attempts(ledger, len(messages), keep=set())
         ledger.forget_attempts(self.job, len(messages))
@@ -207,4 +210,8 @@ class StreamWriter(DataSourceArrowWriter):
                 abort_quietly(client, self._stream, transaction)
 
     def _ledger(self) -> Ledger:
-        return create_ledger(shared_client(self._settings), self._stream)
+        ledger = open_ledger(shared_client(self._settings), self._stream)
+        if ledger is None:
+            # Making it anew here would leave it behind: its stream is gone, or going.
+            raise TransactionError(f'stream "{self._stream}" was dropped while a job wrote to it: nothing was written')
+        return ledger

@@ -130,6 +130,16 @@ public class PravegaCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   @Override
+  public Table loadTable(Identifier table, String version) {
+    throw unsupported("VERSION AS OF isn't supported by this version");
+  }
+
+  @Override
+  public Table loadTable(Identifier table, long timestamp) {
+    throw unsupported("TIMESTAMP AS OF isn't supported by this version");
+  }
+
+  @Override
   public Table createTable(Identifier table, TableInfo info) {
     if (info.constraints().length > 0) {
       throw unsupported("constraints can't be enforced on a stream: leave them out");

@@ -91,11 +91,10 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
     private final CaseInsensitiveStringMap options;
     private StructType wanted;
 
-    @SuppressWarnings("deprecation")
     Builder(PravegaTable table, CaseInsensitiveStringMap options) {
       this.table = table;
       this.options = options;
-      this.wanted = table.schema();
+      this.wanted = table.allFields();
     }
 
     @Override

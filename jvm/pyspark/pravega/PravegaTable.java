@@ -4,12 +4,15 @@ import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -50,12 +53,22 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
   @Override
   @SuppressWarnings("deprecation")
   public StructType schema() {
-    return schema;
+    // Columns of CHAR and VARCHAR travel as strings that know what they were.
+    return CharVarcharUtils.getRawSchema(schema);
   }
 
   @Override
   public Map<String, String> properties() {
     return properties;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    String key = properties.get("routing-key");
+    if (key == null) {
+      return new Transform[0];
+    }
+    return new Transform[] {Expressions.bucket(Integer.parseInt(properties.get("segments")), key)};
   }
 
   @Override
@@ -76,6 +89,11 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     return new PravegaWrite.Builder(this, info);
+  }
+
+  /** All columns, as Spark reads them. */
+  StructType allFields() {
+    return schema;
   }
 
   /** The fields of the columns that a query wants; of a struct always the whole. */

@@ -1,0 +1,112 @@
+"""An INSERT is seen whole or not at all, however many tasks wrote it into however many segments."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.ledger import open_ledger
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.tail import take_tail
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+SMALL_COMMITS, SMALL_ROWS, LARGE_ROWS = 100, 2_000, 336_776
+
+
+@contextmanager
+def polling(threads: ThreadPoolExecutor, look: Callable[[], int]) -> Iterator[Future[list[int]]]:
+    """Look again and again while the body runs, and once more after it."""
+    over = threading.Event()
+
+    def run() -> list[int]:
+        seen = []
+        while not over.is_set():
+            seen.append(look())
+        seen.append(look())
+        return seen
+
+    watching = threads.submit(run)
+    try:
+        yield watching
+    finally:
+        over.set()
+
+
+@pytest.mark.timeout(900)
+def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client: Client, namespace: str) -> None:
+    table = f"{namespace}.whole"
+    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "whole")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, filler STRING) CLUSTERED BY (id) INTO 4 BUCKETS")
+
+    def insert(rows: int) -> None:
+        spark.sql(f"INSERT INTO {table} SELECT id, repeat('x', 500) FROM range(0, {rows}, 1, 4)")
+
+    def count() -> int:
+        row = spark.sql(f"SELECT count(*) FROM {table}").first()
+        assert row is not None
+        counted: int = row[0]
+        return counted
+
+    def plain_size() -> int:
+        tail = take_tail(client, stream)
+        return -1 if tail is None else tail.size
+
+    with (
+        ThreadPoolExecutor(3) as threads,
+        polling(threads, count) as counts,
+        polling(threads, lambda: take_snapshot(client, stream).size) as snapshots,
+        polling(threads, plain_size) as plain,
+    ):
+        for _ in range(SMALL_COMMITS):
+            insert(SMALL_ROWS)
+        insert(LARGE_ROWS)
+
+    ledger = open_ledger(client, stream)
+    assert ledger is not None
+    commits = ledger.commits(range(1, SMALL_COMMITS + 2))
+    assert [commit.version for commit in commits] == list(range(1, SMALL_COMMITS + 2))
+    assert [commit.rows for commit in commits] == [SMALL_ROWS] * SMALL_COMMITS + [LARGE_ROWS]
+    whole_counts, whole_sizes = {0}, {0}
+    rows = size = 0
+    for commit in commits:
+        rows, size = rows + commit.rows, size + commit.bytes
+        whole_counts.add(rows)
+        whole_sizes.add(size)
+
+    assert set(counts.result()) <= whole_counts
+    assert counts.result() == sorted(counts.result())
+    assert counts.result()[-1] == SMALL_COMMITS * SMALL_ROWS + LARGE_ROWS
+    assert len(set(counts.result())) > 20, "the SQL reader looked too seldom to prove anything"
+    assert set(snapshots.result()) <= whole_sizes
+    # Without the commit log a part of a commit is seen: this is what makes the assertions above worth something.
+    assert set(plain.result()) - whole_sizes - {-1}
+
+
+def test_two_jobs_that_write_at_once_are_both_whole(spark: SparkSession, client: Client, namespace: str) -> None:
+    table = f"{namespace}.both"
+    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "both")
+    spark.sql(f"CREATE TABLE {table} (job INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
+
+    def insert(job: int) -> None:
+        for _ in range(5):
+            spark.sql(f"INSERT INTO {table} SELECT {job}, id FROM range(0, 300, 1, 2)")
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(insert, job) for job in range(2)]:
+            done.result()
+
+    assert spark.sql(f"SELECT job, count(*) FROM {table} GROUP BY job ORDER BY job").collect() == [(0, 1500), (1, 1500)]
+    ledger = open_ledger(client, stream)
+    assert ledger is not None
+    commits = ledger.commits(range(1, 20))
+    assert [commit.version for commit in commits] == list(range(1, 11))
+    cuts = [sum(commit.cut.values()) for commit in commits]
+    assert cuts == sorted(cuts)
+    assert cuts[-1] == sum(commit.bytes for commit in commits)
