@@ -1,0 +1,163 @@
+"""Connection settings: where they may come from, and which place is the strongest."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, DEFAULT_TIMEOUT_S, KEYS, Settings, canonical_key
+
+LAYERS: list[dict[str, Any]] = [
+    {"options": {"scope": "from-options"}},
+    {"catalog": {"scope": "from-catalog"}},
+    {"session": {"spark.pravega.scope": "from-session"}},
+    {"environ": {"PRAVEGA_SCOPE": "from-environ"}},
+]
+
+
+def resolve(options: dict[str, str] | None = None, **layers: Any) -> Settings:
+    return Settings.resolve(options, **{"environ": {}, **layers})
+
+
+@pytest.mark.parametrize("strongest", range(4))
+def test_options_beat_the_catalog_beats_the_session_beats_the_environment(strongest: int) -> None:
+    layers = {key: value for layer in LAYERS[strongest:] for key, value in layer.items()}
+    expected = ["from-options", "from-catalog", "from-session", "from-environ"][strongest]
+    assert resolve(layers.pop("options", None), **layers).scope == expected
+
+
+def test_without_any_setting_the_defaults_hold() -> None:
+    assert resolve() == Settings(controller_uri=DEFAULT_CONTROLLER_URI, timeout=DEFAULT_TIMEOUT_S)
+
+
+def test_each_key_is_settled_by_itself() -> None:
+    settled = resolve(
+        {"timeout": "3"},
+        catalog={"controller-uri": "tcp://one:1", "timeout": "4"},
+        session={"spark.pravega.schema-registry-uri": "http://two:2"},
+        environ={"PRAVEGA_SCOPE": "three", "PRAVEGA_CONTROLLER_URI": "tcp://four:4"},
+    )
+    assert settled == Settings(
+        controller_uri="tcp://one:1", schema_registry_uri="http://two:2", scope="three", timeout=3.0
+    )
+
+
+def test_an_empty_value_counts_as_none() -> None:
+    settled = resolve({"scope": " "}, catalog={"scope": "shop"}, environ={"PRAVEGA_SCHEMA_REGISTRY_URI": ""})
+    assert settled.scope == "shop"
+    assert settled.schema_registry_uri is None
+
+
+def test_without_an_environment_given_the_process_s_own_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRAVEGA_CONTROLLER_URI", "tcp://elsewhere:1")
+    assert Settings.resolve().controller_uri == "tcp://elsewhere:1"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["controller-uri", "controller_uri", "controller.uri", "CONTROLLER-URI", "Controller_Uri", " controller ",
+     "controller"],
+)  # fmt: skip
+def test_every_spelling_of_a_key_means_the_same(key: str) -> None:
+    assert canonical_key(key) == "controller-uri"
+    assert resolve({key: "tcp://a:1"}).controller_uri == "tcp://a:1"
+    assert resolve(session={"spark.pravega." + key.strip(): "tcp://a:1"}).controller_uri == "tcp://a:1"
+
+
+@pytest.mark.parametrize("key", ["schema-registry", "schema_registry", "schema_registry_uri", "schemaRegistry"])
+def test_the_registry_has_a_short_name_too(key: str) -> None:
+    expected = "http://a:1" if key != "schemaRegistry" else None
+    assert resolve({key: "http://a:1"}).schema_registry_uri == expected
+
+
+@given(st.text())
+def test_a_key_in_its_one_spelling_stays_as_it_is(key: str) -> None:
+    assert canonical_key(canonical_key(key)) == canonical_key(key)
+
+
+def test_keys_of_others_are_passed_over_in_options_and_catalog() -> None:
+    assert resolve({"path": "x", "routing-key": "y"}, catalog={"z": "1"}) == resolve()
+    assert resolve(session={"spark.sql.shuffle.partitions": "4"}) == resolve()
+
+
+def test_an_unknown_key_of_ours_in_the_session_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigurationError, match=r'"spark.pravega.controler-uri"; did you mean "controller-uri"\?'):
+        resolve(session={"spark.pravega.controler-uri": "tcp://a:1"})
+
+
+@pytest.mark.parametrize(
+    ("given_uri", "used"),
+    [
+        ("tcp://h:1", "tcp://h:1"),
+        ("h:1", "tcp://h:1"),
+        (" tcp://h:1 ", "tcp://h:1"),
+        ("tcp://[::1]:1", "tcp://[::1]:1"),
+    ],
+)
+def test_a_controller_is_named_with_or_without_its_scheme(given_uri: str, used: str) -> None:
+    assert resolve({"controller": given_uri}).controller_uri == used
+
+
+def test_a_slash_at_a_registry_s_end_is_dropped() -> None:
+    assert resolve({"schema-registry": "http://h:1/"}).schema_registry_uri == "http://h:1"
+
+
+BAD_URIS = [
+    "", "h", "tcp://h", "tcp://:1", "tls://h:1", "http://h:1", "tcp://h:port", "tcp://h:99999", "tcp://[::1:1",
+    "tcp://user:hunter2@h:1", "user:hunter2@h:1", "tcp://hunter2@h:1", "tcp://user:hunter2@h", "user:hunter2@h",
+    "tcp://h:1,hunter2:2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("uri", [uri for uri in BAD_URIS if uri])
+def test_a_malformed_controller_is_refused_without_repeating_what_may_be_a_password(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match=r'controller-uri must look like "tcp://localhost:9090"') as refused:
+        resolve({"controller-uri": uri})
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "uri", ["h:1", "https//h", "tcp://h:1", "http://user:hunter2@h:1", "http://hunter2@h:1", "http://user:hunter2@h"]
+)
+def test_a_malformed_registry_is_refused_without_repeating_what_may_be_a_password(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match=r'schema-registry-uri must look like "http://localhost:9092"') as no:
+        resolve({"schema-registry-uri": uri})
+    assert "hunter2" not in str(no.value)
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "3600", "ten", "nan", "inf", "1e9", "10s"])
+def test_a_timeout_is_a_number_of_seconds_up_to_an_hour(timeout: str) -> None:
+    with pytest.raises(ConfigurationError, match="timeout must be a number of seconds between 0 and 3600"):
+        resolve({"timeout": timeout})
+
+
+names = st.text(string.ascii_letters + string.digits + ".-", min_size=1, max_size=20)
+hosts = st.text(string.ascii_lowercase, min_size=1, max_size=9)
+ports = st.integers(0, 65535)
+any_settings = st.builds(
+    Settings,
+    controller_uri=st.builds("tcp://{}:{}".format, hosts, ports),
+    schema_registry_uri=st.none() | st.builds("http://{}:{}".format, hosts, ports),
+    scope=st.none() | names,
+    timeout=st.floats(0, 3600, exclude_min=True, exclude_max=True),
+)
+
+
+@given(any_settings)
+def test_settings_travel_as_options_and_as_environment(settled: Settings) -> None:
+    assert set(settled.to_options()) <= KEYS
+    assert resolve(settled.to_options()) == settled
+    assert resolve(environ=settled.to_environment()) == settled
+
+
+@given(any_settings, any_settings)
+def test_options_made_of_settings_win_over_any_environment(ours: Settings, theirs: Settings) -> None:
+    settled = Settings.resolve(ours.to_options(), environ=theirs.to_environment())
+    assert settled.controller_uri == ours.controller_uri
+    assert settled.timeout == ours.timeout
