@@ -18,7 +18,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.recovery import finish, settle
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.task import TaskResult, TaskWriter, abort_quietly
-from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError
+from pyspark_pravega.errors import ConflictError, PravegaError, SegmentNotFoundError, TransactionError
 
 _RECENT_COMMITS = 16
 
@@ -190,9 +190,16 @@ class StreamWriter(DataSourceArrowWriter):
                 f"stream \"{self._stream}\" was scaled while the job wrote to it, and its tasks' transactions can't be "
                 "made one: nothing was written; run it again"
             )
-        for result in results[1:]:
-            assert result.transaction is not None
-            merge_transaction(pool, target, result.transaction, segment_ids=result.segment_ids)
+        try:
+            for result in results[1:]:
+                assert result.transaction is not None
+                merge_transaction(pool, target, result.transaction, segment_ids=result.segment_ids)
+        except SegmentNotFoundError as error:
+            raise TransactionError(
+                f'a task\'s transaction on stream "{self._stream}" was lost before the job\'s commit, as its lease of '
+                f"{self._lease_ms} ms ran out or it was aborted: nothing was written; run the job again, with a longer "
+                f"transaction-timeout-ms where the job runs without the catalog ({error})"
+            ) from error
         return target
 
     def _withdraw(self, ledger: Ledger) -> None:

@@ -1,0 +1,127 @@
+"""One Python process serves all catalogs of a JVM; its death loses nothing but the running call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from transactions import open_transactions
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+
+def catalog_processes() -> list[int]:
+    """The catalog processes that this program's JVM has started."""
+    own = []
+    for process in Path("/proc").iterdir():
+        try:
+            command = (process / "cmdline").read_bytes()
+            parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if b"pyspark_pravega.catalog.service" in command and grandparent == os.getpid():
+            own.append(int(process.name))
+    return own
+
+
+def kill_catalog_process() -> None:
+    (victim,) = catalog_processes()
+    os.kill(victim, signal.SIGKILL)
+    while Path(f"/proc/{victim}").exists():
+        time.sleep(0.01)
+
+
+def slowly(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(seconds)
+            yield batch
+
+    return run
+
+
+def test_a_hundred_catalogs_share_one_process(spark: SparkSession, sandbox: Sandbox) -> None:
+    for number in range(100):
+        prefix = f"spark.sql.catalog.shared_{number}"
+        spark.conf.set(prefix, "pyspark.pravega.PravegaCatalog")
+        spark.conf.set(f"{prefix}.controller-uri", sandbox.controller_uri)
+        spark.conf.set(f"{prefix}.schema-registry-uri", sandbox.schema_registry_uri)
+        spark.conf.set(f"{prefix}.timeout", "10.0")
+
+    def ask(number: int) -> int:
+        return spark.newSession().sql(f"SHOW NAMESPACES IN shared_{number}").count()
+
+    with ThreadPoolExecutor(8) as threads:
+        counts = list(threads.map(ask, range(100)))
+
+    assert len(set(counts)) == 1
+    assert len(catalog_processes()) == 1
+
+
+def test_the_next_statement_works_after_the_process_was_killed(spark: SparkSession, namespace: str) -> None:
+    spark.sql(f"CREATE TABLE {namespace}.before_the_kill AS SELECT 1 AS id")
+    kill_catalog_process()
+
+    assert spark.sql(f"SELECT * FROM {namespace}.before_the_kill").collect() == [(1,)]
+    assert len(catalog_processes()) == 1
+
+
+def test_an_insert_survives_the_process_that_began_it(spark: SparkSession, client: Client, namespace: str) -> None:
+    table = f"{namespace}.survivor"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
+    rows = spark.range(0, 4_000, 1, 4).mapInArrow(slowly(6), "id BIGINT")
+
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(rows.writeTo(table).append)
+        time.sleep(3)
+        kill_catalog_process()
+        writing.result()
+
+    assert spark.sql(f"SELECT count(*), count(DISTINCT id) FROM {table}").first() == (4_000, 4_000)
+    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "survivor")
+    assert open_transactions(client, stream) == []
+
+
+def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothing(
+    spark: SparkSession, client: Client, namespace: str
+) -> None:
+    """Whatever the statement answers: an INSERT that succeeded is there once, one that failed at most once."""
+    table = f"{namespace}.shaken"
+    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "shaken")
+    spark.sql(f"CREATE TABLE {table} (round INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
+
+    def insert(number: int) -> bool:
+        try:
+            spark.sql(f"INSERT INTO {table} SELECT {number}, id FROM range(0, 1000, 1, 4)")
+        except Exception:
+            return False
+        return True
+
+    succeeded = set()
+    for number in range(12):
+        with ThreadPoolExecutor(1) as thread:
+            writing = thread.submit(insert, number)
+            time.sleep(0.1 + number * 0.13)
+            for victim in catalog_processes():
+                os.kill(victim, signal.SIGKILL)
+            if writing.result():
+                succeeded.add(number)
+
+    counted = dict(spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect())
+    assert set(counted.values()) <= {1000}
+    assert succeeded <= set(counted)
+    assert succeeded, "no INSERT has succeeded: the test proves nothing"
+    assert insert(99)
+    time.sleep(0.5)
+    assert len(open_transactions(client, stream)) <= (12 - len(succeeded)) * 4

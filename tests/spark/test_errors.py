@@ -1,0 +1,147 @@
+"""What is wrong is said in one sentence, in Spark's style, before anything is made."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.ledger import ledger_name
+from pyspark_pravega.registry import SchemaRegistry
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+LONG = "x" * 256
+
+REFUSED_TABLES = [
+    ("`a/b` (id INT)", "PRAVEGA_INVALID_NAME", '"a/b" may hold only letters, digits'),
+    ("`` (id INT)", "PRAVEGA_INVALID_NAME", "must not be empty"),
+    (f"{LONG} (id INT)", "PRAVEGA_INVALID_NAME", "has 256 characters; at most 255"),
+    ("_hidden (id INT)", "PRAVEGA_INVALID_NAME", 'begins with "_"'),
+    ("t (id INTERVAL DAY)", "PRAVEGA_UNSUPPORTED_TYPE", 'column "id" is of type INTERVAL DAY'),
+    ("t (s STRUCT<v: VARIANT>)", "PRAVEGA_UNSUPPORTED_TYPE", "VARIANT"),
+    ("t (m MAP<INT, INT>)", "PRAVEGA_UNSUPPORTED_TYPE", "maps only with STRING keys"),
+    ("t (`a b` INT)", "PRAVEGA_UNSUPPORTED_TYPE", 'name it "a_b"'),
+    ("t (id INT) TBLPROPERTIES ('fromat' = 'avro')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "format"?'),
+    ("t (id INT) TBLPROPERTIES ('format' = 'arvo')", "PRAVEGA_INVALID_CONFIGURATION", '"avro" or "raw"'),
+    ("t (id INT) TBLPROPERTIES ('format' = 'raw')", "PRAVEGA_INVALID_CONFIGURATION", "exactly one column"),
+    ("t (id INT) TBLPROPERTIES ('segments' = '0')", "PRAVEGA_INVALID_CONFIGURATION", "a number from 1 to"),
+    ("t (id INT) TBLPROPERTIES ('compatibility' = 'Bakward')", "PRAVEGA_INVALID_CONFIGURATION", '"Backward"?'),
+    ("t (id INT) TBLPROPERTIES ('routing-key' = 'idd')", "PRAVEGA_INVALID_NAME", 'did you mean "id"?'),
+    ("t (d DOUBLE) CLUSTERED BY (d) INTO 2 BUCKETS", "PRAVEGA_UNSUPPORTED_TYPE", "can't be the routing key"),
+    ("t (a INT, b INT) CLUSTERED BY (a, b) INTO 2 BUCKETS", "PRAVEGA_UNSUPPORTED_OPERATION", "is one column"),
+    ("t (id INT) PARTITIONED BY (id)", "PRAVEGA_UNSUPPORTED_OPERATION", "CLUSTERED BY (column) INTO n BUCKETS"),
+    ("t (id INT) USING parquet", "PRAVEGA_UNSUPPORTED_OPERATION", "USING pravega"),
+    ("t (id INT) USING pravega LOCATION '/somewhere'", "PRAVEGA_UNSUPPORTED_OPERATION", "leave LOCATION out"),
+]
+
+
+@pytest.mark.parametrize(("definition", "condition", "words"), REFUSED_TABLES)
+def test_a_table_that_cannot_be_is_refused_and_leaves_nothing(
+    spark: SparkSession, client: Client, sandbox: Sandbox, namespace: str, definition: str, condition: str, words: str
+) -> None:
+    with pytest.raises(AnalysisException) as refused:
+        spark.sql(f"CREATE TABLE {namespace}.{definition}")
+
+    assert refused.value.getCondition() == condition
+    message = str(refused.value)
+    assert message.startswith(f"[{condition}] ")
+    assert words in message
+    assert "Traceback" not in message
+    assert "\n" not in message
+    scope = namespace.removeprefix("pravega.").replace("_", "-")
+    assert list(client.controller.list_streams(scope)) == []
+    assert list(client.controller.list_key_value_tables(scope)) == []
+    with SchemaRegistry(sandbox.schema_registry_uri) as registry:
+        assert list(registry.groups(scope)) == []
+
+
+STATEMENTS = [
+    ("SELECT * FROM {ns}.nope", "TABLE_OR_VIEW_NOT_FOUND", "`nope`"),
+    ("SELECT * FROM pravega.no_such_scope.t", "TABLE_OR_VIEW_NOT_FOUND", "`no_such_scope`"),
+    ("SHOW TABLES IN pravega.no_such_scope", "SCHEMA_NOT_FOUND", "`no_such_scope`"),
+    ("CREATE TABLE pravega.no_such_scope.t (id INT)", "SCHEMA_NOT_FOUND", "`no_such_scope`"),
+    ("CREATE NAMESPACE {ns}", "SCHEMA_ALREADY_EXISTS", ""),
+    ("CREATE NAMESPACE pravega.`a/b`", "PRAVEGA_INVALID_NAME", '"a/b"'),
+    ("CREATE NAMESPACE pravega.a.b", "PRAVEGA_INVALID_NAME", "has 2 parts"),
+    (f"CREATE NAMESPACE pravega.{LONG}", "PRAVEGA_INVALID_NAME", "256 characters"),
+    ("CREATE TABLE {ns}.t (id INT)", "TABLE_OR_VIEW_ALREADY_EXISTS", "`t`"),
+    ("SELECT * FROM {ns}.t WITH ('timeotu' = '1')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "timeout"?'),
+    ("INSERT INTO {ns}.t WITH ('routing' = 'id') VALUES (1)", "PRAVEGA_INVALID_CONFIGURATION", '"routing-key"?'),
+    (
+        "INSERT INTO {ns}.t WITH ('transaction-timeout-ms' = '5') VALUES (1)",
+        "PRAVEGA_INVALID_CONFIGURATION",
+        "between 10000 and 600000",
+    ),
+    ("SELECT * FROM {ns}.t VERSION AS OF 1", "PRAVEGA_UNSUPPORTED_OPERATION", "VERSION AS OF"),
+    ("ALTER TABLE {ns}.t ADD COLUMN x INT", "PRAVEGA_UNSUPPORTED_OPERATION", "ALTER TABLE"),
+    ("ALTER TABLE {ns}.t RENAME TO {ns}.u", "PRAVEGA_UNSUPPORTED_OPERATION", "can't be renamed"),
+    ("INSERT INTO {ns}.t VALUES ('x')", "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_SAFELY_CAST", "`id`"),
+]
+
+
+@pytest.mark.parametrize(("statement", "condition", "words"), STATEMENTS)
+def test_a_statement_that_cannot_be_done_says_why(
+    spark: SparkSession, namespace: str, statement: str, condition: str, words: str
+) -> None:
+    spark.sql(f"CREATE TABLE {namespace}.t (id INT)")
+
+    with pytest.raises(AnalysisException) as refused:
+        spark.sql(statement.format(ns=namespace)).collect()
+
+    assert refused.value.getCondition() == condition
+    assert words in str(refused.value)
+    assert "Traceback" not in str(refused.value)
+    assert spark.table(f"{namespace}.t").collect() == []
+
+
+def test_null_in_a_column_that_takes_none_is_refused_and_nothing_is_written(
+    spark: SparkSession, namespace: str
+) -> None:
+    spark.sql(f"CREATE TABLE {namespace}.strict (id BIGINT NOT NULL)")
+    with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
+        spark.sql(f"INSERT INTO {namespace}.strict SELECT IF(id = 7, NULL, id) FROM range(10)")
+    assert spark.table(f"{namespace}.strict").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "condition", "words"),
+    [
+        ("controller-uri", "tcp://127.0.0.1:1", "PRAVEGA_CONTROLLER_UNAVAILABLE", "no Pravega controller answers"),
+        ("controller-uri", "nonsense://x", "PRAVEGA_INVALID_CONFIGURATION", "tcp://localhost:9090"),
+        ("controler-uri", "tcp://127.0.0.1:1", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "controller-uri"?'),
+        ("schema-registry-uri", "http://127.0.0.1:1", "PRAVEGA_SCHEMA_REGISTRY_UNAVAILABLE", "127.0.0.1:1"),
+    ],
+)
+def test_a_catalog_that_cannot_be_reached_says_so_soon(
+    spark: SparkSession, sandbox: Sandbox, namespace: str, key: str, value: str, condition: str, words: str
+) -> None:
+    catalog = f"broken_{key}_{abs(hash(value))}".replace("-", "_")
+    conf = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, key: value}
+    spark.conf.set(f"spark.sql.catalog.{catalog}", "pyspark.pravega.PravegaCatalog")
+    for name, setting in conf.items():
+        spark.conf.set(f"spark.sql.catalog.{catalog}.{name}", setting)
+    table = f"{catalog}.{namespace.removeprefix('pravega.')}.t"
+
+    began = time.monotonic()
+    with pytest.raises(AnalysisException) as refused:
+        spark.sql(f"CREATE TABLE {table} (id INT)")
+
+    assert time.monotonic() - began < 15
+    assert refused.value.getCondition() == condition
+    assert words in str(refused.value)
+    assert spark.sql(f"SHOW TABLES IN {namespace}").collect() == []
+
+
+def test_a_table_dropped_while_it_is_written_is_not_made_anew(
+    spark: SparkSession, client: Client, namespace: str
+) -> None:
+    scope = namespace.removeprefix("pravega.").replace("_", "-")
+    spark.sql(f"CREATE TABLE {namespace}.gone AS SELECT 1 AS id")
+    spark.sql(f"DROP TABLE {namespace}.gone")
+
+    assert ledger_name(Stream(scope, "gone")) not in list(client.controller.list_key_value_tables(scope))
