@@ -1,0 +1,1 @@
+"""How fast this package is beside the official Java client."""

@@ -1,0 +1,120 @@
+"""What this package does, without Spark, in this process."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+
+import pyarrow as pa
+
+from benchmarks.events import ROUTING_KEY, SCHEMA, batches
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client.reading import read_range
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.reader import SlicePartition, StreamReader
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.serde import framing
+
+THREADS = 2
+SEGMENTS = 4
+
+
+class Ours:
+    """A scope with tables of the benchmark's events."""
+
+    def __init__(self, catalog: Catalog, scope: str) -> None:
+        self._catalog, self.scope = catalog, scope
+        self._tables = 0
+
+    def create_table(self) -> TableDefinition:
+        """A new table of `SEGMENTS` segments."""
+        self._tables += 1
+        bucket = {"name": "bucket", "columns": [ROUTING_KEY], "buckets": SEGMENTS}
+        return self._catalog.create_table([self.scope], f"t{self._tables}", SCHEMA, [bucket], {})
+
+    @contextmanager
+    def fresh_stream(self) -> Iterator[str]:
+        """The name of a new table, dropped afterwards: the sandbox keeps all events in its memory."""
+        name = self.create_table().stream.name
+        yield name
+        self.drop_table(name)
+
+    def fresh_checked(self, events: int) -> Callable[[], AbstractContextManager[str]]:
+        """Fresh streams that must hold so many events when they are dropped.
+
+        Args:
+            events: how many.
+        """
+
+        @contextmanager
+        def stage() -> Iterator[str]:
+            with self.fresh_stream() as stream:
+                yield stream
+                found = self.read_events(stream)
+                if found != events:
+                    raise AssertionError(f"there are {found:,} events instead of {events:,}")
+
+        return stage
+
+    def drop_table(self, stream: str) -> None:
+        """Delete a table with its events."""
+        self._catalog.drop_table([self.scope], stream)
+
+    def write(self, stream: str, rows: pa.RecordBatch, events: int) -> int:
+        """Write as one task and commit; returns the number of events."""
+        definition = self._load(stream)
+        writer = StreamWriter(definition, WriteOptions())
+        writer.commit([writer.write(batches(rows, events))])
+        return events
+
+    def read_columns(self, stream: str, columns: Sequence[str]) -> int:
+        """Decode columns of all events; returns the number of rows."""
+        definition = self._load(stream)
+        reader = StreamReader(definition, take_snapshot(self._catalog.client, definition.stream), columns)
+
+        def count(partition: SlicePartition) -> int:
+            return sum(batch.num_rows for batch in reader.read(partition))
+
+        partitions = [part for part in reader.partitions() if isinstance(part, SlicePartition)]
+        with ThreadPoolExecutor(THREADS) as threads:
+            return sum(threads.map(count, partitions))
+
+    def read_events(self, stream: str) -> int:
+        """Read all bytes and find the events in them; returns their number."""
+        return sum(self._each_segment(stream, _count_events))
+
+    def read_bytes(self, stream: str) -> int:
+        """Read all bytes and look at none; returns their number, frames included."""
+        return sum(self._each_segment(stream, lambda pieces: sum(map(len, pieces))))
+
+    def cpu_seconds(self) -> float:
+        """User and system time of this process so far."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_utime + usage.ru_stime
+
+    def _each_segment(self, stream: str, use: Callable[[Iterator[memoryview]], int]) -> list[int]:
+        definition, pool = self._load(stream), self._catalog.client.pool
+        slices = take_snapshot(self._catalog.client, definition.stream).slices
+        with ThreadPoolExecutor(THREADS) as threads:
+            return list(
+                threads.map(
+                    lambda part: use(read_range(pool, definition.stream, part.segment_id, part.start, part.end)), slices
+                )
+            )
+
+    def _load(self, stream: str) -> TableDefinition:
+        return self._catalog.load_table([self.scope], stream)
+
+
+def _count_events(pieces: Iterator[memoryview]) -> int:
+    count, rest = 0, b""
+    for piece in pieces:
+        chunk: bytes | memoryview = rest + bytes(piece) if rest else piece
+        frames = framing.split(chunk)
+        count += len(frames.payloads)
+        rest = bytes(memoryview(chunk)[frames.consumed :])
+    return count

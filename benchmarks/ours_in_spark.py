@@ -1,0 +1,103 @@
+"""What this package does in Spark, with the catalog configured as a user would do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import pyspark_pravega
+from benchmarks.harness import process_tree_cpu_seconds
+from benchmarks.ours import THREADS
+from pyspark_pravega.sandbox import Sandbox
+
+_ROWS = "rows_to_write"
+
+
+class OursInSpark:
+    """A session, and a cached DataFrame of the events to write."""
+
+    def __init__(self, session: SparkSession, scope: str) -> None:
+        self._session, self._scope, self._cached = session, scope, 0
+        gateway = session.sparkContext._gateway
+        assert gateway is not None
+        self._jvm_pid: int = gateway.proc.pid
+
+    def cache_rows(self, rows: pa.RecordBatch, events: int, folder: Path) -> None:
+        """Cache the rows over and over, in the JVM's memory.
+
+        Args:
+            rows: the different rows.
+            events: how many there shall be.
+            folder: where a file goes.
+        """
+        file = folder / "rows.parquet"
+        pq.write_table(pa.Table.from_batches([rows]), file)
+        copies = self._session.range(0, -(-events // len(rows)), 1, THREADS * 2)
+        repeated = copies.crossJoin(self._session.read.parquet(str(file))).drop(copies.id).limit(events)
+        repeated.repartition(THREADS * 2).cache().createOrReplaceTempView(_ROWS)
+        self._cached = self._session.table(_ROWS).count()
+        assert self._cached == events
+
+    def write(self, stream: str, events: int) -> int:
+        """INSERT INTO ... SELECT from the cached rows; returns the number of events."""
+        limit = "" if events == self._cached else f" LIMIT {events}"
+        self._session.sql(f"INSERT INTO {self._table(stream)} SELECT * FROM {_ROWS}{limit}")
+        return events
+
+    def count(self, stream: str) -> int:
+        """SELECT count(*)."""
+        return int(self._one_value(f"SELECT count(*) FROM {self._table(stream)}"))
+
+    def sum(self, stream: str, column: str) -> float:
+        """SELECT sum(column)."""
+        return float(self._one_value(f"SELECT sum({column}) FROM {self._table(stream)}"))
+
+    def all_columns(self, stream: str) -> None:
+        """All columns of all rows to a sink that throws them away."""
+        self._session.table(self._table(stream)).write.format("noop").mode("overwrite").save()
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far of the JVM, Spark's Python workers and the catalog's process."""
+        return process_tree_cpu_seconds(self._jvm_pid)
+
+    def _one_value(self, query: str) -> Any:
+        return self._session.sql(query).collect()[0][0]
+
+    def _table(self, stream: str) -> str:
+        return f"pravega.`{self._scope}`.`{stream}`"
+
+
+@contextmanager
+def ours_in_spark(sandbox: Sandbox, scope: str) -> Iterator[OursInSpark]:
+    """Start Spark with two task slots.
+
+    Args:
+        sandbox: the servers.
+        scope: the scope of all streams.
+    """
+    builder: SparkSession.Builder = SparkSession.builder
+    builder = builder.master(f"local[{THREADS}]").appName("benchmark")
+    builder = pyspark_pravega.configure(
+        builder, controller=sandbox.controller_uri, schema_registry=sandbox.schema_registry_uri
+    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "localhost",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield OursInSpark(session, scope)
+    finally:
+        session.stop()
