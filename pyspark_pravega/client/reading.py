@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -87,31 +86,35 @@ def read_range(
 
 
 def _requests(connection: Connection, segment: str, start: int, end: int, token: str) -> Iterator[memoryview]:
-    """Answers may be shorter than asked for: the rest is then asked for again, in place."""
-    asked, waiting = start, deque[tuple[int, int]]()
-    while asked < end or waiting:
-        while asked < end and len(waiting) < REQUESTS_IN_FLIGHT:
+    """Keeps requests under way, and hands their answers on in the order of the bytes.
+
+    Answers may come in any order (what is cached comes before what isn't), and may be shorter than asked for: the rest
+    is then asked for before anything else.
+    """
+    asked, position = start, start
+    under_way: dict[int, tuple[int, int]] = {}
+    arrived: dict[int, memoryview] = {}
+    while position < end:
+        while asked < end and len(under_way) + len(arrived) < REQUESTS_IN_FLIGHT:
             size = min(REQUEST_BYTES, end - asked)
-            _ask(connection, segment, asked, size, token)
-            waiting.append((asked, size))
+            under_way[_ask(connection, segment, asked, size, token)] = (asked, size)
             asked += size
-        offset, size = waiting.popleft()
-        while size:
+        while position not in arrived:
             reply = connection.expect(connection.receive(), wire.SegmentRead)
+            offset, size = under_way.pop(reply.request_id, (-1, -1))
             if reply.offset != offset or len(reply.data) > size:
                 connection.healthy = False
-                raise WireError(f'segment "{segment}": bytes at {reply.offset} came where {offset} was asked for')
+                raise WireError(f'segment "{segment}": {len(reply.data)} bytes at {reply.offset} were not asked for')
             if not reply.data and reply.end_of_segment:
                 raise WireError(f'segment "{segment}" ends at {offset}, before the end of the range, {end}')
-            offset, size = offset + len(reply.data), size - len(reply.data)
-            yield reply.data
-            if size:
-                # The answers to the later requests are already on their way, so they have to be read and dropped.
-                for _ in range(len(waiting)):
-                    connection.expect(connection.receive(), wire.SegmentRead)
-                waiting.clear()
-                asked = offset
-                break
+            if reply.data:
+                arrived[offset] = reply.data
+            if len(reply.data) < size:
+                rest = (offset + len(reply.data), size - len(reply.data))
+                under_way[_ask(connection, segment, *rest, token)] = rest
+        data = arrived.pop(position)
+        position += len(data)
+        yield data
 
 
 def _ask(connection: Connection, segment: str, offset: int, size: int, token: str) -> None:
