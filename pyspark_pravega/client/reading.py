@@ -117,13 +117,9 @@ def _requests(connection: Connection, segment: str, start: int, end: int, token:
         yield data
 
 
-def _ask(connection: Connection, segment: str, offset: int, size: int, token: str) -> None:
+def _ask(connection: Connection, segment: str, offset: int, size: int, token: str) -> int:
+    request_id = connection.next_id()
     connection.send(
-        wire.ReadSegment(
-            segment=segment,
-            offset=offset,
-            suggested_length=size,
-            token=token,
-            request_id=connection.next_id(),
-        )
+        wire.ReadSegment(segment=segment, offset=offset, suggested_length=size, token=token, request_id=request_id)
     )
+    return request_id
