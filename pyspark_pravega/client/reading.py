@@ -102,15 +102,17 @@ def _requests(connection: Connection, segment: str, start: int, end: int, token:
         while position not in arrived:
             reply = connection.expect(connection.receive(), wire.SegmentRead)
             offset, size = under_way.pop(reply.request_id, (-1, -1))
-            if reply.offset != offset or len(reply.data) > size:
+            if reply.offset != offset:
                 connection.healthy = False
                 raise WireError(f'segment "{segment}": {len(reply.data)} bytes at {reply.offset} were not asked for')
             if not reply.data and reply.end_of_segment:
                 raise WireError(f'segment "{segment}" ends at {offset}, before the end of the range, {end}')
-            if reply.data:
-                arrived[offset] = reply.data
-            if len(reply.data) < size:
-                rest = (offset + len(reply.data), size - len(reply.data))
+            # The length in a request is a suggestion: an answer may be longer, too.
+            data = reply.data[:size]
+            if data:
+                arrived[offset] = data
+            if len(data) < size:
+                rest = (offset + len(data), size - len(data))
                 under_way[_ask(connection, segment, *rest, token)] = rest
         data = arrived.pop(position)
         position += len(data)
