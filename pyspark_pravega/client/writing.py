@@ -171,7 +171,8 @@ def merge_transaction(
     """
     stream, token = target.segments.stream, target.segments.token
     for segment_id in segment_ids:
-        with pool.connection(stream, segment_id) as connection:
+        # A merge can't be done twice: an idle connection that was closed meanwhile must not take part.
+        with pool.connection(stream, segment_id, check=True) as connection:
             request = wire.MergeSegments(
                 request_id=connection.next_id(),
                 target=target.segment_name(segment_id),
