@@ -94,8 +94,8 @@ class Connection:
         Raises:
             SegmentStoreUnavailableError: the connection is lost.
         """
-        self._socket.settimeout(self.timeout)
         try:
+            self._socket.settimeout(self.timeout)
             for piece in encode_frame(command):
                 self._socket.sendall(piece)
         except OSError as error:
