@@ -257,6 +257,7 @@ class Controller:
             The epoch to ask `is_scaled` about.
 
         Raises:
+            StreamNotFoundError: there is no such stream.
             OperationFailedError: the ranges don't fit, or the stream would fall below its minimum of segments.
         """
         ranges = [pb.ScaleRequest.KeyRangeEntry(start=start, end=end) for start, end in new_ranges]
@@ -265,6 +266,8 @@ class Controller:
         )
         reply = self._call("scale", request, pb.ScaleResponse, missing=_no_stream(stream))
         if reply.status != 0:
+            # A stream that isn't there is refused like any other.
+            self.stream_configuration(stream)
             raise OperationFailedError(
                 f'the controller refused to scale stream "{stream}" (status {reply.status}): the new ranges must cover'
                 " the old segments, and the stream keeps its minimum number of segments"
