@@ -1,0 +1,188 @@
+"""What the client's tests share: streams with events, hosts that misbehave, and a proxy that cuts connections."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from pyspark_pravega.client import Client, ConnectionPool, Controller, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client import controller_messages as messages
+from pyspark_pravega.client import controller_pb2 as pb
+from pyspark_pravega.client.controller_rpc import ControllerRpc
+from pyspark_pravega.client.reading import read_range, segment_state
+from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.settings import Settings
+
+
+def make_stream(client: Client, scope: str, name: str, *, segments: int = 1) -> Stream:
+    stream = Stream(scope, name)
+    configuration = StreamConfiguration(scaling=ScalingPolicy(min_segments=segments))
+    assert client.controller.create_stream(stream, configuration)
+    return stream
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">ii", 0, len(payload)) + payload
+
+
+def append(client: Client, stream: Stream, segment_id: int, *blocks: bytes) -> None:
+    """Each block as one event's worth of bytes, whatever they are."""
+    writer = SegmentWriter(client.pool, stream, segment_id)
+    for block in blocks:
+        writer.append(block, 1)
+    writer.flush()
+    writer.close()
+
+
+def content(pool: ConnectionPool, stream: Stream, segment_id: int) -> bytes:
+    """All bytes of a segment."""
+    state = segment_state(pool, stream, segment_id)
+    return b"".join(read_range(pool, stream, segment_id, state.start_offset, state.write_offset))
+
+
+def truncate(settings: Settings, stream: Stream, cut: dict[int, int]) -> None:
+    """Through the controller; the server's stream cut is laid out like the lower half of a range of cuts."""
+    request = pb.StreamCutRange(stream_info=messages.info(stream))
+    getattr(request, "from").update(cut)
+    rpc = ControllerRpc(settings.controller_uri, timeout=settings.timeout)
+    assert rpc.status("truncateStream", request) == 0
+    rpc.close()
+
+
+def scale(client: Client, stream: Stream, sealed: list[int], ranges: list[tuple[float, float]]) -> None:
+    """Replace segments by others, and wait until that is done."""
+    epoch = client.controller.scale(stream, sealed, ranges, now_ms=time.time_ns() // 1_000_000)
+    eventually(lambda: client.controller.is_scaled(stream, epoch))
+
+
+def eventually(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it didn't happen in time"
+        time.sleep(0.01)
+
+
+@contextmanager
+def host(serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, int]]:
+    """A host on loopback that does with each connection what it is told; it lives as long as the block."""
+    accepted: list[socket.socket] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            accepted.append(connection)
+            try:
+                serve(connection)
+            except OSError:
+                continue
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        # Closing alone doesn't wake a thread that accepts.
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)
+        for connection in accepted:
+            connection.close()
+
+
+class Proxy:
+    """Passes bytes on between a client and a segment store, until a connection's allowance is used up.
+
+    `cut_after` holds an allowance in bytes, counted in both directions, for each connection to come; later ones have
+    none. A context manager.
+    """
+
+    def __init__(self, target: tuple[str, int], *cut_after: int) -> None:
+        self.connections = 0
+        self._target, self._allowances = target, list(cut_after)
+        self._open: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut_all()
+
+    def cut_all(self) -> None:
+        """Cut the connections that are open now."""
+        with self._lock:
+            pairs, self._open = self._open, []
+        for end in pairs:
+            _cut(end)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self.connections += 1
+                left = [self._allowances.pop(0) if self._allowances else 1 << 62]
+                server = socket.create_connection(self._target)
+                self._open += [client, server]
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pump, args=(source, sink, left), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, left: list[int]) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                with self._lock:
+                    passed = data[: left[0]]
+                    left[0] -= len(passed)
+                    spent = left[0] == 0
+                sink.sendall(passed)
+                if spent:
+                    break
+        except OSError:
+            pass
+        _cut(source)
+        _cut(sink)
+
+
+def _cut(end: socket.socket) -> None:
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    end.close()
+
+
+class RedirectedController(Controller):
+    """A controller that names one address for every segment."""
+
+    def __init__(self, settings: Settings, address: tuple[str, int]) -> None:
+        super().__init__(settings.controller_uri, timeout=settings.timeout)
+        self.address = address
+
+    def endpoint(self, stream: Stream, segment_id: int) -> tuple[str, int]:
+        return self.address
+
+
+@contextmanager
+def pool_to(settings: Settings, address: tuple[str, int], *, timeout: float = 30.0) -> Iterator[ConnectionPool]:
+    """A pool that finds every segment at one address."""
+    with (
+        RedirectedController(settings, address) as controller,
+        ConnectionPool(controller, timeout=timeout) as pool,
+    ):
+        yield pool
