@@ -52,15 +52,14 @@ def slowly(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
 
 
 def test_a_hundred_catalogs_share_one_process(spark: SparkSession, sandbox: Sandbox) -> None:
-    for number in range(100):
-        prefix = f"spark.sql.catalog.shared_{number}"
-        spark.conf.set(prefix, "pyspark.pravega.PravegaCatalog")
-        spark.conf.set(f"{prefix}.controller-uri", sandbox.controller_uri)
-        spark.conf.set(f"{prefix}.schema-registry-uri", sandbox.schema_registry_uri)
-        spark.conf.set(f"{prefix}.timeout", "10.0")
-
     def ask(number: int) -> int:
-        return spark.newSession().sql(f"SHOW NAMESPACES IN shared_{number}").count()
+        session = spark.newSession()
+        prefix = f"spark.sql.catalog.shared_{number}"
+        session.conf.set(prefix, "pyspark.pravega.PravegaCatalog")
+        session.conf.set(f"{prefix}.controller-uri", sandbox.controller_uri)
+        session.conf.set(f"{prefix}.schema-registry-uri", sandbox.schema_registry_uri)
+        session.conf.set(f"{prefix}.timeout", "10.0")
+        return session.sql(f"SHOW NAMESPACES IN shared_{number}").count()
 
     with ThreadPoolExecutor(8) as threads:
         counts = list(threads.map(ask, range(100)))
