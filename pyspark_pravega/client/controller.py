@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pyspark_pravega.client import controller_messages as messages
 from pyspark_pravega.client import controller_pb2 as pb
 from pyspark_pravega.client.controller_rpc import ControllerRpc
-from pyspark_pravega.client.names import Stream, StreamSegments, check_name
+from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH, Stream, StreamSegments, check_name
 from pyspark_pravega.client.policies import (
     StreamConfiguration,
 )
@@ -378,7 +378,7 @@ class Controller:
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        check_name("key-value table", table)
+        check_name("key-value table", table, longest=MAX_TABLE_NAME_LENGTH)
         config = pb.KeyValueTableConfig(
             scope=scope, kvt_name=table, partition_count=partitions, primary_key_length=key_bytes
         )

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.names import MAX_NAME_LENGTH
+from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
 from pyspark_pravega.client.tables import ANY_VERSION, NOT_EXISTS, Entry, KeyValueTable
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError, PravegaError
 
@@ -45,10 +45,10 @@ def ledger_name(stream: Stream) -> str:
         The stream's name with a suffix, shortened by a hash where that would be too long.
     """
     name = stream.name + _SUFFIX
-    if len(name) <= MAX_NAME_LENGTH:
+    if len(name) <= MAX_TABLE_NAME_LENGTH:
         return name
     digest = hashlib.blake2b(stream.name.encode(), digest_size=16).hexdigest()
-    return f"{stream.name[: MAX_NAME_LENGTH - len(_SUFFIX) - len(digest) - 1]}.{digest}{_SUFFIX}"
+    return f"{stream.name[: MAX_TABLE_NAME_LENGTH - len(_SUFFIX) - len(digest) - 1]}.{digest}{_SUFFIX}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +230,7 @@ class Ledger:
         # The job closes first and looks for attempts afterwards, so one of the two sees the other.
         if self._table.get([_job_key(job, 0)])[0] is not None:
             return True
-        self._table.remove([(key, ANY_VERSION)])
+        self._take_back(key, transaction)
         return False
 
     def close_job(self, job: uuid.UUID) -> None:
@@ -250,6 +250,19 @@ class Ledger:
     def forget_attempts(self, job: uuid.UUID, partitions: int) -> None:
         """Remove what a job's attempts have noted."""
         self._table.remove([(_job_key(job, 1 + partition), ANY_VERSION) for partition in range(partitions)])
+
+    def _take_back(self, key: bytes, transaction: uuid.UUID) -> None:
+        """Forget one attempt; the job may still need to know of the others."""
+        while (entry := self._table.get([key])[0]) is not None:
+            others = [text for text in _load(entry, self.stream)["transactions"] if text != str(transaction)]
+            try:
+                if others:
+                    self._table.put([(key, entry.version, _dump({"transactions": others}))])
+                else:
+                    self._table.remove([(key, entry.version)])
+                return
+            except ConflictError:
+                continue
 
     def _change(self, old: State, new: State, *entries: tuple[bytes, int, bytes]) -> State:
         document = {"version": new.version, "pending": asdict(new.pending) if new.pending else None}

@@ -196,7 +196,7 @@ class StreamWriter(DataSourceArrowWriter):
                 merge_transaction(pool, target, result.transaction, segment_ids=result.segment_ids)
         except SegmentNotFoundError as error:
             raise TransactionError(
-                f'a task\'s transaction on stream "{self._stream}" was lost before the job\'s commit, as its lease of '
+                f"a task's transaction on stream \"{self._stream}\" was lost before the job's commit, as its lease of "
                 f"{self._lease_ms} ms ran out or it was aborted: nothing was written; run the job again, with a longer "
                 f"transaction-timeout-ms where the job runs without the catalog ({error})"
             ) from error

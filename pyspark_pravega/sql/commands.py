@@ -71,7 +71,8 @@ def run_sql(arguments: argparse.Namespace) -> int:
 
 def print_config(arguments: argparse.Namespace) -> int:
     """Print the flags on one line."""
-    print(shlex.join(_flags(arguments)))
+    # Other programs don't know in which Python this package is.
+    print(shlex.join([*_flags(arguments), "--conf", f"spark.pyspark.python={sys.executable}"]))
     return 0
 
 

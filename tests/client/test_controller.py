@@ -423,6 +423,14 @@ def test_key_value_tables_are_made_listed_and_deleted(controller: Controller, sc
         controller.key_value_table_segments(scope, names[0])
 
 
+@server
+def test_the_longest_name_of_a_key_value_table_is_shorter_than_others(controller: Controller, scope: str) -> None:
+    assert controller.create_key_value_table(scope, "x" * 250, partitions=1, key_bytes=8)
+    assert controller.create_stream(Stream(scope, "x" * 255), StreamConfiguration())
+    with pytest.raises(InvalidNameError, match="at most 250"):
+        controller.create_key_value_table(scope, "x" * 251, partitions=1, key_bytes=8)
+
+
 # Names and addresses
 
 

@@ -21,7 +21,13 @@ from pyspark_pravega.client import (
     Transaction,
 )
 from pyspark_pravega.client import controller_messages as messages
-from pyspark_pravega.client.names import check_name, segment_epoch, segment_number, transaction_segment_name
+from pyspark_pravega.client.names import (
+    MAX_TABLE_NAME_LENGTH,
+    check_name,
+    segment_epoch,
+    segment_number,
+    transaction_segment_name,
+)
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError
 
 ALLOWED = string.ascii_letters + string.digits + ".-"
@@ -54,6 +60,8 @@ def test_names_end_at_255_characters() -> None:
     with pytest.raises(InvalidNameError, match="has 256 characters; at most 255") as refused:
         check_name("stream", "a" * 256)
     assert len(str(refused.value)) < 150
+    with pytest.raises(InvalidNameError, match="has 251 characters; at most 250"):
+        check_name("key-value table", "a" * 251, longest=MAX_TABLE_NAME_LENGTH)
 
 
 def test_a_segment_is_named_by_its_number_and_its_epoch() -> None:

@@ -81,7 +81,7 @@ def test_the_printed_configuration_serves_any_spark_program(sandbox: Sandbox, tm
 
     done = subprocess.run(
         [str(home / "bin" / "spark-sql"), *shlex.split(printed.stdout), "-e", "SHOW NAMESPACES IN streams"],
-        env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "SPARK_HOME": str(home)},
         cwd=tmp_path,
         capture_output=True,
         text=True,
