@@ -1,0 +1,80 @@
+"""What the connector's tests share: raw tables, jobs without Spark, and what a stream then holds."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+from client_tools import make_stream
+
+from pyspark_pravega.client import Client, Stream, TransactionState
+from pyspark_pravega.connector.definition import TableDefinition, raw_definition
+from pyspark_pravega.connector.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter, TaskMessage
+from pyspark_pravega.settings import Settings
+
+LEASE_MS = 60_000
+
+
+def raw_table(client: Client, settings: Settings, scope: str, *, segments: int = 4) -> TableDefinition:
+    """A stream of raw events, each its own routing key."""
+    stream = make_stream(client, scope, "t", segments=segments)
+    configuration = client.controller.stream_configuration(stream)
+    return raw_definition(settings, stream, configuration, {"routing-key": "event"})
+
+
+def begin(definition: TableDefinition, *, lease_ms: int = LEASE_MS) -> StreamWriter:
+    return StreamWriter(definition, WriteOptions(transaction_timeout_ms=lease_ms))
+
+
+def batch(*events: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(events, pa.binary())], names=["event"])
+
+
+def run_task(writer: StreamWriter, *events: bytes) -> TaskMessage:
+    message = writer.write(iter([batch(*events)]))
+    assert isinstance(message, TaskMessage)
+    return message
+
+
+def transaction_of(message: TaskMessage) -> uuid.UUID:
+    assert message.result.transaction is not None
+    return message.result.transaction.id
+
+
+def numbered(name: str, count: int, *, size: int = 0) -> list[bytes]:
+    return [f"{name}-{i}".ljust(size).encode() for i in range(count)]
+
+
+def read_events(client: Client, definition: TableDefinition) -> list[bytes]:
+    """All events of a snapshot, segment by segment."""
+    reader = StreamReader(definition, take_snapshot(client, definition.stream), ["event"])
+    batches = [found for partition in reader.partitions() for found in reader.read(partition)]
+    return [event for found in batches for event in found.column("event").to_pylist()]
+
+
+def ledger_of(client: Client, definition: TableDefinition) -> Ledger:
+    ledger = open_ledger(client, definition.stream)
+    assert ledger is not None
+    return ledger
+
+
+def states(client: Client, definition: TableDefinition, ids: Sequence[uuid.UUID]) -> list[TransactionState]:
+    return [client.controller.transaction_state(definition.stream, id_) for id_ in ids]
+
+
+def are_over(client: Client, definition: TableDefinition, ids: Sequence[uuid.UUID]) -> bool:
+    """Whether transactions are aborted, or about to be."""
+    return set(states(client, definition, ids)) <= {TransactionState.ABORTING, TransactionState.ABORTED}
+
+
+def open_transactions(client: Client, stream: Stream) -> list[uuid.UUID]:
+    """The open ones among the last transactions that were begun: the controller can't list them, but it counts them."""
+    latest = client.controller.begin_transaction(stream, lease_ms=10_000).id
+    client.controller.abort_transaction(stream, latest)
+    candidates = [uuid.UUID(int=latest.int - back) for back in range(1, 40)]
+    return [id_ for id_ in candidates if client.controller.transaction_state(stream, id_) is TransactionState.OPEN]

@@ -1,0 +1,279 @@
+"""The commit log: versions, conditions, and who wins when several want the same."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from client_tools import make_stream
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
+from pyspark_pravega.client.tables import ANY_VERSION, KeyValueTable
+from pyspark_pravega.connector.ledger import (
+    KEY_BYTES,
+    Commit,
+    Intent,
+    Ledger,
+    State,
+    create_ledger,
+    delete_ledger,
+    ledger_name,
+    open_ledger,
+)
+from pyspark_pravega.errors import ConflictError, PravegaError
+
+server = pytest.mark.server
+
+
+@pytest.fixture
+def stream(client: Client, scope: str) -> Stream:
+    return make_stream(client, scope, "t")
+
+
+@pytest.fixture
+def ledger(client: Client, stream: Stream) -> Ledger:
+    return create_ledger(client, stream)
+
+
+def intent(rows: int = 1) -> Intent:
+    transaction = uuid.uuid4()
+    return Intent(job=str(uuid.uuid4()), transactions=(str(transaction),), rows=rows, bytes=10 * rows, started_at=1)
+
+
+@server
+def test_a_new_log_has_no_version_and_nothing_in_progress(ledger: Ledger) -> None:
+    assert ledger.state() == State()
+    assert ledger.commits(range(1, 5)) == []
+    assert ledger.properties() == {}
+
+
+@server
+def test_a_commit_is_in_progress_and_then_a_version(ledger: Ledger) -> None:
+    promised = intent(7)
+    begun = ledger.begin(ledger.state(), promised)
+    assert ledger.state() == begun
+    assert (begun.version, begun.pending) == (0, promised)
+    assert promised.transaction_ids() == (uuid.UUID(promised.transactions[0]),)
+    done = ledger.complete(begun, committed_at=1234, cut={0: 70, 1 << 32 | 5: 2**40})
+    assert ledger.state() == done
+    assert (done.version, done.pending) == (1, None)
+    assert ledger.commits([1]) == [
+        Commit(
+            version=1,
+            job=promised.job,
+            transactions=promised.transactions,
+            rows=7,
+            bytes=70,
+            committed_at=1234,
+            cut={0: 70, 1 << 32 | 5: 2**40},
+        )
+    ]
+
+
+@server
+def test_versions_are_numbered_without_gaps_though_commits_are_withdrawn(ledger: Ledger) -> None:
+    state = ledger.state()
+    for number in range(6):
+        state = ledger.begin(state, intent(number))
+        state = ledger.complete(state, committed_at=number, cut={}) if number % 2 else ledger.withdraw(state)
+        assert state.pending is None
+    commits = ledger.commits(range(1, 10))
+    assert [(commit.version, commit.rows) for commit in commits] == [(1, 1), (2, 3), (3, 5)]
+    assert [commit.version for commit in ledger.commits([3, 99, 1])] == [3, 1]
+
+
+@server
+def test_a_change_based_on_an_old_state_is_refused_and_changes_nothing(ledger: Ledger) -> None:
+    empty = ledger.state()
+    begun = ledger.begin(empty, intent())
+    with pytest.raises(ConflictError):
+        ledger.begin(empty, intent())
+    done = ledger.complete(begun, committed_at=1, cut={0: 5})
+    for stale in (
+        lambda: ledger.complete(begun, committed_at=2, cut={0: 6}),
+        lambda: ledger.withdraw(begun),
+        lambda: ledger.begin(begun, intent()),
+    ):
+        with pytest.raises(ConflictError):
+            stale()
+    assert ledger.state() == done
+    assert [commit.cut for commit in ledger.commits([1, 2])] == [{0: 5}]
+
+
+@server
+def test_the_state_and_the_version_change_together_or_not_at_all(
+    client: Client, ledger: Ledger, stream: Stream
+) -> None:
+    begun = ledger.begin(ledger.state(), intent())
+    # Somebody has written the entry of version 1 already: completing must leave the state as it is.
+    table = KeyValueTable(client.pool, stream.scope, ledger_name(stream))
+    table.put([((1).to_bytes(8, "big") + (1).to_bytes(8, "big"), ANY_VERSION, b'{"format":1}')])
+    with pytest.raises(ConflictError):
+        ledger.complete(begun, committed_at=1, cut={})
+    assert ledger.state() == begun
+
+
+@server
+def test_of_two_who_begin_at_once_one_wins(ledger: Ledger) -> None:
+    for _ in range(10):
+        state, start = ledger.state(), Barrier(2)
+
+        def race(promised: Intent, state: State = state, start: Barrier = start) -> State | None:
+            start.wait()
+            try:
+                return ledger.begin(state, promised)
+            except ConflictError:
+                return None
+
+        with ThreadPoolExecutor(2) as threads:
+            winners = [begun for begun in threads.map(race, [intent(), intent()]) if begun is not None]
+        assert len(winners) == 1
+        assert ledger.state() == winners[0]
+        ledger.complete(winners[0], committed_at=1, cut={})
+    assert ledger.state().version == 10
+
+
+@server
+def test_the_table_s_properties_are_kept_beside_the_versions(ledger: Ledger) -> None:
+    ledger.set_properties({"routing-key": "k", "team.owner": "ü"})
+    ledger.complete(ledger.begin(ledger.state(), intent()), committed_at=1, cut={})
+    assert ledger.properties() == {"routing-key": "k", "team.owner": "ü"}
+    ledger.set_properties({})
+    assert ledger.properties() == {}
+    assert ledger.state().version == 1
+
+
+# Jobs and their attempts
+
+
+@server
+def test_a_job_knows_all_attempts_at_its_partitions(ledger: Ledger) -> None:
+    job, ids = uuid.uuid4(), [uuid.uuid4() for _ in range(4)]
+    ledger.open_job(job)
+    for partition, transaction in zip([0, 2, 2, 5], ids, strict=True):
+        assert ledger.add_attempt(job, partition, transaction)
+    assert ledger.attempts(job, 6) == ids
+    assert ledger.attempts(job, 3) == ids[:3]
+    ledger.forget_attempts(job, 6)
+    assert ledger.attempts(job, 6) == []
+
+
+@server
+def test_attempts_that_come_at_once_are_all_noted(ledger: Ledger) -> None:
+    job, ids = uuid.uuid4(), [uuid.uuid4() for _ in range(32)]
+    ledger.open_job(job)
+    with ThreadPoolExecutor(32) as threads:
+        noted = list(threads.map(lambda transaction: ledger.add_attempt(job, 0, transaction), ids))
+    assert all(noted)
+    assert sorted(ledger.attempts(job, 1)) == sorted(ids)
+
+
+@server
+def test_jobs_do_not_see_each_other_s_attempts(ledger: Ledger) -> None:
+    one, two = uuid.uuid4(), uuid.uuid4()
+    for job in (one, two):
+        ledger.open_job(job)
+        ledger.add_attempt(job, 0, job)
+    ledger.close_job(one)
+    assert not ledger.add_attempt(one, 1, uuid.uuid4())
+    assert ledger.add_attempt(two, 1, two)
+    assert (ledger.attempts(one, 2), ledger.attempts(two, 2)) == ([one], [two, two])
+
+
+@server
+def test_a_closed_job_takes_no_attempts_and_keeps_those_it_knows(ledger: Ledger) -> None:
+    job, early, late = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    ledger.open_job(job)
+    assert ledger.add_attempt(job, 0, early)
+    ledger.close_job(job)
+    assert not ledger.add_attempt(job, 0, late)
+    assert ledger.attempts(job, 1) == [early]
+
+
+@server
+def test_attempts_that_come_too_late_leave_nothing_in_the_log(ledger: Ledger) -> None:
+    job = uuid.uuid4()
+    ledger.open_job(job)
+    ledger.close_job(job)
+    with ThreadPoolExecutor(16) as threads:
+        assert not any(threads.map(lambda _: ledger.add_attempt(job, 0, uuid.uuid4()), range(16)))
+    assert ledger.attempts(job, 1) == []
+
+
+@server
+def test_an_attempt_is_either_refused_or_seen_by_the_job_that_closes(ledger: Ledger) -> None:
+    for _ in range(15):
+        job, ids, start = uuid.uuid4(), [uuid.uuid4() for _ in range(6)], Barrier(7)
+        ledger.open_job(job)
+
+        def add(transaction: uuid.UUID, job: uuid.UUID = job, start: Barrier = start) -> bool:
+            start.wait()
+            return ledger.add_attempt(job, 0, transaction)
+
+        with ThreadPoolExecutor(6) as threads:
+            added = [threads.submit(add, transaction) for transaction in ids]
+            start.wait()
+            ledger.close_job(job)
+            seen = ledger.attempts(job, 1)
+            accepted = [transaction for transaction, done in zip(ids, added, strict=True) if done.result()]
+        assert set(accepted) <= set(seen)
+
+
+# The log's name and place
+
+
+def test_the_log_is_named_after_its_stream() -> None:
+    assert ledger_name(Stream("s", "orders")) == "orders.ledger"
+    assert ledger_name(Stream("s", "x" * 243)) == "x" * 243 + ".ledger"
+
+
+names = st.text("ab.-", min_size=1, max_size=MAX_NAME_LENGTH)
+
+
+@given(names)
+def test_every_stream_s_log_has_a_name_that_pravega_takes(name: str) -> None:
+    assert check_name("key-value table", ledger_name(Stream("s", name)), longest=MAX_TABLE_NAME_LENGTH)
+
+
+@given(st.integers(244, 255), st.text("ab", min_size=1, max_size=6), st.text("ab", min_size=1, max_size=6))
+def test_logs_of_long_names_are_told_apart(length: int, one: str, two: str) -> None:
+    long = [Stream("s", "x" * (length - len(end)) + end) for end in (one, two)]
+    assert (ledger_name(long[0]) == ledger_name(long[1])) == (long[0] == long[1])
+
+
+@server
+def test_the_longest_name_of_a_stream_has_a_log(client: Client, scope: str) -> None:
+    stream = make_stream(client, scope, "x" * 255)
+    ledger = create_ledger(client, stream)
+    ledger.complete(ledger.begin(ledger.state(), intent()), committed_at=1, cut={})
+    found = open_ledger(client, stream)
+    assert found is not None
+    assert found.state().version == 1
+
+
+@server
+def test_a_log_is_made_once_and_deleted_once(client: Client, stream: Stream) -> None:
+    assert open_ledger(client, stream) is None
+    create_ledger(client, stream).set_properties({"a.b": "c"})
+    assert create_ledger(client, stream).properties() == {"a.b": "c"}
+    assert delete_ledger(client, stream) is True
+    assert delete_ledger(client, stream) is False
+    assert open_ledger(client, stream) is None
+    assert create_ledger(client, stream).properties() == {}
+
+
+@server
+@pytest.mark.parametrize("number", [0, 1], ids=["the state", "the properties"])
+def test_a_log_of_a_later_format_is_refused(client: Client, ledger: Ledger, stream: Stream, number: int) -> None:
+    table = KeyValueTable(client.pool, stream.scope, ledger_name(stream))
+    key = bytes(8) + number.to_bytes(8, "big")
+    assert len(key) == KEY_BYTES
+    table.put([(key, ANY_VERSION, json.dumps({"format": 2, "version": 0, "pending": None}).encode())])
+    with pytest.raises(PravegaError, match=r"another version of pyspark-pravega \(format 2, known is 1\): upgrade"):
+        (ledger.state, ledger.properties)[number]()

@@ -1,0 +1,371 @@
+"""Writes without Spark: tasks into one commit, lost attempts, lost transactions, drivers that die."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from client_tools import eventually, scale
+from connector_tools import (
+    are_over,
+    begin,
+    ledger_of,
+    numbered,
+    open_transactions,
+    raw_table,
+    read_events,
+    run_task,
+    states,
+    transaction_of,
+)
+
+from pyspark_pravega.client import Client, TransactionState
+from pyspark_pravega.connector import recovery
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.ledger import Intent, delete_ledger
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter, TaskMessage
+from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
+    return raw_table(client, settings, scope)
+
+
+def promise(client: Client, table: TableDefinition, writer: StreamWriter, message: TaskMessage) -> None:
+    """What a driver does first of a commit: record its intent."""
+    ledger = ledger_of(client, table)
+    ledger.begin(
+        ledger.state(),
+        Intent(
+            job=str(writer.job),
+            transactions=(str(transaction_of(message)),),
+            rows=message.result.rows,
+            bytes=message.result.bytes,
+            started_at=time.time_ns() // 1_000_000,
+        ),
+    )
+
+
+def versions(client: Client, table: TableDefinition) -> list[tuple[int, str]]:
+    """The completed versions and their jobs."""
+    ledger = ledger_of(client, table)
+    assert ledger.state().pending is None
+    return [(commit.version, commit.job) for commit in ledger.commits(range(1, ledger.state().version + 1))]
+
+
+# Commits
+
+
+def test_what_many_tasks_wrote_becomes_visible_at_once(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    parts = [numbered(f"task{task}", 50) for task in range(5)]
+    messages = [run_task(writer, *part) for part in parts]
+    assert read_events(client, table) == []
+    writer.commit(messages)
+    assert sorted(read_events(client, table)) == sorted(event for part in parts for event in part)
+    (commit,) = ledger_of(client, table).commits([1])
+    assert (commit.job, commit.rows) == (str(writer.job), 250)
+    assert commit.bytes == sum(commit.cut.values()) == sum(len(event) + 8 for part in parts for event in part)
+    assert len([offset for offset in commit.cut.values() if offset]) == 4
+    assert open_transactions(client, table.stream) == []
+
+
+def test_events_of_a_key_keep_their_order_within_a_task(client: Client, settings: Settings, scope: str) -> None:
+    table = raw_table(client, settings, scope, segments=1)
+    writer = begin(table)
+    events = numbered("e", 1000)
+    writer.commit([run_task(writer, *events)])
+    assert read_events(client, table) == events
+
+
+def test_a_job_without_rows_makes_no_version(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    messages = [run_task(writer) for _ in range(3)]
+    assert [message.result.transaction for message in messages] == [None] * 3
+    writer.commit(messages)
+    assert versions(client, table) == []
+
+
+def test_tasks_without_rows_take_part_in_a_commit(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    writer.commit([run_task(writer), run_task(writer, b"one"), run_task(writer)])
+    assert read_events(client, table) == [b"one"]
+
+
+def test_committing_twice_is_harmless(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    messages = [run_task(writer, b"one"), run_task(writer, b"two")]
+    writer.commit(messages)
+    writer.commit(messages)
+    pickle.loads(pickle.dumps(writer)).commit(pickle.loads(pickle.dumps(messages)))
+    assert sorted(read_events(client, table)) == [b"one", b"two"]
+    assert versions(client, table) == [(1, str(writer.job))]
+
+
+def test_a_commit_is_harmless_to_repeat_after_others_have_committed(client: Client, table: TableDefinition) -> None:
+    first = begin(table)
+    messages = [run_task(first, b"one")]
+    first.commit(messages)
+    for number in range(5):
+        other = begin(table)
+        other.commit([run_task(other, f"other{number}".encode())])
+    first.commit(messages)
+    assert len(read_events(client, table)) == 6
+    assert [version for version, _ in versions(client, table)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_abort_leaves_nothing_and_no_open_transaction(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    messages = [run_task(writer, *numbered("e", 20)) for _ in range(3)]
+    writer.abort([*messages[:2], None])
+    assert are_over(client, table, [transaction_of(message) for message in messages])
+    assert read_events(client, table) == []
+    assert versions(client, table) == []
+    assert ledger_of(client, table).attempts(writer.job, 3) == []
+    assert open_transactions(client, table.stream) == []
+
+
+def test_an_abort_after_a_commit_takes_nothing_back(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    messages = [run_task(writer, b"one"), run_task(writer, b"two")]
+    writer.commit(messages)
+    writer.abort(messages)
+    assert sorted(read_events(client, table)) == [b"one", b"two"]
+
+
+def test_a_row_that_is_no_event_fails_its_task_and_leaves_no_open_transaction(
+    client: Client, settings: Settings, scope: str
+) -> None:
+    table = raw_table(client, settings, scope, segments=1)
+    writer = begin(table)
+    with pytest.raises(EventEncodeError, match=r"8,388,608|8388608"):
+        run_task(writer, b"fine", b"x" * ((8 << 20) + 1))
+    assert open_transactions(client, table.stream) == []
+    assert read_events(client, table) == []
+
+
+# Attempts
+
+
+def test_a_lost_attempt_leaves_no_duplicates_and_no_open_transaction(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    lost, won = run_task(writer, b"one", b"two"), run_task(writer, b"one", b"two")
+    writer.commit([won])
+    assert sorted(read_events(client, table)) == [b"one", b"two"]
+    assert are_over(client, table, [transaction_of(lost)])
+    assert states(client, table, [transaction_of(won)]) == [TransactionState.COMMITTED]
+    assert ledger_of(client, table).attempts(writer.job, 1) == []
+
+
+def test_an_attempt_that_comes_after_the_commit_is_refused_and_throws_its_rows_away(
+    client: Client, table: TableDefinition
+) -> None:
+    writer = begin(table)
+    writer.commit([run_task(writer, b"one")])
+    with pytest.raises(TransactionError, match="is over: this attempt at partition 0 came too late"):
+        run_task(writer, b"one")
+    assert open_transactions(client, table.stream) == []
+    assert read_events(client, table) == [b"one"]
+
+
+def test_a_late_attempt_is_refused_after_an_abort_too(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    writer.abort([None])
+    with pytest.raises(TransactionError, match="came too late"):
+        run_task(writer, b"one")
+    assert open_transactions(client, table.stream) == []
+
+
+# Lost transactions
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["the target's", "a source's"])
+def test_a_task_s_transaction_that_was_aborted_fails_the_commit_and_nothing_is_visible(
+    client: Client, table: TableDefinition, lost: int
+) -> None:
+    writer = begin(table)
+    messages = [run_task(writer, *numbered(f"task{task}", 20)) for task in range(2)]
+    gone = transaction_of(messages[lost])
+    client.controller.abort_transaction(table.stream, gone)
+    eventually(lambda: states(client, table, [gone]) == [TransactionState.ABORTED])
+    with pytest.raises(TransactionError):
+        writer.commit(messages)
+    assert read_events(client, table) == []
+    assert versions(client, table) == []
+    assert open_transactions(client, table.stream) == []
+
+
+def test_a_job_whose_lease_ran_out_fails_and_nothing_is_visible(client: Client, table: TableDefinition) -> None:
+    writer = begin(table, lease_ms=10_000)
+    message = run_task(writer, b"one")
+    eventually(lambda: are_over(client, table, [transaction_of(message)]), within_s=60)
+    with pytest.raises(TransactionError):
+        writer.commit([message])
+    assert read_events(client, table) == []
+    assert versions(client, table) == []
+
+
+def test_a_kept_lease_does_not_run_out(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    message = run_task(writer, b"one")
+    writer.keep_alive(1)
+    writer.keep_alive(1)
+    assert states(client, table, [transaction_of(message)]) == [TransactionState.OPEN]
+    client.controller.abort_transaction(table.stream, transaction_of(message))
+    # One that is lost doesn't keep the others from being kept.
+    writer.keep_alive(1)
+
+
+def test_a_stream_scaled_while_a_job_wrote_fails_it_and_nothing_is_visible(
+    client: Client, table: TableDefinition
+) -> None:
+    writer = begin(table)
+    before = run_task(writer, *numbered("before", 20))
+    scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    after = run_task(writer, *numbered("after", 20))
+    with pytest.raises(TransactionError, match=f'stream "{table.stream}" was scaled while the job wrote to it'):
+        writer.commit([before, after])
+    assert are_over(client, table, [transaction_of(before), transaction_of(after)])
+    assert read_events(client, table) == []
+    again = begin(table)
+    again.commit([run_task(again, b"one")])
+    assert read_events(client, table) == [b"one"]
+
+
+def test_a_job_whose_tasks_all_began_before_a_scale_is_committed_whole(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    messages = [run_task(writer, *numbered(f"task{task}", 20)) for task in range(2)]
+    scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    writer.commit(messages)
+    assert sorted(read_events(client, table)) == sorted(numbered("task0", 20) + numbered("task1", 20))
+    (commit,) = ledger_of(client, table).commits([1])
+    assert sum(commit.cut.values()) == commit.bytes
+
+
+def test_a_stream_that_was_dropped_fails_the_commit_and_is_not_made_anew(
+    client: Client, table: TableDefinition
+) -> None:
+    writer = begin(table)
+    message = run_task(writer, b"one")
+    client.controller.seal_stream(table.stream)
+    client.controller.delete_stream(table.stream)
+    delete_ledger(client, table.stream)
+    with pytest.raises(TransactionError, match=f'stream "{table.stream}" was dropped'):
+        writer.commit([message])
+    writer.abort([message])
+    assert list(client.controller.list_key_value_tables(table.stream.scope)) == []
+
+
+# Drivers that die
+
+
+def test_a_promise_that_was_never_kept_is_withdrawn_by_the_next_writer_and_can_not_be_kept_later(
+    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "GRACE_S", 0.2)
+    dead, heir = begin(table), begin(table)
+    message = run_task(dead, b"of the dead")
+    promise(client, table, dead, message)
+    heir.commit([run_task(heir, b"of the heir")])
+    assert are_over(client, table, [transaction_of(message)])
+    with pytest.raises(TransactionError):
+        dead.commit([message])
+    assert read_events(client, table) == [b"of the heir"]
+    assert versions(client, table) == [(1, str(heir.job))]
+
+
+def test_the_owner_of_a_promise_has_time_to_keep_it(
+    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "GRACE_S", 3600.0)
+    slow = begin(table)
+    message = run_task(slow, b"slow")
+    promise(client, table, slow, message)
+    slow.commit([message])
+    quick = begin(table)
+    quick.commit([run_task(quick, b"quick")])
+    assert versions(client, table) == [(1, str(slow.job)), (2, str(quick.job))]
+    assert sorted(read_events(client, table)) == [b"quick", b"slow"]
+
+
+def test_a_commit_whose_driver_died_before_completing_it_is_completed_by_the_next_writer(
+    client: Client, table: TableDefinition
+) -> None:
+    dead, heir = begin(table), begin(table)
+    message = run_task(dead, *numbered("dead", 30))
+    promise(client, table, dead, message)
+    client.controller.commit_transaction(table.stream, transaction_of(message))
+    heir.commit([run_task(heir, *numbered("heir", 10))])
+    assert versions(client, table) == [(1, str(dead.job)), (2, str(heir.job))]
+    assert [commit.rows for commit in ledger_of(client, table).commits([1, 2])] == [30, 10]
+    assert len(read_events(client, table)) == 40
+    dead.commit([message])
+    assert [version for version, _ in versions(client, table)] == [1, 2]
+    assert len(read_events(client, table)) == 40
+
+
+def test_a_driver_that_comes_back_keeps_its_own_promise(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    message = run_task(writer, b"one")
+    promise(client, table, writer, message)
+    pickle.loads(pickle.dumps(writer)).commit([message])
+    assert versions(client, table) == [(1, str(writer.job))]
+    assert read_events(client, table) == [b"one"]
+
+
+def test_a_promise_whose_transaction_is_unknown_is_withdrawn(
+    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "GRACE_S", 0.2)
+    writer = begin(table)
+    ledger = ledger_of(client, table)
+    strange = Intent(job=str(uuid.uuid4()), transactions=(str(uuid.UUID(int=99)),), rows=1, bytes=1, started_at=1)
+    ledger.begin(ledger.state(), strange)
+    writer.commit([run_task(writer, b"one")])
+    assert versions(client, table) == [(1, str(writer.job))]
+
+
+def test_readers_are_never_held_up_by_a_promise(client: Client, table: TableDefinition) -> None:
+    first, dead = begin(table), begin(table)
+    first.commit([run_task(first, b"visible")])
+    message = run_task(dead, b"promised")
+    promise(client, table, dead, message)
+    begun = time.monotonic()
+    assert read_events(client, table) == [b"visible"]
+    assert time.monotonic() - begun < recovery.GRACE_S / 2
+    client.controller.commit_transaction(table.stream, transaction_of(message))
+    # Nobody completes the entry, and yet the commit is seen whole.
+    eventually(lambda: states(client, table, [transaction_of(message)]) == [TransactionState.COMMITTED])
+    assert sorted(read_events(client, table)) == [b"promised", b"visible"]
+
+
+def test_writers_at_once_are_put_in_an_order(client: Client, table: TableDefinition) -> None:
+    def write(number: int) -> None:
+        writer = begin(table)
+        writer.commit([run_task(writer, *numbered(f"job{number}", 25)) for _ in range(2)])
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(write, range(12)))
+    assert [version for version, _ in versions(client, table)] == list(range(1, 13))
+    sizes = [sum(commit.cut.values()) for commit in ledger_of(client, table).commits(range(1, 13))]
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == take_snapshot(client, table.stream).size
+    assert len(read_events(client, table)) == 12 * 50
+
+
+# Options
+
+
+@pytest.mark.parametrize("lease", ["9999", "600001", "1e4", "-1", "", "ten"])
+def test_a_lease_beyond_the_server_s_limits_is_refused_at_the_door(lease: str) -> None:
+    with pytest.raises(PravegaError, match="must be between 10000 and 600000 milliseconds"):
+        WriteOptions.parse({"transaction-timeout-ms": lease})
