@@ -1,0 +1,202 @@
+"""What a stream is as a table: from its group in the registry, or raw; and the options of reads and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from client_tools import make_stream
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.definition import load_definition
+from pyspark_pravega.connector.ledger import create_ledger
+from pyspark_pravega.connector.options import (
+    DEFAULT_LEASE_MS,
+    READ_KEYS,
+    WRITE_KEYS,
+    WriteOptions,
+    canonical,
+    stream_of,
+)
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidNameError,
+    RegistryUnavailableError,
+    StreamNotFoundError,
+    UnsupportedOperationError,
+)
+from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
+from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.raw import RawCodec
+from pyspark_pravega.settings import Settings
+
+server = pytest.mark.server
+COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType(), True)])
+
+
+@pytest.fixture
+def registry(settings: Settings) -> Iterator[SchemaRegistry]:
+    assert settings.schema_registry_uri
+    with SchemaRegistry(settings.schema_registry_uri, timeout=30) as connected:
+        yield connected
+
+
+@pytest.fixture
+def stream(client: Client, scope: str) -> Stream:
+    return make_stream(client, scope, "t", segments=2)
+
+
+def schema_info(name: str, kind: str) -> SchemaInfo:
+    record = {"type": "record", "name": name, "fields": [{"name": "x", "type": kind}]}
+    return SchemaInfo(type=name, serialization_format="Avro", schema_data=json.dumps(record).encode())
+
+
+@server
+def test_a_stream_without_a_group_is_a_table_of_raw_events(client: Client, settings: Settings, stream: Stream) -> None:
+    table = load_definition(client, settings, stream)
+    assert table.schema == StructType([StructField("event", BinaryType(), False)])
+    assert (table.format, table.registered, table.routing_key) == ("raw", None, None)
+    assert isinstance(table.codec, RawCodec)
+    assert table.for_writing() is table.codec
+    assert table.configuration.scaling.min_segments == 2
+
+
+@server
+def test_without_a_registry_configured_a_stream_is_raw(client: Client, settings: Settings, stream: Stream) -> None:
+    assert load_definition(client, replace(settings, schema_registry_uri=None), stream).format == "raw"
+
+
+@server
+def test_a_stream_with_a_group_has_the_columns_of_its_latest_schema(
+    client: Client, settings: Settings, registry: SchemaRegistry, stream: Stream
+) -> None:
+    registry.create_group(stream.scope, stream.name, compatibility="AllowAny")
+    registry.add_schema(stream.scope, stream.name, schema_info("R", "long"))
+    registry.add_schema(stream.scope, stream.name, schema_info("R", "string"))
+    table = load_definition(client, settings, stream)
+    assert table.schema == StructType([StructField("x", StringType(), False)])
+    assert table.format == "avro"
+    assert isinstance(table.for_writing(), AvroCodec)
+
+
+@server
+def test_a_created_table_is_found_again_as_it_was_made(client: Client, settings: Settings, scope: str) -> None:
+    made = Catalog(settings).create_table([scope], "t", COLUMNS, [], {"routing_key": "ID", "team.owner": "us"})
+    found = load_definition(client, settings, Stream(scope, "t"))
+    assert found.schema == made.schema == COLUMNS
+    assert found.properties == {"format": "avro", "routing-key": "id", "team.owner": "us"}
+    assert found.routing_key == "id"
+
+
+@server
+def test_a_table_with_a_schema_needs_the_registry_configured(client: Client, settings: Settings, scope: str) -> None:
+    Catalog(settings).create_table([scope], "t", COLUMNS, [], {})
+    with pytest.raises(ConfigurationError, match=f'schema of stream "{scope}/t" is in a schema registry: set schema-r'):
+        load_definition(client, replace(settings, schema_registry_uri=None), Stream(scope, "t"))
+
+
+@server
+def test_a_registry_that_does_not_answer_is_named(client: Client, settings: Settings, stream: Stream) -> None:
+    away = replace(settings, schema_registry_uri="http://127.0.0.1:1")
+    with pytest.raises(RegistryUnavailableError, match=r"127\.0\.0\.1:1"):
+        load_definition(client, away, stream)
+
+
+@server
+def test_a_group_without_a_schema_is_an_error_that_says_what_to_do(
+    client: Client, settings: Settings, registry: SchemaRegistry, stream: Stream
+) -> None:
+    registry.create_group(stream.scope, stream.name)
+    with pytest.raises(UnsupportedOperationError, match="has no schema yet: add one, or delete the group"):
+        load_definition(client, settings, stream)
+
+
+@server
+@pytest.mark.parametrize("serialization_format", ["Json", "com.example.Mine"])
+def test_a_group_of_another_format_is_an_error_that_names_it(
+    client: Client, settings: Settings, registry: SchemaRegistry, stream: Stream, serialization_format: str
+) -> None:
+    registry.create_group(
+        stream.scope, stream.name, serialization_format=serialization_format, compatibility="AllowAny"
+    )
+    text = json.dumps({"type": "object", "properties": {"x": {"type": "string"}}})
+    schema = SchemaInfo(type="R", serialization_format=serialization_format, schema_data=text.encode())
+    registry.add_schema(stream.scope, stream.name, schema)
+    with pytest.raises(
+        UnsupportedOperationError, match=f'events of stream "{stream}" are in format {serialization_format}'
+    ):
+        load_definition(client, settings, stream)
+
+
+@server
+def test_a_stream_that_is_not_there_is_named_whatever_else_is(
+    client: Client, settings: Settings, registry: SchemaRegistry, scope: str
+) -> None:
+    missing = Stream(scope, "missing")
+    registry.create_group(scope, "missing")
+    create_ledger(client, missing)
+    with pytest.raises(StreamNotFoundError, match=f'stream "{missing}" does not exist'):
+        load_definition(client, settings, missing)
+
+
+# Options
+
+
+def named(options: dict[str, str], **more: str) -> Stream:
+    return stream_of(canonical(options, READ_KEYS, "read option"), Settings.resolve(options, environ=more))
+
+
+def test_a_stream_is_named_with_its_scope_or_with_the_scope_from_elsewhere() -> None:
+    assert named({"stream": "shop/orders"}) == Stream("shop", "orders")
+    assert named({"stream": " shop/orders ", "scope": "other"}) == Stream("shop", "orders")
+    assert named({"stream": "orders", "scope": "shop"}) == Stream("shop", "orders")
+    assert named({"Stream": "orders"}, PRAVEGA_SCOPE="shop") == Stream("shop", "orders")
+
+
+@pytest.mark.parametrize(("options", "why"), [({}, "is missing"), ({"stream": " "}, "is missing"),
+                                              ({"stream": "orders"}, "named without a scope"),
+                                              ({"stream": "/orders"}, "named without a scope")])  # fmt: skip
+def test_a_stream_that_is_not_wholly_named_is_refused(options: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        named(options)
+
+
+@pytest.mark.parametrize("name", ["shop/", "shop/a/b", "sh_op/a", "shop/_hidden", "shop/a b"])
+def test_names_that_pravega_can_not_hold_are_refused(name: str) -> None:
+    with pytest.raises(InvalidNameError):
+        named({"stream": name})
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("steam", "stream"),
+        ("controler", "controller-uri"),
+        ("transaction_timeout", "transaction-timeout-ms"),
+        ("routingKey", "routing-key"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_one(key: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf'unknown write option "{key}"; did you mean "{nearest}"\?'):
+        canonical({key: "x"}, WRITE_KEYS, "write option")
+
+
+def test_an_option_like_no_other_lists_them_all() -> None:
+    with pytest.raises(ConfigurationError, match=r"known are: controller-uri, format, .*, timeout"):
+        canonical({"zzz": "x"}, READ_KEYS, "read option")
+
+
+def test_options_of_writes_are_not_options_of_reads() -> None:
+    with pytest.raises(ConfigurationError, match='unknown read option "routing-key"'):
+        canonical({"routing-key": "x"}, READ_KEYS, "read option")
+
+
+def test_write_options_have_defaults_and_any_spelling() -> None:
+    assert WriteOptions.parse({}) == WriteOptions(transaction_timeout_ms=DEFAULT_LEASE_MS)
+    assert WriteOptions.parse({}, lease_ms=20_000).transaction_timeout_ms == 20_000
+    parsed = WriteOptions.parse({"Routing_Key": "k", "transaction.timeout.ms": " 10000 "})
+    assert parsed == WriteOptions(routing_key="k", transaction_timeout_ms=10_000)
