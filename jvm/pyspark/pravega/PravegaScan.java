@@ -21,6 +21,8 @@ import scala.Option;
 
 /** A read, planned by the catalog process when the query is: its ends are fixed from then on. */
 final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
+  private static final boolean COLUMNAR = ColumnarReaderFactory.available();
+
   private final String description;
   private final StructType readSchema;
   private final StructType batchSchema;
@@ -65,7 +67,15 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
   }
 
   @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return COLUMNAR ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  @Override
   public PartitionReaderFactory createReaderFactory() {
+    if (COLUMNAR) {
+      return new ColumnarReaderFactory(python, function, readSchema.size());
+    }
     return new PythonPartitionReaderFactory(
         python, function, batchSchema, Option.empty(), Option.empty());
   }

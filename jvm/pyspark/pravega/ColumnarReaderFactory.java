@@ -1,0 +1,176 @@
+package pyspark.pravega;
+
+import java.io.IOException;
+import java.util.List;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.api.python.PythonEvalType;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.execution.python.PythonSQLMetrics;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
+import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Reads partitions as the Arrow batches that the Python worker sends, without making rows of them. It runs Spark's
+ * Arrow runner itself, which is Spark's internal matter: this is the only class that knows it, and where it isn't as
+ * expected {@link #available()} is false and Spark's own factory, which makes rows, takes its place.
+ */
+final class ColumnarReaderFactory implements PartitionReaderFactory {
+  private final UserDefinedPythonDataSource source;
+  private final byte[] function;
+  private final int columns;
+  private final String timeZone;
+  private final scala.collection.immutable.Map<String, String> runnerConf;
+
+  /**
+   * @param source Spark's handle for Python functions
+   * @param function the pickled read function
+   * @param columns how many columns of its batches the query wants: all, or none of the one that stands for rows
+   */
+  ColumnarReaderFactory(UserDefinedPythonDataSource source, byte[] function, int columns) {
+    this.source = source;
+    this.function = function;
+    this.columns = columns;
+    SQLConf conf = SQLConf.get();
+    timeZone = conf.sessionLocalTimeZone();
+    runnerConf = ArrowPythonRunner.getPythonRunnerConfMap(conf);
+  }
+
+  /**
+   * Whether this Spark has the runner that this class was written for, and nobody has switched it off with the system
+   * property {@code pyspark.pravega.columnar=false}.
+   */
+  static boolean available() {
+    if (!Boolean.parseBoolean(System.getProperty("pyspark.pravega.columnar", "true"))) {
+      return false;
+    }
+    try {
+      ArrowPythonRunner.class.getConstructor(
+          scala.collection.immutable.Seq.class,
+          int.class,
+          int[][].class,
+          StructType.class,
+          String.class,
+          boolean.class,
+          scala.collection.immutable.Map.class,
+          scala.collection.immutable.Map.class,
+          Option.class,
+          Option.class);
+      return true;
+    } catch (NoSuchMethodException | LinkageError error) {
+      return false;
+    }
+  }
+
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("columnar only");
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    PythonInputPartition planned = (PythonInputPartition) partition;
+    Tuple2<ChainedPythonFunctions, Object> call =
+        new Tuple2<>(
+            new ChainedPythonFunctions(seq(List.of(source.createPythonFunction(function)))), Long.valueOf(0));
+    ArrowPythonRunner runner =
+        new ArrowPythonRunner(
+            seq(List.of(call)),
+            PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
+            new int[][] {{0}},
+            new StructType().add("struct", UserDefinedPythonDataSource.readInputSchema()),
+            timeZone,
+            false,
+            runnerConf,
+            metrics(),
+            Option.empty(),
+            Option.empty());
+    InternalRow argument = new GenericInternalRow(new Object[] {planned.pickedPartition()});
+    InternalRow input = new GenericInternalRow(new Object[] {argument});
+    scala.collection.Iterator<ColumnarBatch> batches =
+        runner.compute(
+            scala.collection.Iterator$.MODULE$.single(scala.collection.Iterator$.MODULE$.single(input)),
+            planned.index(),
+            TaskContext.get());
+    return new Batches(batches, columns);
+  }
+
+  /** The runner counts into these; nobody shows them. */
+  private static scala.collection.immutable.Map<String, SQLMetric> metrics() {
+    scala.collection.immutable.Map<String, SQLMetric> metrics = scala.collection.immutable.Map$.MODULE$.empty();
+    for (String size : names(PythonSQLMetrics.pythonSizeMetricsDesc())) {
+      metrics = metrics.updated(size, new SQLMetric("size", -1));
+    }
+    for (String timing : names(PythonSQLMetrics.pythonTimingMetricsDesc())) {
+      metrics = metrics.updated(timing, new SQLMetric("timing", -1));
+    }
+    for (String other : names(PythonSQLMetrics.pythonOtherMetricsDesc())) {
+      metrics = metrics.updated(other, new SQLMetric("sum", -1));
+    }
+    return metrics;
+  }
+
+  private static Iterable<String> names(scala.collection.immutable.Map<String, String> descriptions) {
+    return CollectionConverters.asJava(descriptions.keys());
+  }
+
+  private static <T> scala.collection.immutable.Seq<T> seq(List<T> list) {
+    return CollectionConverters.asScala(list).toSeq();
+  }
+
+  /** Unwraps the one struct column in which the worker sends a batch's columns. */
+  private static final class Batches implements PartitionReader<ColumnarBatch> {
+    private final scala.collection.Iterator<ColumnarBatch> batches;
+    private final int columns;
+    private ColumnarBatch current;
+
+    Batches(scala.collection.Iterator<ColumnarBatch> batches, int columns) {
+      this.batches = batches;
+      this.columns = columns;
+    }
+
+    @Override
+    public boolean next() {
+      if (!batches.hasNext()) {
+        return false;
+      }
+      ColumnarBatch received = batches.next();
+      ArrowColumnVector struct = (ArrowColumnVector) received.column(0);
+      ColumnVector[] vectors = new ColumnVector[columns];
+      for (int i = 0; i < columns; i++) {
+        vectors[i] = struct.getChild(i);
+      }
+      current = new ColumnarBatch(vectors, received.numRows());
+      return true;
+    }
+
+    @Override
+    public ColumnarBatch get() {
+      return current;
+    }
+
+    @Override
+    public void close() throws IOException {
+      // The runner frees its buffers and its worker when the task ends.
+    }
+  }
+}
