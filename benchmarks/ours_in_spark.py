@@ -74,12 +74,13 @@ class OursInSpark:
 
 
 @contextmanager
-def ours_in_spark(sandbox: Sandbox, scope: str) -> Iterator[OursInSpark]:
+def ours_in_spark(sandbox: Sandbox, scope: str, timeout_s: str) -> Iterator[OursInSpark]:
     """Start Spark with two task slots.
 
     Args:
         sandbox: the servers.
         scope: the scope of all streams.
+        timeout_s: how long a call to a server may take, in seconds.
     """
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master(f"local[{THREADS}]").appName("benchmark")
@@ -87,6 +88,7 @@ def ours_in_spark(sandbox: Sandbox, scope: str) -> Iterator[OursInSpark]:
         builder, controller=sandbox.controller_uri, schema_registry=sandbox.schema_registry_uri
     )
     settings = {
+        "spark.sql.catalog.pravega.timeout": timeout_s,
         "spark.ui.enabled": "false",
         "spark.driver.memory": "3g",
         "spark.driver.host": "localhost",
