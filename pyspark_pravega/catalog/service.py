@@ -139,7 +139,7 @@ class CatalogService:
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
-    """Answer requests until there are no more.
+    """Answer requests until there are no more; what hasn't been answered by then isn't waited for.
 
     Args:
         requests: lines of JSON, the first one the configuration: `{"options": {...}, "session": {...}}`.
@@ -165,9 +165,11 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
     send({"id": 0, "result": greeting})
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="catalog") as threads:
-        for line in requests:
-            threads.submit(lambda request: send(service.answer(request)), json.loads(line))
+    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="catalog")
+    for line in requests:
+        threads.submit(lambda request: send(service.answer(request)), json.loads(line))
+    # Threads may wait for a server: nobody is there to hear their answer any more.
+    threads.shutdown(wait=False, cancel_futures=True)
 
 
 def settle_settings(options: dict[str, str], session: dict[str, str]) -> Settings:
@@ -209,7 +211,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin, answers)
-    # Threads may wait for a server: nobody is there to hear their answer any more.
+    # Not sys.exit, which waits for the threads.
     os._exit(0)
 
 
