@@ -12,7 +12,7 @@ from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.definition import AVRO, TableDefinition, load_definition
-from pyspark_pravega.connector.ledger import create_ledger, delete_ledger
+from pyspark_pravega.connector.ledger import create_ledger, delete_ledger, is_ledger_name
 from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -93,6 +93,10 @@ class Catalog:
             )
         for stream in streams:
             self._drop(Stream(scope, stream))
+        if cascade:
+            # The logs of streams that were deleted by other means.
+            for table in filter(is_ledger_name, list(controller.list_key_value_tables(scope))):
+                controller.delete_key_value_table(scope, table)
         return controller.delete_scope(scope)
 
     # Tables

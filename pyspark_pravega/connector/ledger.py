@@ -300,6 +300,11 @@ def delete_ledger(client: Client, stream: Stream) -> bool:
     return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
 
 
+def is_ledger_name(table: str) -> bool:
+    """Whether a key-value table of this name is a stream's commit log."""
+    return table.endswith(_SUFFIX)
+
+
 def _key(space: int, number: int) -> bytes:
     return struct.pack(">QQ", space, number)
 
