@@ -163,7 +163,7 @@ def _checked(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> int:
     segments = kept.pop(SEGMENTS, "1")
-    if not segments.isdigit() or not 1 <= int(segments) <= MAX_SEGMENTS:
+    if not segments.isdecimal() or not 1 <= int(segments) <= MAX_SEGMENTS:
         raise ConfigurationError(
             f'table property "segments" must be a number from 1 to {MAX_SEGMENTS}, not "{segments}"'
         )

@@ -113,7 +113,7 @@ def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
 def _milliseconds(text: str | None, default: int) -> int:
     if text is None:
         return default
-    if not text.strip().isdigit() or not MIN_LEASE_MS <= int(text) <= MAX_LEASE_MS:
+    if not text.strip().isdecimal() or not MIN_LEASE_MS <= int(text) <= MAX_LEASE_MS:
         raise ConfigurationError(
             f'option "{TRANSACTION_TIMEOUT_MS}" must be between {MIN_LEASE_MS} and {MAX_LEASE_MS} milliseconds, '
             f'not "{text}"'
