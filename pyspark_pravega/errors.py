@@ -234,8 +234,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     Returns:
         `; did you mean "x"?` for the nearest one, or the list of all when none is near.
     """
-    known = sorted(known)
-    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    spellings = {right.lower(): right for right in sorted(known)}
+    near = difflib.get_close_matches(word.lower(), spellings, n=1, cutoff=0.6)
     if near:
-        return f'; did you mean "{near[0]}"?'
-    return f"; known are: {', '.join(known)}"
+        return f'; did you mean "{spellings[near[0]]}"?'
+    return f"; known are: {', '.join(spellings.values())}"
