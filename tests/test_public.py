@@ -94,8 +94,13 @@ def test_the_tree_s_drawing_names_every_error() -> None:
     [
         ("controler", '; did you mean "controller"?'),
         ("CONTROLLER", '; did you mean "controller"?'),
+        ("CONTROLER", '; did you mean "controller"?'),
         ("xyz", "; known are: controller, scope"),
     ],
 )
 def test_a_hint_names_the_nearest_word_or_all(word: str, hint: str) -> None:
     assert errors.did_you_mean(word, {"scope", "controller"}) == hint
+
+
+def test_a_hint_keeps_the_right_word_s_own_spelling() -> None:
+    assert errors.did_you_mean("nme", ["Name", "id"]) == '; did you mean "Name"?'

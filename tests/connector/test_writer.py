@@ -365,7 +365,7 @@ def test_writers_at_once_are_put_in_an_order(client: Client, table: TableDefinit
 # Options
 
 
-@pytest.mark.parametrize("lease", ["9999", "600001", "1e4", "-1", "", "ten"])
+@pytest.mark.parametrize("lease", ["9999", "600001", "1e4", "-1", "", "ten", "²"])
 def test_a_lease_beyond_the_server_s_limits_is_refused_at_the_door(lease: str) -> None:
     with pytest.raises(PravegaError, match="must be between 10000 and 600000 milliseconds"):
         WriteOptions.parse({"transaction-timeout-ms": lease})

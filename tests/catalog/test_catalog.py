@@ -1,0 +1,261 @@
+"""Scopes as namespaces and streams as tables: made whole or not at all, and gone without a trace."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from pyspark.sql.types import BinaryType, DayTimeIntervalType, LongType, StringType, StructField, StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client, Stream, StreamConfiguration
+from pyspark_pravega.connector.ledger import create_ledger, open_ledger
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    ControllerUnavailableError,
+    GroupNotFoundError,
+    InvalidNameError,
+    PravegaError,
+    RegistryUnavailableError,
+    SchemaError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    ScopeNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
+    UnsupportedTypeError,
+)
+from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType(), True)])
+EVENT = StructType([StructField("event", BinaryType(), False)])
+
+
+def group_exists(registry: SchemaRegistry, stream: Stream) -> bool:
+    try:
+        registry.group(stream.scope, stream.name)
+    except GroupNotFoundError:
+        return False
+    return True
+
+
+def traces(client: Client, registry: SchemaRegistry, stream: Stream) -> list[str]:
+    """What there is of a table."""
+    found = []
+    if stream.name in client.controller.list_streams(stream.scope):
+        found.append("stream")
+    if open_ledger(client, stream) is not None:
+        found.append("ledger")
+    if group_exists(registry, stream):
+        found.append("group")
+    return found
+
+
+# Namespaces
+
+
+def test_a_namespace_is_made_listed_and_dropped(catalog: Catalog) -> None:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    catalog.create_namespace([name])
+    assert name in catalog.list_namespaces()
+    assert catalog.list_namespaces() == sorted(catalog.list_namespaces())
+    assert catalog.namespace_properties([name]) == {"scope": name.replace("_", "-")}
+    with pytest.raises(ScopeExistsError, match="exists already"):
+        catalog.create_namespace([name.replace("_", "-")])
+    assert catalog.drop_namespace([name], cascade=False) is True
+    assert catalog.drop_namespace([name], cascade=False) is False
+    with pytest.raises(ScopeNotFoundError):
+        catalog.namespace_properties([name])
+
+
+def test_a_namespace_with_tables_is_dropped_only_with_cascade(catalog: Catalog, scope: str) -> None:
+    for table in ("a", "b"):
+        catalog.create_table([scope], table, COLUMNS, [], {})
+    with pytest.raises(ScopeNotEmptyError, match="still holds 2 streams: drop them first, or use CASCADE"):
+        catalog.drop_namespace([scope], cascade=False)
+    assert catalog.list_tables([scope]) == ["a", "b"]
+    assert catalog.drop_namespace([scope], cascade=True) is True
+    assert not catalog.client.controller.scope_exists(scope)
+
+
+def test_cascade_drops_streams_that_others_made_too(catalog: Catalog, client: Client, scope: str) -> None:
+    client.controller.create_stream(Stream(scope, "theirs"), StreamConfiguration())
+    sealed = Stream(scope, "sealed")
+    client.controller.create_stream(sealed, StreamConfiguration())
+    client.controller.seal_stream(sealed)
+    assert catalog.drop_namespace([scope], cascade=True) is True
+
+
+def test_a_namespace_whose_tables_were_deleted_by_other_means_can_be_dropped(
+    catalog: Catalog, client: Client, scope: str
+) -> None:
+    catalog.create_table([scope], "t", COLUMNS, [], {})
+    client.controller.seal_stream(Stream(scope, "t"))
+    client.controller.delete_stream(Stream(scope, "t"))
+    assert catalog.drop_namespace([scope], cascade=True) is True
+
+
+# Tables
+
+
+def test_a_table_is_made_of_a_stream_a_group_and_a_log(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    made = catalog.create_table(
+        [scope], "all_orders", COLUMNS, [{"name": "bucket", "columns": ["id"], "buckets": 3}], {"compatibility": "Full"}
+    )
+    stream = Stream(scope, "all-orders")
+    assert made.stream == stream
+    assert traces(client, registry, stream) == ["stream", "ledger", "group"]
+    assert registry.group(scope, "all-orders").compatibility == "Full"
+    assert len(client.controller.current_segments(stream).ids) == 3
+    assert catalog.list_tables([scope]) == ["all_orders"]
+    for spelling in ("all_orders", "all-orders"):
+        assert catalog.load_table([scope.replace("-", "_")], spelling).schema == COLUMNS
+
+
+def test_a_raw_table_has_no_group(catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str) -> None:
+    catalog.create_table([scope], "t", EVENT, [], {"format": "raw"})
+    assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger"]
+    assert catalog.load_table([scope], "t").schema == EVENT
+
+
+def test_a_dropped_table_leaves_no_trace(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    catalog.create_table([scope], "t", COLUMNS, [], {})
+    assert catalog.drop_table([scope], "t") is True
+    assert traces(client, registry, Stream(scope, "t")) == []
+    assert catalog.drop_table([scope], "t") is False
+    with pytest.raises(StreamNotFoundError):
+        catalog.load_table([scope], "t")
+    assert catalog.create_table([scope], "t", EVENT, [], {"format": "raw"}).schema == EVENT
+
+
+def test_a_table_that_is_there_is_not_made_again(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    catalog.create_table([scope], "t", COLUMNS, [], {"team.owner": "us"})
+    with pytest.raises(StreamExistsError, match=f'stream "{scope}/t" exists already'):
+        catalog.create_table([scope], "t", EVENT, [], {"format": "raw"})
+    assert catalog.load_table([scope], "t").schema == COLUMNS
+    assert catalog.load_table([scope], "t").properties["team.owner"] == "us"
+    assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger", "group"]
+
+
+def test_of_many_who_create_a_table_at_once_one_has_made_it_and_it_is_whole(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    def create(number: int) -> bool:
+        try:
+            catalog.create_table([scope], "t", COLUMNS, [], {})
+        except PravegaError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(create, range(4)))
+    assert made.count(True) == 1
+    assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger", "group"]
+    assert catalog.load_table([scope], "t").schema == COLUMNS
+
+
+def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
+    catalog: Catalog, client: Client, scope: str
+) -> None:
+    stream = Stream(scope, "t")
+    create_ledger(client, stream).set_properties({"format": "raw", "routing-key": "old"})
+    made = catalog.create_table([scope], "t", COLUMNS, [], {})
+    assert made.properties == {"format": "avro"}
+    assert made.routing_key is None
+
+
+# Failures leave nothing
+
+
+def test_in_a_scope_that_is_not_there_nothing_is_made(catalog: Catalog, registry: SchemaRegistry) -> None:
+    stream = Stream(f"test-{uuid.uuid4().hex[:12]}", "t")
+    with pytest.raises(ScopeNotFoundError, match=f'scope "{stream.scope}" does not exist'):
+        catalog.create_table([stream.scope], "t", COLUMNS, [], {})
+    assert not group_exists(registry, stream)
+    with pytest.raises(ScopeNotFoundError):
+        catalog.list_tables([stream.scope])
+
+
+@pytest.mark.parametrize(
+    ("schema", "properties", "kind"),
+    [
+        (StructType([StructField("ä", LongType())]), {}, PravegaError),
+        (COLUMNS, {"routing-key": "missing"}, InvalidNameError),
+        (COLUMNS, {"format": "raw"}, ConfigurationError),
+    ],
+)
+def test_a_request_that_is_refused_leaves_nothing(
+    catalog: Catalog,
+    client: Client,
+    registry: SchemaRegistry,
+    scope: str,
+    schema: StructType,
+    properties: dict[str, str],
+    kind: type[PravegaError],
+) -> None:
+    with pytest.raises(kind):
+        catalog.create_table([scope], "t", schema, [], properties)
+    assert traces(client, registry, Stream(scope, "t")) == []
+
+
+def test_a_type_that_events_can_not_hold_leaves_nothing(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    with pytest.raises(UnsupportedTypeError):
+        catalog.create_table([scope], "t", StructType([StructField("i", DayTimeIntervalType())]), [], {})
+    assert traces(client, registry, Stream(scope, "t")) == []
+
+
+def test_a_group_that_refuses_the_schema_stays_and_nothing_else_is_left(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    registry.create_group(scope, "t", compatibility="DenyAll")
+    text = '{"type": "record", "name": "Other", "fields": []}'
+    registry.add_schema(scope, "t", SchemaInfo(type="Other", serialization_format="Avro", schema_data=text.encode()))
+    with pytest.raises(SchemaError):
+        catalog.create_table([scope], "t", COLUMNS, [], {})
+    assert traces(client, registry, Stream(scope, "t")) == ["group"]
+
+
+def test_a_group_of_another_format_refuses_the_table(
+    catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    registry.create_group(scope, "t", serialization_format="Json", compatibility="AllowAny")
+    with pytest.raises(PravegaError):
+        catalog.create_table([scope], "t", COLUMNS, [], {})
+    assert traces(client, registry, Stream(scope, "t")) == ["group"]
+
+
+def test_a_registry_that_does_not_answer_leaves_nothing(
+    settings: Settings, client: Client, registry: SchemaRegistry, scope: str
+) -> None:
+    away = Catalog(replace(settings, schema_registry_uri="http://127.0.0.1:1"))
+    with pytest.raises(RegistryUnavailableError):
+        away.create_table([scope], "t", COLUMNS, [], {})
+    assert traces(client, registry, Stream(scope, "t")) == []
+
+
+def test_without_a_registry_only_raw_tables_can_be_made(settings: Settings, client: Client, scope: str) -> None:
+    alone = Catalog(replace(settings, schema_registry_uri=None))
+    with pytest.raises(ConfigurationError, match="a table with columns needs a schema registry: set schema-registry-u"):
+        alone.create_table([scope], "t", COLUMNS, [], {})
+    assert list(client.controller.list_streams(scope)) == []
+    assert alone.create_table([scope], "t", EVENT, [], {"format": "raw"}).format == "raw"
+    assert alone.drop_table([scope], "t") is True
+
+
+def test_a_cluster_that_does_not_answer_is_named(settings: Settings) -> None:
+    away = Catalog(replace(settings, controller_uri="tcp://127.0.0.1:1", timeout=5.0))
+    with pytest.raises(ControllerUnavailableError, match=r"no Pravega controller answers at tcp://127\.0\.0\.1:1"):
+        away.list_namespaces()

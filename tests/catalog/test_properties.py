@@ -1,0 +1,145 @@
+"""CREATE TABLE is checked before anything is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_pravega.catalog.properties import MAX_SEGMENTS, TableRequest, check_request
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidNameError,
+    PravegaError,
+    UnsupportedOperationError,
+    UnsupportedTypeError,
+)
+
+COLUMNS = StructType([StructField("id", LongType()), StructField("Name", StringType())])
+EVENT = StructType([StructField("event", BinaryType())])
+
+
+def bucket(column: str, buckets: int) -> dict[str, Any]:
+    return {"name": "bucket", "columns": [column], "buckets": buckets}
+
+
+def check(
+    properties: dict[str, str] | None = None, *transforms: dict[str, Any], schema: StructType = COLUMNS
+) -> TableRequest:
+    return check_request(schema, transforms, properties or {})
+
+
+def test_a_table_without_properties_is_avro_in_one_segment() -> None:
+    request = check()
+    assert (request.format, request.compatibility, request.properties) == ("avro", "Backward", {"format": "avro"})
+    assert request.configuration.scaling.min_segments == 1
+    assert request.schema == COLUMNS
+
+
+def test_clustered_by_makes_a_column_the_routing_key_and_buckets_segments() -> None:
+    request = check(None, bucket("id", 4))
+    assert request.properties["routing-key"] == "id"
+    assert request.configuration.scaling.min_segments == 4
+
+
+def test_properties_do_the_same_as_the_clause() -> None:
+    request = check({"segments": "4", "routing_key": "id"})
+    assert request.properties == check(None, bucket("id", 4)).properties
+    assert request.configuration == check(None, bucket("id", 4)).configuration
+
+
+def test_a_routing_key_is_kept_in_the_column_s_own_spelling() -> None:
+    assert check({"routing-key": "NAME"}).properties["routing-key"] == "Name"
+    assert check(None, bucket("name", 2)).properties["routing-key"] == "Name"
+
+
+def test_properties_of_others_are_kept() -> None:
+    kept = check({"team.owner": "us", "comment": "all of it", "owner": "me"}).properties
+    assert kept == {"format": "avro", "team.owner": "us", "comment": "all of it", "owner": "me"}
+
+
+def test_what_spark_adds_by_itself_is_passed_over() -> None:
+    added = {"provider": "pravega", "is_managed_location": "true", "external": "false", "option.x": "y"}
+    assert check(added) == check()
+
+
+@pytest.mark.parametrize("compatibility", ["AllowAny", "FullTransitive", "Backward"])
+def test_a_compatibility_is_taken_as_it_is(compatibility: str) -> None:
+    assert check({"compatibility": compatibility}).compatibility == compatibility
+
+
+@pytest.mark.parametrize("value", ["raw", "RAW"])
+def test_a_raw_table_has_one_column_of_bytes(value: str) -> None:
+    assert check({"format": value}, schema=EVENT).properties["format"] == "raw"
+
+
+@pytest.mark.parametrize(
+    "kind", [StringType(), LongType(), BooleanType(), DateType(), TimestampType(), DecimalType(10, 2)]
+)
+def test_a_routing_key_may_be_of_any_type_with_one_text(kind: Any) -> None:
+    assert check({"routing-key": "k"}, schema=StructType([StructField("k", kind)])).properties["routing-key"] == "k"
+
+
+REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[PravegaError], str]] = [
+    ({"format": "json"}, [], COLUMNS, ConfigurationError, '"format" must be "avro" or "raw", not "json"'),
+    ({"format": "raw"}, [], COLUMNS, ConfigurationError, "exactly one column, event BINARY"),
+    (
+        {"format": "raw"}, [], StructType([StructField("event", StringType())]),
+        ConfigurationError, "exactly one column, event BINARY",
+    ),
+    ({"segments": "0"}, [], COLUMNS, ConfigurationError, f'from 1 to {MAX_SEGMENTS}, not "0"'),
+    ({"segments": "10001"}, [], COLUMNS, ConfigurationError, 'not "10001"'),
+    ({"segments": "-1"}, [], COLUMNS, ConfigurationError, 'not "-1"'),
+    ({"segments": "many"}, [], COLUMNS, ConfigurationError, 'not "many"'),
+    ({"segments": "²"}, [], COLUMNS, ConfigurationError, 'not "²"'),
+    ({"routing-key": "nme"}, [], COLUMNS, InvalidNameError, '"nme" is not a column; did you mean "Name"?'),
+    (
+        {"routing-key": "a"}, [], StructType([StructField("a", ArrayType(StringType()))]),
+        UnsupportedTypeError, 'column "a" of type array<string> can\'t be the routing key',
+    ),
+    (
+        {"routing-key": "d"}, [], StructType([StructField("d", DoubleType())]),
+        UnsupportedTypeError, 'column "d" of type double can\'t be the routing key',
+    ),
+    ({"compatibility": "full"}, [], COLUMNS, ConfigurationError, 'can\'t be "full"; did you mean "Full"?'),
+    ({"colour": "red"}, [], COLUMNS, ConfigurationError, "properties of your own need a dot in their name"),
+    ({"segmets": "2"}, [], COLUMNS, ConfigurationError, '"segmets"; did you mean "segments"?'),
+    ({"location": "/x"}, [], COLUMNS, UnsupportedOperationError, "leave LOCATION out"),
+    ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),
+    ({"provider": "parquet"}, [], COLUMNS, UnsupportedOperationError, "USING parquet isn't possible"),
+    ({}, [{"name": "identity", "columns": ["id"]}], COLUMNS, UnsupportedOperationError, "use CLUSTERED BY (column)"),
+    (
+        {}, [{"name": "bucket", "columns": ["id", "Name"], "buckets": 2}], COLUMNS,
+        UnsupportedOperationError, "CLUSTERED BY (id, Name): a routing key is one column",
+    ),
+    ({"routing-key": "Name"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "CLUSTERED BY (id) contradicts"),
+    ({}, [bucket("id", 0)], COLUMNS, ConfigurationError, "INTO 0 BUCKETS"),
+    ({}, [bucket("id", 10_001)], COLUMNS, ConfigurationError, "INTO 10001 BUCKETS"),
+    ({}, [bucket("missing", 2)], COLUMNS, InvalidNameError, '"missing" is not a column'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("properties", "transforms", "schema", "kind", "words"), REFUSED)
+def test_what_a_stream_can_not_be_is_refused_by_name(
+    properties: dict[str, str],
+    transforms: list[dict[str, Any]],
+    schema: StructType,
+    kind: type[PravegaError],
+    words: str,
+) -> None:
+    with pytest.raises(kind) as refused:
+        check_request(schema, transforms, properties)
+    assert words in str(refused.value)

@@ -1,0 +1,233 @@
+"""The catalog process over real pipes: one JSON document a line, answers in any order."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from pyspark_pravega.settings import Settings
+
+COLUMNS = StructType([StructField("id", LongType(), False)])
+
+
+class Service:
+    """A catalog process and both ends of its pipes."""
+
+    def __init__(self, options: Mapping[str, str], session: Mapping[str, str] | None = None) -> None:
+        self._ids = itertools.count(1)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pyspark_pravega.catalog.service"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._write({"options": dict(options), "session": dict(session or {})})
+        self.greeting = self.receive()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(document) + "\n")
+        self.process.stdin.flush()
+
+    def send(self, method: str, **params: Any) -> int:
+        request = next(self._ids)
+        self._write({"id": request, "method": method, "params": params})
+        return request
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer to a request while no other is under way."""
+        request = self.send(method, **params)
+        answer = self.receive()
+        assert answer["id"] == request
+        return answer
+
+
+@pytest.fixture(scope="module")
+def service(settings: Settings) -> Iterator[Service]:
+    started = Service(settings.to_options())
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a controller that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+
+
+server = pytest.mark.server
+
+
+@server
+def test_the_first_answer_tells_what_the_jvm_needs_to_know(service: Service) -> None:
+    greeting = service.greeting
+    assert greeting["id"] == 0
+    assert set(greeting["result"]) == {"metadata", "scope", "python"}
+    assert [field["name"] for field in json.loads(greeting["result"]["metadata"])["fields"]] == [
+        "_segment", "_offset", "_encoding_id", "_event_size",
+    ]  # fmt: skip
+    assert greeting["result"]["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert service.call("ping")["result"] == service.process.pid
+
+
+@server
+def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scope: str) -> None:
+    properties = {"routing-key": "id", "segments": "2"}
+    made = service.call(
+        "createTable",
+        namespace=[scope],
+        table="all_orders",
+        schema=json.loads(COLUMNS.json()),
+        transforms=[],
+        properties=properties,
+    )["result"]
+    assert made["stream"] == f"{scope}/all-orders"
+    assert StructType.fromJson(json.loads(made["schema"])) == COLUMNS
+    assert made["properties"] == {"provider": "pravega", "format": "avro", **properties}
+    assert service.call("loadTable", namespace=[scope], table="all_orders")["result"] == made
+    assert service.call("listTables", namespace=[scope])["result"] == ["all_orders"]
+    planned = service.call("planScan", namespace=[scope], table="all_orders", columns=["id"], options={})["result"]
+    assert (planned["size"], planned["segments"]) == (0, 0)
+    assert len(planned["partitions"]) == 1
+    assert service.call("dropTable", namespace=[scope], table="all_orders")["result"] is True
+    assert service.call("dropTable", namespace=[scope], table="all_orders")["result"] is False
+
+
+@server
+@pytest.mark.parametrize(
+    ("method", "params", "kind", "condition"),
+    [
+        ("loadTable", {"table": "missing"}, "no-such-table", "PRAVEGA_STREAM_NOT_FOUND"),
+        ("createNamespace", {}, "namespace-exists", "PRAVEGA_SCOPE_EXISTS"),
+        ("loadTable", {"table": "_x"}, "other", "PRAVEGA_INVALID_NAME"),
+        ("loadNamespace", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
+        ("listTables", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
+        ("listTables", {"namespace": ["a", "b"]}, "other", "PRAVEGA_INVALID_NAME"),
+    ],
+)
+def test_an_error_has_its_kind_its_condition_and_its_words(
+    service: Service, scope: str, method: str, params: dict[str, Any], kind: str, condition: str
+) -> None:
+    error = service.call(method, **{"namespace": [scope], **params})["error"]
+    assert (error["kind"], error["condition"]) == (kind, condition)
+    assert error["message"]
+    assert "Traceback" not in error["message"]
+
+
+@server
+def test_tables_and_namespaces_that_are_there_are_errors_of_their_kind(service: Service, scope: str) -> None:
+    table = {
+        "namespace": [scope], "table": "t", "schema": json.loads(COLUMNS.json()), "transforms": [], "properties": {},
+    }  # fmt: skip
+    assert "result" in service.call("createTable", **table)
+    assert service.call("createTable", **table)["error"]["kind"] == "table-exists"
+    assert service.call("dropNamespace", namespace=[scope], cascade=False)["error"]["kind"] == "namespace-not-empty"
+    assert service.call("dropNamespace", namespace=[scope], cascade=True)["result"] is True
+
+
+@server
+@pytest.mark.parametrize(("method", "params"), [("noSuchMethod", {}), ("ping", {"surprise": 1}), ("loadTable", {})])
+def test_a_request_that_makes_no_sense_is_an_error_and_the_process_goes_on(
+    service: Service, method: str, params: dict[str, Any]
+) -> None:
+    error = service.call(method, **params)["error"]
+    assert (error["kind"], error["condition"]) == ("other", "PRAVEGA_ERROR")
+    assert service.call("ping")["result"] == service.process.pid
+
+
+@server
+def test_many_requests_at_once_are_each_answered_once(service: Service, scope: str) -> None:
+    sent = {}
+    for number in range(150):
+        method, params = [
+            ("ping", {}),
+            ("loadNamespace", {"namespace": [scope]}),
+            ("loadTable", {"namespace": [scope], "table": f"missing{number}"}),
+        ][number % 3]
+        sent[service.send(method, **params)] = (method, number)
+    answers = [service.receive() for _ in sent]
+    assert sorted(answer["id"] for answer in answers) == sorted(sent)
+    for answer in answers:
+        method, number = sent[answer["id"]]
+        if method == "ping":
+            assert answer["result"] == service.process.pid
+        elif method == "loadNamespace":
+            assert answer["result"] == {"scope": scope}
+        else:
+            assert f"missing{number}" in answer["error"]["message"]
+
+
+@server
+def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: str) -> None:
+    service.call(
+        "createTable",
+        namespace=[scope],
+        table="t",
+        schema=json.loads(COLUMNS.json()),
+        transforms=[],
+        properties={},
+    )
+    options = {"controller-uri": silent, "timeout": "3"}
+    slow = service.send("planScan", namespace=[scope], table="t", columns=[], options=options)
+    quick = service.send("ping")
+    assert service.receive()["id"] == quick
+    answer = service.receive()
+    assert answer["id"] == slow
+    assert answer["error"]["condition"] == "PRAVEGA_CONTROLLER_UNAVAILABLE"
+    assert silent in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "session", "words"),
+    [
+        ({"controler-uri": "x"}, {}, 'unknown catalog configuration "controler-uri"; did you mean "controller-uri"?'),
+        ({"controller-uri": "nowhere"}, {}, "controller-uri must look like"),
+        ({}, {"spark.pravega.tiemout": "1"}, 'unknown configuration "spark.pravega.tiemout"; did you mean "timeout"?'),
+        ({"timeout": "soon"}, {}, 'timeout must be a number of seconds between 0 and 3600, not "soon"'),
+    ],
+)
+def test_a_wrong_configuration_is_the_only_answer(options: dict[str, str], session: dict[str, str], words: str) -> None:
+    service = Service(options, session)
+    try:
+        assert service.greeting["id"] == 0
+        assert service.greeting["error"]["condition"] == "PRAVEGA_INVALID_CONFIGURATION"
+        assert words in service.greeting["error"]["message"]
+        assert service.process.wait(30) == 0
+    finally:
+        service.close()
+
+
+def test_the_process_ends_with_its_input_though_a_request_still_waits(silent: str) -> None:
+    service = Service({"controller-uri": silent, "timeout": "300"})
+    try:
+        service.send("listNamespaces")
+        service.send("ping")
+        assert service.receive()["result"] == service.process.pid
+        begun = time.monotonic()
+        assert service.process.stdin
+        service.process.stdin.close()
+        assert service.process.wait(60) == 0
+        assert time.monotonic() - begun < 10
+    finally:
+        service.process.stdin = None
+        service.close()
