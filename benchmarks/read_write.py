@@ -140,8 +140,9 @@ def main() -> None:
     report = "\n\n".join(
         [
             f"{events:,} events of {event_size:.0f} bytes in the segments (frame, encoding id, {len(SCHEMA)} Avro "
-            f"columns), {SEGMENTS} segments; the server has a cache of {SERVER_CACHE_BYTES >> 20} MiB. Reads and Spark's writes use {THREADS} threads, the other writes one. "
-            f"Median of {arguments.runs} runs, interleaved; {time.monotonic() - started:.0f} s in all.",
+            f"columns), {SEGMENTS} segments; the server has a cache of {SERVER_CACHE_BYTES >> 20} MiB. Reads and "
+            f"Spark's writes use {THREADS} threads, the other writes one. Median of {arguments.runs} runs, "
+            f"interleaved; {time.monotonic() - started:.0f} s in all.",
             table("write", written, events),
             table("read", read, events),
         ]
