@@ -29,19 +29,23 @@ def java_tool(name: str) -> str:
 def compile_shim(target: Path) -> None:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SystemExit("pyspark-pravega compiles its Spark catalog against pyspark's jars: pip install 'pyspark==4.3.*'")
+        raise SystemExit("pyspark-pravega is compiled against pyspark's jars: pip install 'pyspark==4.3.*' first")
     jars = Path(spec.origin).parent / "jars"
     sources = sorted(str(p) for p in (ROOT / "jvm").rglob("*.java"))
+    options = ["--release", "17", "-Xlint:all,-options,-serial,-processing,-classfile,-path", "-Werror"]
     with tempfile.TemporaryDirectory() as tmp:
-        subprocess.run(
-            [java_tool("javac"), "--release", "17", "-Xlint:all,-options,-serial,-processing,-classfile,-path",
-             "-Werror", "-cp", f"{jars}/*", "-d", f"{tmp}/classes", *sources],
-            check=True,
-        )  # fmt: skip
+        run_tool("javac", *options, "-cp", f"{jars}/*", "-d", f"{tmp}/classes", *sources)
         target.parent.mkdir(parents=True, exist_ok=True)
         staged = Path(tmp) / "shim.jar"
-        subprocess.run([java_tool("jar"), "cf", str(staged), "-C", f"{tmp}/classes", "."], check=True)
+        run_tool("jar", "cf", str(staged), "-C", f"{tmp}/classes", ".")
         shutil.copyfile(staged, target)
+
+
+def run_tool(name: str, *arguments: str) -> None:
+    done = subprocess.run([java_tool(name), *arguments], check=False)
+    if done.returncode:
+        # Of an editable install setuptools would swallow any other exception, and leave it without the jar.
+        raise SystemExit(f"pyspark-pravega's Java part could not be built: {name} failed, its messages are above")
 
 
 class BuildWithShim(build_py):

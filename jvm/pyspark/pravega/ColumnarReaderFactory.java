@@ -1,10 +1,13 @@
 package pyspark.pravega;
 
 import java.io.IOException;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.api.python.PythonEvalType;
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -116,17 +119,11 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
 
   /** The runner counts into these; nobody shows them. */
   private static scala.collection.immutable.Map<String, SQLMetric> metrics() {
-    scala.collection.immutable.Map<String, SQLMetric> metrics = scala.collection.immutable.Map$.MODULE$.empty();
-    for (String size : names(PythonSQLMetrics.pythonSizeMetricsDesc())) {
-      metrics = metrics.updated(size, new SQLMetric("size", -1));
-    }
-    for (String timing : names(PythonSQLMetrics.pythonTimingMetricsDesc())) {
-      metrics = metrics.updated(timing, new SQLMetric("timing", -1));
-    }
-    for (String other : names(PythonSQLMetrics.pythonOtherMetricsDesc())) {
-      metrics = metrics.updated(other, new SQLMetric("sum", -1));
-    }
-    return metrics;
+    Map<String, SQLMetric> metrics = new HashMap<>();
+    names(PythonSQLMetrics.pythonSizeMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("size", -1)));
+    names(PythonSQLMetrics.pythonTimingMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("timing", -1)));
+    names(PythonSQLMetrics.pythonOtherMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("sum", -1)));
+    return PythonUtils.toScalaMap(metrics);
   }
 
   private static Iterable<String> names(scala.collection.immutable.Map<String, String> descriptions) {
