@@ -48,7 +48,7 @@ def run_tool(name: str, *arguments: str) -> None:
         raise SystemExit(f"pyspark-pravega's Java part could not be built: {name} failed, its messages are above")
 
 
-class BuildWithShim(build_py):
+class BuildWithShim(build_py):  # type: ignore[misc]
     """Builds the Python package and the jar that lies inside it."""
 
     def run(self) -> None:

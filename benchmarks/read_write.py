@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import tempfile
 import time
@@ -27,7 +26,6 @@ from pyspark_pravega.settings import Settings
 
 SCOPE = "bench"
 SUMMED = "amount"
-SERVER_CACHE_BYTES = 1 << 30
 # A server whose cache is full in spite of that answers tens of seconds late.
 TIMEOUT_S = "120"
 WARM_UP_EVENTS = 200_000
@@ -140,7 +138,7 @@ def main() -> None:
     report = "\n\n".join(
         [
             f"{events:,} events of {event_size:.0f} bytes in the segments (frame, encoding id, {len(SCHEMA)} Avro "
-            f"columns), {SEGMENTS} segments; the server has a cache of {SERVER_CACHE_BYTES >> 20} MiB. Reads and "
+            f"columns), {SEGMENTS} segments. Reads and "
             f"Spark's writes use {THREADS} threads, the other writes one. Median of {arguments.runs} runs, "
             f"interleaved; {time.monotonic() - started:.0f} s in all.",
             table("write", written, events),
@@ -157,7 +155,7 @@ def _clients(events: int, event_size: int, heap: str) -> Iterator[Clients]:
     """Start servers and clients, and make the rows."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
-        sandbox = stack.enter_context(_sandbox(heap))
+        sandbox = stack.enter_context(Sandbox(heap=heap))
         # Before the first call to the controller: a process with gRPC's threads in it can't always fork.
         spark = stack.enter_context(ours_in_spark(sandbox, SCOPE, TIMEOUT_S))
         settings = Settings.resolve(
@@ -185,25 +183,6 @@ def _clients(events: int, event_size: int, heap: str) -> Iterator[Clients]:
         )
         spark.cache_rows(rows, events, folder)
         yield Clients(java, ours, spark, rows)
-
-
-@contextmanager
-def _sandbox(heap: str) -> Iterator[Sandbox]:
-    """Servers with more cache than the standalone server's 128 MiB, which is full within a run: it throttles then."""
-    sandbox = Sandbox(heap=heap)
-    before = os.environ.get("JAVA_TOOL_OPTIONS")
-    os.environ["JAVA_TOOL_OPTIONS"] = f"{before or ''} -Dpravegaservice.cache.size.max={SERVER_CACHE_BYTES}"
-    try:
-        sandbox.start()
-    finally:
-        if before is None:
-            del os.environ["JAVA_TOOL_OPTIONS"]
-        else:
-            os.environ["JAVA_TOOL_OPTIONS"] = before
-    try:
-        yield sandbox
-    finally:
-        sandbox.stop()
 
 
 def _arguments() -> argparse.Namespace:

@@ -5,7 +5,12 @@ Spark imports this module in each program that looks for Python data sources, so
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# gRPC's own handlers at a fork abort one in fifty children, and with them the JVM that pyspark starts; it reads this
+# when it is loaded. Nothing here uses a connection in a forked child.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 if TYPE_CHECKING:
     from pyspark_pravega.connector.datasource import DefaultSource

@@ -14,6 +14,8 @@ from pyspark_pravega.errors import SegmentNotFoundError, SegmentStoreUnavailable
 REQUEST_BYTES = 1 << 20
 """What one request asks for: servers answer with at most 2 MiB, mostly 1."""
 REQUESTS_IN_FLIGHT = 3
+ANSWER_TIMEOUT_S = 120.0
+"""A server whose cache is full answers tens of seconds late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ def _requests(connection: Connection, segment: str, start: int, end: int, token:
             under_way[_ask(connection, segment, asked, size, token)] = (asked, size)
             asked += size
         while position not in arrived:
-            reply = connection.expect(connection.receive(), wire.SegmentRead)
+            reply = connection.expect(connection.receive(timeout=ANSWER_TIMEOUT_S), wire.SegmentRead)
             offset, size = under_way.pop(reply.request_id, (-1, -1))
             if reply.offset != offset:
                 connection.healthy = False

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark_pravega.client.connection import Connection
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.pool import ConnectionPool
+from pyspark_pravega.client.reading import ANSWER_TIMEOUT_S
 from pyspark_pravega.client.transactions import Transaction
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.fields import Buffer
@@ -20,8 +21,6 @@ MAX_BLOCK_BYTES = 15 << 20
 MAX_EVENT_BYTES = 8 << 20
 """The largest event that Pravega's Java client reads and writes."""
 WINDOW_BLOCKS = 3
-ACKNOWLEDGE_TIMEOUT_S = 120.0
-"""A server whose cache is full answers tens of seconds late."""
 RECONNECTS = 3
 
 
@@ -147,7 +146,7 @@ class SegmentWriter:
         )
 
     def _acknowledge(self, connection: Connection) -> None:
-        reply = connection.receive(timeout=ACKNOWLEDGE_TIMEOUT_S)
+        reply = connection.receive(timeout=ANSWER_TIMEOUT_S)
         self._forget(connection.expect(reply, wire.DataAppended).event_number)
 
     def _forget(self, event_number: int) -> None:

@@ -37,7 +37,7 @@ def retrieve(ivy_file: Path, target: Path, *, ivy_home: Path, label: str, expect
     command = [
         str(places.java()), f"-Divy.default.ivy.user.dir={ivy_home}", "-jar", str(places.ivy_jar()),
         *(["-settings", str(settings)] if settings else []),
-        "-cache", str(ivy_home / "cache"), "-ivy", str(ivy_file), "-retrieve", str(target / _PATTERN),
+        "-cache", str(ivy_home / "cache"), "-ivy", str(ivy_file.absolute()), "-retrieve", str(target / _PATTERN),
     ]  # fmt: skip
     ivy = Kept(command, output=subprocess.PIPE, folder=target, environment=os.environ)
     try:

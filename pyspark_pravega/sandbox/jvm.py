@@ -75,7 +75,12 @@ def pravega(jars: Path, folder: Path, ports: Ports, *, heap: str, log_level: str
     }
     file = folder / "pravega.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    properties = {"singlenode.configurationFile": str(file)}
+    properties = {
+        "singlenode.configurationFile": str(file),
+        # The standalone's own choice of 128 MiB is full after a few bulk writes; it then throttles everybody by 25 s a
+        # call. A system property overrides it, a line of the file doesn't. The cache lies outside the heap.
+        "pravegaservice.cache.size.max": str(_bytes(heap) // 2),
+    }
     return _launch(jars, folder, "io.pravega.local.LocalPravegaEmulator", properties, heap, log_level)
 
 
@@ -99,6 +104,10 @@ def registry(jars: Path, folder: Path, ports: Ports, *, heap: str, log_level: st
         "schemaRegistry.service.rest.listener.port": str(ports.registry),
     }
     return _launch(jars, folder, "io.pravega.schemaregistry.service.Main", properties, heap, log_level)
+
+
+def _bytes(heap: str) -> int:
+    return int(heap[:-1]) << {"k": 10, "m": 20, "g": 30}[heap[-1].lower()]
 
 
 def _launch(jars: Path, folder: Path, main: str, properties: Mapping[str, str], heap: str, log_level: str) -> Launch:
