@@ -5,6 +5,7 @@ Every call has a deadline. Status numbers are the server's (Pravega 0.13).
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Self
@@ -28,6 +29,7 @@ from pyspark_pravega.errors import (
     TransactionError,
 )
 
+_POLL_S = 0.02
 _READ_WRITE = 5
 _NO_TIMESTAMP = -(2**63)
 
@@ -392,14 +394,23 @@ class Controller:
         return status == 0
 
     def key_value_table_segments(self, scope: str, table: str) -> StreamSegments:
-        """A key-value table's segments.
+        """A key-value table's segments; waits for a table that is being created.
 
         Raises:
             KeyValueTableNotFoundError: there is no such table.
         """
         missing = KeyValueTableNotFoundError(f'key-value table "{scope}/{table}" does not exist')
         info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
-        reply = self._call("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=missing)
+        deadline = time.monotonic() + self._rpc.timeout
+        while True:
+            try:
+                reply = self._call("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=missing)
+                break
+            except OperationFailedError as error:
+                # The controller has no status for this, only words.
+                if "State: CREATING" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
         return messages.segments(Stream(scope, f"{table}_kvtable"), reply.segment_ranges, reply.delegation_token)
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:
