@@ -269,6 +269,16 @@ def test_a_log_is_made_once_and_deleted_once(client: Client, stream: Stream) -> 
 
 
 @server
+def test_writers_who_make_a_log_at_once_share_it(client: Client, scope: str) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(10):
+            stream = Stream(scope, f"t{number}")
+            logs = list(threads.map(lambda _, stream=stream: create_ledger(client, stream), range(8)))
+            logs[0].set_properties({"number": str(number)})
+            assert [log.properties() for log in logs] == [{"number": str(number)}] * 8
+
+
+@server
 @pytest.mark.parametrize("number", [0, 1], ids=["the state", "the properties"])
 def test_a_log_of_a_later_format_is_refused(client: Client, ledger: Ledger, stream: Stream, number: int) -> None:
     table = KeyValueTable(client.pool, stream.scope, ledger_name(stream))
