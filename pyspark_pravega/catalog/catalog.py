@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.definition import AVRO, TableDefinition, load_definition
-from pyspark_pravega.connector.ledger import create_ledger, delete_ledger, is_ledger_name
+from pyspark_pravega.connector.ledger import Ledger, claim_ledger, delete_ledger, is_ledger_name
 from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -26,6 +27,9 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.types import spark_to_avro
 from pyspark_pravega.settings import Settings
+
+CLAIM_S = 10.0
+"""How long another one's CREATE TABLE of the same name may take."""
 
 
 class Catalog:
@@ -174,14 +178,13 @@ class Catalog:
     def _make(self, stream: Stream, request: TableRequest, registry: SchemaRegistry | None, text: str) -> None:
         """The stream comes last: before it is there, nobody sees anything of the table."""
         client = self.client
+        ledger = self._claim(stream)
         made_group = False
-        # A commit log without its stream belongs to one that was deleted by other means.
-        delete_ledger(client, stream)
         try:
+            ledger.set_properties(request.properties)
             if registry is not None:
                 made_group = registry.create_group(stream.scope, stream.name, compatibility=request.compatibility)
                 registry.add_schema(stream.scope, stream.name, _schema_info(text))
-            create_ledger(client, stream).set_properties(request.properties)
             made = client.controller.create_stream(stream, request.configuration)
         except PravegaError:
             if not self._exists(stream):
@@ -191,6 +194,19 @@ class Catalog:
             raise
         if not made:
             raise StreamExistsError(f'stream "{stream}" exists already')
+
+    def _claim(self, stream: Stream) -> Ledger:
+        """The table's commit log, which of several who create the table at once only one can make."""
+        deadline = time.monotonic() + CLAIM_S
+        while (ledger := claim_ledger(self.client, stream)) is None:
+            if self._exists(stream):
+                raise StreamExistsError(f'stream "{stream}" exists already')
+            if time.monotonic() > deadline:
+                # Nobody is making the table: its stream was deleted by other means, or its maker has died.
+                delete_ledger(self.client, stream)
+                deadline = time.monotonic() + CLAIM_S
+            time.sleep(0.1)
+        return ledger
 
     def _drop(self, stream: Stream) -> None:
         controller = self.client.controller

@@ -25,6 +25,11 @@ from pyspark_pravega.errors import (
 
 RECEIVE_BUFFER_BYTES = 4 << 20
 
+
+class NoAnswerError(SegmentStoreUnavailableError):
+    """The segment store is there, but hasn't answered in time."""
+
+
 Expected = TypeVar("Expected", bound=wire.Command)
 
 
@@ -162,7 +167,9 @@ class Connection:
 
     def _lost(self, error: OSError) -> NoReturn:
         self.healthy = False
-        reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or error
+        if isinstance(error, TimeoutError):
+            raise NoAnswerError(f"the connection to {self._name} was lost: no answer in time") from None
+        reason = error.strerror or error
         raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyspark_pravega.client.connection import Connection
+from pyspark_pravega.client.connection import Connection, NoAnswerError
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.wire import commands as wire
@@ -16,6 +16,8 @@ REQUEST_BYTES = 1 << 20
 REQUESTS_IN_FLIGHT = 3
 ANSWER_TIMEOUT_S = 120.0
 """A server whose cache is full answers tens of seconds late."""
+ASK_AGAIN_S = 2.0
+"""How long an answer is waited for before it is asked for again, at first; doubled each time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +54,20 @@ def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, toke
 
 
 def read_range(
-    pool: ConnectionPool, stream: Stream, segment_id: int, start: int, end: int, *, token: str = ""
+    pool: ConnectionPool,
+    stream: Stream,
+    segment_id: int,
+    start: int,
+    end: int,
+    *,
+    segment: str | None = None,
+    token: str = "",
 ) -> Iterator[memoryview]:
     """The bytes of a segment between two offsets.
 
-    Several requests are under way at a time; a lost connection is replaced once without losing or repeating a byte.
+    Several requests are under way at a time. A lost connection is replaced once without losing or repeating a byte, and
+    what isn't answered is asked for again on another one: right after a commit a server may leave a request
+    unanswered that it answers a little later.
 
     Args:
         pool: connections to the segment stores.
@@ -64,6 +75,7 @@ def read_range(
         segment_id: the segment.
         start: first byte.
         end: the byte after the last; not beyond the segment's length.
+        segment: name on the wire where it isn't the segment's own, as of a transaction.
         token: the stream's delegation token.
 
     Yields:
@@ -74,20 +86,29 @@ def read_range(
         SegmentNotFoundError: it doesn't exist, or no longer.
         SegmentStoreUnavailableError: the segment store can't be reached.
     """
-    position, lost_at = start, -1
+    name = segment or stream.segment_name(segment_id)
+    position, again, waited, patience = start, False, 0.0, ASK_AGAIN_S
     while position < end:
         try:
-            with pool.connection(stream, segment_id, fresh=lost_at >= 0) as connection:
-                for data in _requests(connection, stream.segment_name(segment_id), position, end, token):
+            with pool.connection(stream, segment_id, fresh=again) as connection:
+                for data in _requests(connection, name, position, end, token, patience):
                     position += len(data)
+                    again, waited, patience = False, 0.0, ASK_AGAIN_S
                     yield data
-        except SegmentStoreUnavailableError:
-            if position == lost_at:
+        except NoAnswerError:
+            waited += patience
+            if waited >= ANSWER_TIMEOUT_S:
                 raise
-            lost_at = position
+            again, patience = True, min(2 * patience, ANSWER_TIMEOUT_S - waited)
+        except SegmentStoreUnavailableError:
+            if again:
+                raise
+            again = True
 
 
-def _requests(connection: Connection, segment: str, start: int, end: int, token: str) -> Iterator[memoryview]:
+def _requests(
+    connection: Connection, segment: str, start: int, end: int, token: str, patience: float
+) -> Iterator[memoryview]:
     """Keeps requests under way, and hands their answers on in the order of the bytes.
 
     Answers may come in any order (what is cached comes before what isn't), and may be shorter than asked for: the rest
@@ -102,7 +123,7 @@ def _requests(connection: Connection, segment: str, start: int, end: int, token:
             under_way[_ask(connection, segment, asked, size, token)] = (asked, size)
             asked += size
         while position not in arrived:
-            reply = connection.expect(connection.receive(timeout=ANSWER_TIMEOUT_S), wire.SegmentRead)
+            reply = connection.expect(connection.receive(timeout=patience), wire.SegmentRead)
             offset, size = under_way.pop(reply.request_id, (-1, -1))
             if reply.offset != offset:
                 connection.healthy = False

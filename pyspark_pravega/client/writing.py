@@ -10,7 +10,6 @@ from pyspark_pravega.client.connection import Connection
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.reading import ANSWER_TIMEOUT_S
-from pyspark_pravega.client.transactions import Transaction
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.fields import Buffer
 from pyspark_pravega.errors import PravegaError, SegmentStoreUnavailableError, WireError
@@ -45,6 +44,7 @@ class SegmentWriter:
         *,
         segment: str | None = None,
         token: str = "",
+        writer_id: uuid.UUID | None = None,
     ) -> None:
         """Make a writer; it connects with its first block.
 
@@ -54,12 +54,15 @@ class SegmentWriter:
             segment_id: the segment.
             segment: name on the wire where it isn't the segment's own, as of a transaction.
             token: the stream's delegation token.
+            writer_id: lets a later writer of the same id go on where this one ended: of the same blocks, appended
+                again, those are passed over that are stored. A new one when None.
         """
         self.bytes_written = 0
         self.events_written = 0
         self._pool, self._stream, self._segment_id, self._token = pool, stream, segment_id, token
         self._segment = segment or stream.segment_name(segment_id)
-        self._writer_id = uuid.uuid4()
+        self._writer_id = writer_id or uuid.uuid4()
+        self._stored = wire.NO_EVENT
         self._connection: Connection | None = None
         self._setup_id = 0
         self._unacknowledged: deque[_Block] = deque()
@@ -128,13 +131,15 @@ class SegmentWriter:
         setup = wire.SetupAppend(
             request_id=self._setup_id, writer_id=self._writer_id, segment=self._segment, token=self._token
         )
-        stored = connection.call(setup, wire.AppendSetup).last_event_number
-        self._forget(stored)
+        self._forget(connection.call(setup, wire.AppendSetup).last_event_number)
         for block in self._unacknowledged:
             self._send(connection, block)
         return connection
 
     def _send(self, connection: Connection, block: _Block) -> None:
+        if block.last_event_number <= self._stored:
+            self._forget(self._stored)
+            return
         connection.send(
             wire.AppendBlockEnd(
                 writer_id=self._writer_id,
@@ -150,32 +155,6 @@ class SegmentWriter:
         self._forget(connection.expect(reply, wire.DataAppended).event_number)
 
     def _forget(self, event_number: int) -> None:
+        self._stored = max(self._stored, event_number)
         while self._unacknowledged and self._unacknowledged[0].last_event_number <= event_number:
             self._unacknowledged.popleft()
-
-
-def merge_transaction(
-    pool: ConnectionPool, target: Transaction, source: Transaction, *, segment_ids: tuple[int, ...]
-) -> None:
-    """Move what a transaction holds into another one of the same stream and epoch; nothing of it is visible before.
-
-    Args:
-        pool: connections to the segment stores.
-        target: the transaction that will be committed.
-        source: the transaction that is emptied, to be aborted afterwards.
-        segment_ids: the segments in which the source holds events.
-
-    Raises:
-        SegmentNotFoundError: one of the two was aborted, or its lease ran out.
-    """
-    stream, token = target.segments.stream, target.segments.token
-    for segment_id in segment_ids:
-        # A merge can't be done twice: an idle connection that was closed meanwhile must not take part.
-        with pool.connection(stream, segment_id, check=True) as connection:
-            request = wire.MergeSegments(
-                request_id=connection.next_id(),
-                target=target.segment_name(segment_id),
-                source=source.segment_name(segment_id),
-                token=token,
-            )
-            connection.call(request, wire.SegmentsMerged)

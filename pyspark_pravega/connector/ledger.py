@@ -291,6 +291,18 @@ def create_ledger(client: Client, stream: Stream) -> Ledger:
     return Ledger(KeyValueTable(client.pool, stream.scope, ledger_name(stream)), stream)
 
 
+def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
+    """Make a stream's commit log; of several who try at once only one does.
+
+    Returns:
+        None when it was there.
+    """
+    name = ledger_name(stream)
+    if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
+        return None
+    return Ledger(KeyValueTable(client.pool, stream.scope, name), stream)
+
+
 def delete_ledger(client: Client, stream: Stream) -> bool:
     """Delete a stream's commit log.
 

@@ -23,16 +23,33 @@ FRAME_BYTES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
+class StagedSegment:
+    """What a task has written into its transaction's shadow of one segment."""
+
+    segment_id: int
+    rows: int
+    bytes: int
+    """Frames included."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskResult:
     """What a task has written, none of it visible yet."""
 
     transaction: Transaction | None
     """None when the task had no rows."""
-    segment_ids: tuple[int, ...] = ()
-    """The segments that got events."""
-    rows: int = 0
-    bytes: int = 0
-    """Frames included."""
+    segments: tuple[StagedSegment, ...] = ()
+    """The segments that got events, in ascending order of their ids."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of all segments."""
+        return sum(segment.rows for segment in self.segments)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all segments, frames included."""
+        return sum(segment.bytes for segment in self.segments)
 
 
 class TaskWriter:
@@ -116,9 +133,10 @@ class TaskWriter:
         self._client.controller.ping_transaction(self._stream, self._transaction.id, lease_ms=self._lease_ms)
         return TaskResult(
             transaction=self._transaction,
-            segment_ids=tuple(sorted(self._writers)),
-            rows=sum(writer.events_written for writer in self._writers.values()),
-            bytes=sum(writer.bytes_written for writer in self._writers.values()),
+            segments=tuple(
+                StagedSegment(segment_id=segment_id, rows=writer.events_written, bytes=writer.bytes_written)
+                for segment_id, writer in sorted(self._writers.items())
+            ),
         )
 
     def abort(self) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_pravega.client import Transaction
-from pyspark_pravega.client.writing import merge_transaction
 from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.gathering import gather
 from pyspark_pravega.connector.ledger import Intent, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.recovery import finish, settle
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.task import TaskResult, TaskWriter, abort_quietly
-from pyspark_pravega.errors import ConflictError, PravegaError, SegmentNotFoundError, TransactionError
+from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError
 
 _RECENT_COMMITS = 16
 
@@ -101,8 +103,9 @@ class StreamWriter(DataSourceArrowWriter):
         self._abort_attempts(ledger, len(messages), keep=keep)
         if written:
             try:
-                target = self._merge(written)
-                state = self._promise(ledger, target, written)
+                with self._kept_alive(len(messages)):
+                    target = gather(shared_client(self._settings), written)
+                    state = self._promise(ledger, target, written)
             except PravegaError:
                 self._abort_attempts(ledger, len(messages), keep=set())
                 raise
@@ -143,6 +146,25 @@ class StreamWriter(DataSourceArrowWriter):
         """The transactions' lease in seconds."""
         return self._lease_ms / 1000
 
+    @contextmanager
+    def _kept_alive(self, partitions: int) -> Iterator[None]:
+        """Keep all transactions open meanwhile, from a thread."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(self.lease_s / 3):
+                try:
+                    self.keep_alive(partitions)
+                except PravegaError:
+                    # The controller may be back before the leases run out.
+                    continue
+
+        threading.Thread(target=run, name=f"commit-{self.job}", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
     def _is_committed(self, ledger: Ledger) -> bool:
         """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""
         state = ledger.state()
@@ -179,28 +201,6 @@ class StreamWriter(DataSourceArrowWriter):
         except TransactionError:
             self._withdraw(ledger)
             raise
-
-    def _merge(self, results: list[TaskResult]) -> Transaction:
-        """All tasks' events in the transaction of the first one."""
-        pool = shared_client(self._settings).pool
-        transactions = [result.transaction for result in results if result.transaction is not None]
-        target = transactions[0]
-        if any(transaction.segments.ids != target.segments.ids for transaction in transactions):
-            raise TransactionError(
-                f"stream \"{self._stream}\" was scaled while the job wrote to it, and its tasks' transactions can't be "
-                "made one: nothing was written; run it again"
-            )
-        try:
-            for result in results[1:]:
-                assert result.transaction is not None
-                merge_transaction(pool, target, result.transaction, segment_ids=result.segment_ids)
-        except SegmentNotFoundError as error:
-            raise TransactionError(
-                f"a task's transaction on stream \"{self._stream}\" was lost before the job's commit, as its lease of "
-                f"{self._lease_ms} ms ran out or it was aborted: nothing was written; run the job again, with a longer "
-                f"transaction-timeout-ms where the job runs without the catalog ({error})"
-            ) from error
-        return target
 
     def _withdraw(self, ledger: Ledger) -> None:
         state = ledger.state()

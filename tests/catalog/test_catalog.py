@@ -153,7 +153,7 @@ def test_of_many_who_create_a_table_at_once_one_has_made_it_and_it_is_whole(
 ) -> None:
     def create(number: int) -> bool:
         try:
-            catalog.create_table([scope], "t", COLUMNS, [], {})
+            catalog.create_table([scope], "t", COLUMNS, [], {"team.number": str(number)})
         except PravegaError:
             return False
         return True
@@ -162,7 +162,9 @@ def test_of_many_who_create_a_table_at_once_one_has_made_it_and_it_is_whole(
         made = list(threads.map(create, range(4)))
     assert made.count(True) == 1
     assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger", "group"]
-    assert catalog.load_table([scope], "t").schema == COLUMNS
+    table = catalog.load_table([scope], "t")
+    assert table.schema == COLUMNS
+    assert table.properties["team.number"] == str(made.index(True))
 
 
 def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(

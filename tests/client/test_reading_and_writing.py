@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import uuid
 
 import pytest
 from client_tools import Proxy, append, content, eventually, framed, make_stream, pool_to, scale, truncate
@@ -11,7 +12,7 @@ from client_tools import Proxy, append, content, eventually, framed, make_stream
 from pyspark_pravega.client import Client, Stream, Transaction, TransactionState
 from pyspark_pravega.client.reading import SegmentState, read_range, segment_state
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.client.writing import MAX_BLOCK_BYTES, SegmentWriter, merge_transaction
+from pyspark_pravega.client.writing import MAX_BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.errors import (
     SegmentNotFoundError,
     SegmentSealedError,
@@ -257,35 +258,21 @@ def commit(client: Client, stream: Stream, transaction: Transaction) -> None:
     eventually(lambda: client.controller.transaction_state(stream, transaction.id) is TransactionState.COMMITTED)
 
 
-def test_merged_transactions_are_committed_as_one(client: Client, stream: Stream) -> None:
-    transactions = [open_transaction(client, stream, payload) for payload in (b"one", b"two", b"three")]
-    for source in transactions[1:]:
-        merge_transaction(client.pool, transactions[0], source, segment_ids=(0,))
+def test_what_an_open_transaction_holds_can_be_read_by_its_name(client: Client, stream: Stream) -> None:
+    transaction = open_transaction(client, stream, b"staged")
+    name = transaction.segment_name(0)
+    read = b"".join(read_range(client.pool, stream, 0, 0, 14, segment=name))
+    assert read == framed(b"staged")
     assert content(client.pool, stream, 0) == b""
-    commit(client, stream, transactions[0])
-    assert content(client.pool, stream, 0) == framed(b"one") + framed(b"two") + framed(b"three")
-    for source in transactions[1:]:
-        assert client.controller.abort_transaction(stream, source.id)
-    assert len(content(client.pool, stream, 0)) == 35
 
 
-@pytest.mark.parametrize("aborted", [0, 1])
-def test_an_aborted_transaction_can_not_be_merged(client: Client, stream: Stream, aborted: int) -> None:
-    target, source = open_transaction(client, stream, b"one"), open_transaction(client, stream, b"two")
-    gone = (target, source)[aborted]
-    client.controller.abort_transaction(stream, gone.id)
-    eventually(lambda: client.controller.transaction_state(stream, gone.id) is TransactionState.ABORTED)
-    with pytest.raises(SegmentNotFoundError, match="#transaction"):
-        merge_transaction(client.pool, target, source, segment_ids=(0,))
-
-
-def test_a_merge_replaces_an_idle_connection_that_was_closed(
-    client: Client, settings: Settings, stream: Stream
-) -> None:
-    target, source = open_transaction(client, stream, b"one"), open_transaction(client, stream, b"two")
-    with Proxy(client.controller.endpoint(stream, 0)) as proxy, pool_to(settings, proxy.address) as pool:
-        segment_state(pool, stream, 0)
-        proxy.cut_all()
-        merge_transaction(pool, target, source, segment_ids=(0,))
-    commit(client, stream, target)
-    assert content(client.pool, stream, 0) == framed(b"one") + framed(b"two")
+def test_a_writer_of_the_same_id_goes_on_where_the_first_one_ended(client: Client, stream: Stream) -> None:
+    writer_id = uuid.uuid4()
+    blocks = [framed(b"block %d" % number) for number in range(10)]
+    for reached in (3, 7, 7, 10):
+        writer = SegmentWriter(client.pool, stream, 0, writer_id=writer_id)
+        for block in blocks[:reached]:
+            writer.append(block, 1)
+        writer.flush()
+        writer.close()
+        assert content(client.pool, stream, 0) == b"".join(blocks[:reached])

@@ -194,10 +194,6 @@ SEGMENT_BYTES = "000e" + SEGMENT.encode().hex()
             f"0000000a 00000028 {SEGMENT_BYTES} 0000000000000000 01 00 00000002 6162 0000000000000009",
         ),
         (
-            wire.MergeSegments(request_id=3, target="a", source="b"),
-            "0000003a 00000014 0000000000000003 0001 61 0001 62 0000 00000000",
-        ),
-        (
             wire.UpdateTableEntries(request_id=3, segment="k", entries=((b"key", wire.NOT_EXISTS, b"v"),)),
             "0000004a 00000035 0000000000000003 0001 6b 0000 00000001"
             " 0000000f 00000003 6b6579 ffffffffffffffff 00000005 00000001 76 ffffffffffffffff",

@@ -223,28 +223,6 @@ class StreamSegmentInfo(Command):
     """The first byte that hasn't been truncated."""
 
 
-@command(58)
-class MergeSegments(Command):
-    """Moves all of a segment's bytes to another's end, atomically."""
-
-    request_id: int = wire(LONG)
-    target: str = wire(TEXT)
-    source: str = wire(TEXT)
-    token: str = wire(TEXT, "")
-    attribute_updates: int = wire(INT, 0)
-    """How many conditions on attributes follow; this client sends none."""
-
-
-@command(59)
-class SegmentsMerged(Command):
-    """The merge is done and the source is gone."""
-
-    request_id: int = wire(LONG)
-    target: str = wire(TEXT)
-    source: str = wire(TEXT)
-    new_target_offset: int = wire(LONG)
-
-
 @command(74)
 class UpdateTableEntries(Command):
     """Puts entries into a table segment: all of them, or none when one of their versions isn't met."""
