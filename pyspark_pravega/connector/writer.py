@@ -97,20 +97,20 @@ class StreamWriter(DataSourceArrowWriter):
         results = [message.result for message in messages if isinstance(message, TaskMessage)]
         written = [result for result in results if result.transaction is not None]
         keep = {result.transaction.id for result in written if result.transaction is not None}
-        if self._is_committed(ledger):
-            return
         ledger.close_job(self.job)
-        self._abort_attempts(ledger, len(messages), keep=keep)
-        if written:
-            try:
-                with self._kept_alive(len(messages)):
-                    target = gather(shared_client(self._settings), written)
-                    state = self._promise(ledger, target, written)
-            except PravegaError:
-                self._abort_attempts(ledger, len(messages), keep=set())
-                raise
-            self._keep_promise(ledger, state)
-            self._abort_attempts(ledger, len(messages), keep={target.id})
+        if not self._is_committed(ledger):
+            self._abort_attempts(ledger, len(messages), keep=keep)
+            if written:
+                try:
+                    with self._kept_alive(len(messages)):
+                        target = gather(shared_client(self._settings), written)
+                        state = self._promise(ledger, target, written)
+                except PravegaError:
+                    self._abort_attempts(ledger, len(messages), keep=set())
+                    raise
+                self._keep_promise(ledger, state)
+        # The committed one among them stays so: the controller aborts nothing that is committed.
+        self._abort_attempts(ledger, len(messages), keep=set())
         ledger.forget_attempts(self.job, len(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
