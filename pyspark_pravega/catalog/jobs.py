@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-import logging
 import struct
-import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +22,9 @@ from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
-from pyspark_pravega.errors import PravegaError
 
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 _INT = struct.Struct(">i")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +118,7 @@ class WriteJobs:
     """
 
     def __init__(self) -> None:
-        self._running: dict[uuid.UUID, threading.Event] = {}
+        self._running: dict[uuid.UUID, ExitStack] = {}
 
     def start(self, writer: bytes, partitions: int) -> None:
         """Keep the transactions of a write's finished tasks open from now on.
@@ -131,16 +128,8 @@ class WriteJobs:
             partitions: how many partitions the write has.
         """
         job: StreamWriter = _unpickle(writer)
-        ended = self._running[job.job] = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(job.lease_s / 3):
-                try:
-                    job.keep_alive(partitions)
-                except PravegaError as error:
-                    _log.warning("the transactions of job %s could not be kept open, trying again: %s", job.job, error)
-
-        threading.Thread(target=run, name=f"job-{job.job}", daemon=True).start()
+        running = self._running[job.job] = ExitStack()
+        running.enter_context(job.kept_alive(partitions))
 
     def commit(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Make a write visible. Doing it again is harmless.
@@ -153,10 +142,9 @@ class WriteJobs:
             TransactionError: a transaction was lost; nothing is visible.
         """
         job: StreamWriter = _unpickle(writer)
-        try:
-            job.commit([None if message is None else _unpickle(message) for message in messages])
-        finally:
-            self._stop(job)
+        # From here on the commit itself keeps them open.
+        self._stop(job)
+        job.commit([None if message is None else _unpickle(message) for message in messages])
 
     def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Throw a write away.
@@ -170,9 +158,9 @@ class WriteJobs:
         job.abort([None if message is None else _unpickle(message) for message in messages])
 
     def _stop(self, job: StreamWriter) -> None:
-        ended = self._running.pop(job.job, None)
-        if ended is not None:
-            ended.set()
+        running = self._running.pop(job.job, None)
+        if running is not None:
+            running.close()
 
 
 def _pickle(value: object) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -23,6 +24,7 @@ from pyspark_pravega.connector.task import TaskResult, TaskWriter, abort_quietly
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError
 
 _RECENT_COMMITS = 16
+_log = logging.getLogger(__name__)
 
 
 class TaskMessage(WriterCommitMessage):
@@ -102,7 +104,7 @@ class StreamWriter(DataSourceArrowWriter):
             self._abort_attempts(ledger, len(messages), keep=keep)
             if written:
                 try:
-                    with self._kept_alive(len(messages)):
+                    with self.kept_alive(len(messages)):
                         target = gather(shared_client(self._settings), written)
                         state = self._promise(ledger, target, written)
                 except PravegaError:
@@ -127,8 +129,30 @@ class StreamWriter(DataSourceArrowWriter):
         self._abort_attempts(ledger, len(messages), keep=set())
         ledger.forget_attempts(self.job, len(messages))
 
+    @contextmanager
+    def kept_alive(self, partitions: int) -> Iterator[None]:
+        """Keep the transactions of all attempts open meanwhile, from a thread.
+
+        Args:
+            partitions: number of the job's partitions.
+        """
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(self._lease_ms / 3000):
+                try:
+                    self.keep_alive(partitions)
+                except PravegaError as error:
+                    _log.warning("transactions of job %s could not be kept open, trying again: %s", self.job, error)
+
+        threading.Thread(target=run, name=f"job-{self.job}", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
     def keep_alive(self, partitions: int) -> None:
-        """Keep the transactions of tasks that are done open while others still run.
+        """Renew the leases of all attempts' transactions once.
 
         Args:
             partitions: number of the job's partitions.
@@ -140,30 +164,6 @@ class StreamWriter(DataSourceArrowWriter):
             except PravegaError:
                 # A lost attempt isn't the job's end: another one may win, and commit finds out.
                 continue
-
-    @property
-    def lease_s(self) -> float:
-        """The transactions' lease in seconds."""
-        return self._lease_ms / 1000
-
-    @contextmanager
-    def _kept_alive(self, partitions: int) -> Iterator[None]:
-        """Keep all transactions open meanwhile, from a thread."""
-        ended = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(self.lease_s / 3):
-                try:
-                    self.keep_alive(partitions)
-                except PravegaError:
-                    # The controller may be back before the leases run out.
-                    continue
-
-        threading.Thread(target=run, name=f"commit-{self.job}", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
 
     def _is_committed(self, ledger: Ledger) -> bool:
         """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""

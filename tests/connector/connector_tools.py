@@ -76,5 +76,5 @@ def open_transactions(client: Client, stream: Stream) -> list[uuid.UUID]:
     """The open ones among the last transactions that were begun: the controller can't list them, but it counts them."""
     latest = client.controller.begin_transaction(stream, lease_ms=10_000).id
     client.controller.abort_transaction(stream, latest)
-    candidates = [uuid.UUID(int=latest.int - back) for back in range(1, 40)]
+    candidates = [uuid.UUID(int=latest.int - back) for back in range(1, min(39, latest.int & (2**64 - 1)) + 1)]
     return [id_ for id_ in candidates if client.controller.transaction_state(stream, id_) is TransactionState.OPEN]
