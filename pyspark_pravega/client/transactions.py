@@ -27,6 +27,11 @@ class Transaction:
     id: uuid.UUID
     segments: StreamSegments
 
+    @property
+    def epoch(self) -> int:
+        """The stream's epoch in which it began, the upper 32 bits of its id's first half."""
+        return self.id.int >> 96
+
     def segment_name(self, segment_id: int) -> str:
         """The name on the wire of this transaction's shadow of a segment.
 
