@@ -1,4 +1,4 @@
-"""Where Pravega and its schema registry are: resolved here, and only here, for every entry point.
+"""Where Pravega and its schema registry are, and who asks: resolved here, and only here, for every entry point.
 
 From the strongest to the weakest: an explicit option of a read or write (or a program argument), the catalog's
 configuration (`spark.sql.catalog.<name>.*`), the session's (`spark.pravega.*`), the environment (`PRAVEGA_*`),
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from pyspark_pravega import security
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
+from pyspark_pravega.security import Credentials, Tls
 
 DEFAULT_CONTROLLER_URI = "tcp://localhost:9090"
 DEFAULT_TIMEOUT_S = 10.0
@@ -24,10 +26,30 @@ _ENVIRONMENT = {
     "schema-registry-uri": "PRAVEGA_SCHEMA_REGISTRY_URI",
     "scope": "PRAVEGA_SCOPE",
     "timeout": "PRAVEGA_TIMEOUT",
+    "username": "PRAVEGA_USERNAME",
+    "password": "PRAVEGA_PASSWORD",
+    "auth-method": "PRAVEGA_AUTH_METHOD",
+    "auth-token": "PRAVEGA_AUTH_TOKEN",
+    "credentials-file": "PRAVEGA_CREDENTIALS_FILE",
+    "credentials-provider": "PRAVEGA_CREDENTIALS_PROVIDER",
+    "tls-ca": "PRAVEGA_TLS_CA",
+    "validate-hostname": "PRAVEGA_VALIDATE_HOSTNAME",
 }
+_JAVA_ENVIRONMENT = {"auth-method": "pravega_client_auth_method", "auth-token": "pravega_client_auth_token"}
+"""What Pravega's Java and Rust clients read; weaker than our own variables."""
 _ALIASES = {"controller": "controller-uri", "schema-registry": "schema-registry-uri"}
 KEYS = frozenset(_ENVIRONMENT)
 """The names of the connection settings, as options and catalog configuration spell them."""
+SECRET_KEYS = frozenset({"password", "auth-token"})
+"""Those of them that must not be shown, nor put on a command line."""
+_CREDENTIALS = (
+    frozenset({"username", "password"}),
+    frozenset({"auth-method", "auth-token"}),
+    frozenset({"credentials-file"}),
+    frozenset({"credentials-provider"}),
+)
+"""The ways to give credentials, of which a stronger place's replaces a weaker place's."""
+_SCHEMES = {"tcp": "tcp", "pravega": "tcp", "tls": "tls", "ssl": "tls", "pravegas": "tls"}
 
 
 def canonical_key(key: str) -> str:
@@ -48,13 +70,62 @@ class Settings:
     """Resolved connection settings."""
 
     controller_uri: str
-    """`tcp://host:port`."""
+    """`tcp://host:port` or `tls://host:port`; several controllers as `tcp://a:9090,b:9090`."""
     schema_registry_uri: str | None = None
-    """`http://host:port`, or None: then streams are tables of raw events only."""
+    """`http://host:port` or `https://host:port`, or None: then streams are tables of raw events only."""
     scope: str | None = None
     """The scope of streams that are named without one."""
     timeout: float = DEFAULT_TIMEOUT_S
     """How long a call to a server may take, in seconds."""
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    auth_method: str | None = None
+    """The method of `auth_token`; `Bearer` when None."""
+    auth_token: str | None = field(default=None, repr=False)
+    credentials_file: str | None = None
+    """A file with credentials, on every machine that connects."""
+    credentials_provider: str | None = None
+    """`module:callable` of a plug-in that gives credentials."""
+    tls_ca: str | None = None
+    """A PEM file with the authorities to trust, on every machine that connects; the system's when None."""
+    validate_hostname: bool = True
+    """Whether a server's certificate must bear the name that it was reached by."""
+
+    @property
+    def controllers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each controller."""
+        return controller_addresses(self.controller_uri)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether Pravega is spoken to over TLS."""
+        return self.controller_uri.startswith("tls:")
+
+    @property
+    def tls(self) -> Tls:
+        """Which servers are believed, where TLS is used."""
+        return Tls(ca=self.tls_ca, validate_hostname=self.validate_hostname)
+
+    def credentials(self) -> Credentials | None:
+        """Who asks.
+
+        Returns:
+            The credentials, or None for a cluster without authentication.
+
+        Raises:
+            ConfigurationError: they are incomplete, or their file or plug-in can't be used on this machine.
+        """
+        if self.credentials_provider:
+            return security.from_provider(self.credentials_provider)
+        if self.credentials_file:
+            return security.from_file(self.credentials_file)
+        given = {
+            "username": self.username,
+            "password": self.password,
+            "auth-method": self.auth_method,
+            "auth-token": self.auth_token,
+        }
+        return security.from_values({k: v for k, v in given.items() if v is not None}, origin="the configuration")
 
     @classmethod
     def resolve(
@@ -77,7 +148,8 @@ class Settings:
             The settings.
 
         Raises:
-            ConfigurationError: a URI or a number is malformed, or a `spark.pravega.` key is unknown.
+            ConfigurationError: a value is malformed, credentials are incomplete or given in two ways at one place, or
+                a `spark.pravega.` key is unknown.
         """
         environ = os.environ if environ is None else environ
         from_session = {}
@@ -87,33 +159,52 @@ class Settings:
                 if name not in KEYS:
                     raise ConfigurationError(f'unknown configuration "{key}"{did_you_mean(name, KEYS)}')
                 from_session[name] = value
-        layers = [_known(options), _known(catalog), from_session, _from_environment(environ)]
-        found: dict[str, str] = {}
+        layers = [_known(options), _known(catalog), from_session, _from_environment(environ, _ENVIRONMENT)]
+        found = _from_environment(environ, _JAVA_ENVIRONMENT)
         for layer in reversed(layers):
-            found.update({key: value.strip() for key, value in layer.items() if value.strip()})
+            given = {key: value.strip() for key, value in layer.items() if value.strip()}
+            way = _way_of_credentials(given)
+            weaker = [key for other in _CREDENTIALS if way and other is not way for key in other]
+            found = {key: value for key, value in found.items() if key not in weaker} | given
         registry = found.get("schema-registry-uri")
-        return cls(
+        settled = cls(
             controller_uri=_controller_uri(found.get("controller-uri", DEFAULT_CONTROLLER_URI)),
             schema_registry_uri=_registry_uri(registry) if registry else None,
             scope=found.get("scope"),
             timeout=_seconds("timeout", found.get("timeout")),
+            username=found.get("username"),
+            password=found.get("password"),
+            auth_method=found.get("auth-method"),
+            auth_token=found.get("auth-token"),
+            credentials_file=found.get("credentials-file"),
+            credentials_provider=found.get("credentials-provider"),
+            tls_ca=found.get("tls-ca"),
+            validate_hostname=_flag("validate-hostname", found.get("validate-hostname", "true")),
         )
+        if not (settled.credentials_file or settled.credentials_provider):
+            settled.credentials()
+        return settled
 
-    def to_options(self) -> dict[str, str]:
+    def to_options(self, *, secrets: bool = True) -> dict[str, str]:
         """The settings as options, from which `resolve` makes the same settings again on another machine.
+
+        Args:
+            secrets: with password and token; without them the options may be shown.
 
         Returns:
             Option key to value; absent settings are left out.
         """
-        options = {"controller-uri": self.controller_uri, "timeout": repr(self.timeout)}
-        if self.schema_registry_uri:
-            options["schema-registry-uri"] = self.schema_registry_uri
-        if self.scope:
-            options["scope"] = self.scope
-        return options
+        values = {key: getattr(self, key.replace("-", "_")) for key in _ENVIRONMENT}
+        values["timeout"] = repr(self.timeout)
+        # Said aloud wherever it matters, so that a weaker place can't switch it off.
+        matters = self.uses_tls or (self.schema_registry_uri or "").startswith("https:") or not self.validate_hostname
+        values["validate-hostname"] = str(self.validate_hostname).lower() if matters else None
+        return {
+            key: value for key, value in values.items() if value is not None and (secrets or key not in SECRET_KEYS)
+        }
 
     def to_environment(self) -> dict[str, str]:
-        """The settings as the environment variables that `resolve` reads.
+        """The settings, with their secrets, as the environment variables that `resolve` reads.
 
         Returns:
             Variable to value; absent settings are left out.
@@ -121,22 +212,52 @@ class Settings:
         return {_ENVIRONMENT[key]: value for key, value in self.to_options().items()}
 
 
+def controller_addresses(uri: str) -> tuple[tuple[str, int], ...]:
+    """The addresses in a controller's URI.
+
+    Args:
+        uri: `tcp://host:port` or `tls://host:port`, with more `,host:port` behind it for several controllers.
+
+    Returns:
+        Host and port of each.
+    """
+    parts = [urlsplit(f"//{address}") for address in uri.partition("://")[2].split(",")]
+    return tuple((part.hostname or "", part.port or 0) for part in parts)
+
+
 def _known(layer: Mapping[str, str] | None) -> dict[str, str]:
     return {name: value for key, value in (layer or {}).items() if (name := canonical_key(key)) in KEYS}
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {key: environ[variable] for key, variable in _ENVIRONMENT.items() if variable in environ}
+def _from_environment(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    return {key: environ[variable] for key, variable in variables.items() if variable in environ}
+
+
+def _way_of_credentials(given: Mapping[str, str]) -> frozenset[str] | None:
+    ways = [way for way in _CREDENTIALS if way & given.keys()]
+    if len(ways) > 1:
+        both = " and ".join(sorted(way & given.keys())[0] for way in ways[:2])
+        raise ConfigurationError(f"{both} are set at one place: give credentials in one way")
+    return ways[0] if ways else None
 
 
 def _controller_uri(text: str) -> str:
-    uri = text if "://" in text else f"tcp://{text}"
-    _check_uri("controller-uri", uri, ("tcp",), "tcp://localhost:9090")
-    return uri
+    example = "tcp://localhost:9090"
+    schemes: set[str] = set()
+    addresses = []
+    for address in text.split(","):
+        uri = address.strip() if "://" in address else f"{next(iter(schemes), 'tcp')}://{address.strip()}"
+        _check_uri("controller-uri", uri, tuple(_SCHEMES), example)
+        scheme, _, rest = uri.partition("://")
+        schemes.add(_SCHEMES[scheme.lower()])
+        addresses.append(rest.rstrip("/"))
+    if len(schemes) > 1:
+        raise ConfigurationError(f'controller-uri mixes addresses with and without TLS; it must look like "{example}"')
+    return f"{schemes.pop()}://{','.join(addresses)}"
 
 
 def _registry_uri(text: str) -> str:
-    _check_uri("schema-registry-uri", text, ("http",), "http://localhost:9092")
+    _check_uri("schema-registry-uri", text, ("http", "https"), "http://localhost:9092")
     return text.rstrip("/")
 
 
@@ -148,6 +269,12 @@ def _check_uri(key: str, uri: str, schemes: tuple[str, ...], example: str) -> No
         valid = False
     if not valid or parts.username is not None or parts.password is not None:
         raise ConfigurationError(f'{key} must look like "{example}" (scheme, host and port; no credentials in it)')
+
+
+def _flag(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(f'{key} must be true or false, not "{text}"')
+    return text.lower() == "true"
 
 
 def _seconds(key: str, text: str | None) -> float:

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, DEFAULT_TIMEOUT_S, KEYS, Settings, canonical_key
+from pyspark_pravega.security import PasswordCredentials
+from pyspark_pravega.settings import (
+    DEFAULT_CONTROLLER_URI,
+    DEFAULT_TIMEOUT_S,
+    KEYS,
+    SECRET_KEYS,
+    Settings,
+    canonical_key,
+)
+
+ANY_CREDENTIALS = SECRET_KEYS | {"username", "auth-method", "credentials-file", "credentials-provider"}
 
 LAYERS: list[dict[str, Any]] = [
     {"options": {"scope": "from-options"}},
@@ -97,6 +107,13 @@ def test_an_unknown_key_of_ours_in_the_session_is_refused_with_the_nearest_one()
         ("h:1", "tcp://h:1"),
         (" tcp://h:1 ", "tcp://h:1"),
         ("tcp://[::1]:1", "tcp://[::1]:1"),
+        ("tls://h:1", "tls://h:1"),
+        ("ssl://h:1", "tls://h:1"),
+        ("pravega://h:1", "tcp://h:1"),
+        ("pravegas://h:1/", "tls://h:1"),
+        ("tcp://a:1,b:2", "tcp://a:1,b:2"),
+        ("a:1, b:2", "tcp://a:1,b:2"),
+        ("tls://a:1,tls://b:2", "tls://a:1,b:2"),
     ],
 )
 def test_a_controller_is_named_with_or_without_its_scheme(given_uri: str, used: str) -> None:
@@ -108,15 +125,16 @@ def test_a_slash_at_a_registry_s_end_is_dropped() -> None:
 
 
 BAD_URIS = [
-    "", "h", "tcp://h", "tcp://:1", "tls://h:1", "http://h:1", "tcp://h:port", "tcp://h:99999", "tcp://[::1:1",
+    "", "h", "tcp://h", "tcp://:1", "tls://h", "http://h:1", "tcp://a:1,", "tcp://a:1,b",
+    "tcp://h:port", "tcp://h:99999", "tcp://[::1:1",
     "tcp://user:hunter2@h:1", "user:hunter2@h:1", "tcp://hunter2@h:1", "tcp://user:hunter2@h", "user:hunter2@h",
-    "tcp://h:1,hunter2:2",
+    "tcp://h:1,x:hunter2@h:2", "tls://h:1,tcp://h:2",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("uri", [uri for uri in BAD_URIS if uri])
 def test_a_malformed_controller_is_refused_without_repeating_what_may_be_a_password(uri: str) -> None:
-    with pytest.raises(ConfigurationError, match=r'controller-uri must look like "tcp://localhost:9090"') as refused:
+    with pytest.raises(ConfigurationError, match=r'must look like "tcp://localhost:9090"') as refused:
         resolve({"controller-uri": uri})
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None
@@ -146,7 +164,80 @@ any_settings = st.builds(
     schema_registry_uri=st.none() | st.builds("http://{}:{}".format, hosts, ports),
     scope=st.none() | names,
     timeout=st.floats(0, 3600, exclude_min=True, exclude_max=True),
+    tls_ca=st.none() | names,
+    validate_hostname=st.booleans(),
 )
+ways_to_give_credentials = st.sampled_from(
+    [
+        {},
+        {"username": "u", "password": "p"},
+        {"auth-token": "t"},
+        {"auth-method": "Bearer", "auth-token": "t"},
+        {"credentials-file": "/f"},
+        {"credentials-provider": "a:b"},
+    ]
+)
+
+
+@given(any_settings, ways_to_give_credentials)
+def test_credentials_travel_with_the_settings(plain: Settings, credentials: dict[str, str]) -> None:
+    settled = resolve(plain.to_options() | credentials)
+    assert credentials.items() <= settled.to_options().items()
+    assert resolve(settled.to_options()) == settled == resolve(environ=settled.to_environment())
+    assert not SECRET_KEYS & settled.to_options(secrets=False).keys()
+
+
+def test_several_controllers_are_listed_in_their_order() -> None:
+    assert resolve({"controller": "tls://a:1,[::1]:2"}).controllers == (("a", 1), ("::1", 2))
+
+
+@given(ways_to_give_credentials.filter(bool), ways_to_give_credentials.filter(bool))
+def test_stronger_credentials_replace_weaker_ones_of_another_way(
+    stronger: dict[str, str], weaker: dict[str, str]
+) -> None:
+    credentials = {
+        key: value for key, value in resolve(stronger, catalog=weaker).to_options().items() if key in ANY_CREDENTIALS
+    }
+    same_way = "auth-token" in stronger and "auth-token" in weaker
+    assert credentials == (weaker | stronger if same_way else stronger)
+
+
+def test_a_password_may_come_from_another_place_than_its_user() -> None:
+    settled = resolve(catalog={"username": "u"}, environ={"PRAVEGA_PASSWORD": "p"})
+    assert settled.credentials() == PasswordCredentials(username="u", password="p")
+
+
+def test_what_java_clients_read_is_read_too_but_is_weaker() -> None:
+    java = {"pravega_client_auth_method": "Basic", "pravega_client_auth_token": "dTpw"}
+    found = resolve(environ=java).credentials()
+    assert found is not None
+    assert found.authorization() == "Basic dTpw"
+    ours = resolve(environ=java | {"PRAVEGA_USERNAME": "u", "PRAVEGA_PASSWORD": "q"}).credentials()
+    assert ours == PasswordCredentials(username="u", password="q")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"username": "u"}, "username is set, but password is not: set password or PRAVEGA_PASSWORD"),
+        ({"password": "hunter2"}, "password is set, but username is not"),
+        ({"auth-method": "Bearer"}, "auth-token is not"),
+        ({"username": "u", "password": "hunter2", "auth-token": "hunter2"}, "username|password and auth-token are set"),
+        ({"username": "a:b", "password": "hunter2"}, "must not hold"),
+        ({"validate-hostname": "hunter2x"}, "validate-hostname must be true or false"),
+    ],
+)
+def test_incomplete_or_contradictory_credentials_are_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as refused:
+        resolve(options)
+    assert "hunter2" not in str(refused.value).replace("hunter2x", "")
+
+
+def test_secrets_are_not_shown() -> None:
+    settled = resolve({"username": "u", "password": "hunter2"})
+    token = resolve({"auth-token": "hunter2"})
+    for shown in (settled, settled.credentials(), token, token.credentials()):
+        assert "hunter2" not in repr(shown) + str(shown)
 
 
 @given(any_settings)
