@@ -4,8 +4,12 @@
       ConfigurationError          a setting, option or table property is wrong
       InvalidNameError            a scope, stream or table name can't be used
       UnavailableError            a server didn't answer in time, or the connection was lost
-        ControllerUnavailableError, SegmentStoreUnavailableError, RegistryUnavailableError
+        ControllerUnavailableError, RegistryUnavailableError,
+        SegmentStoreUnavailableError    NoAnswerError, WrongHostError
+        DeadlineExceededError     the caller's own deadline is over
       AuthenticationError         a server refused the credentials
+        TokenExpiredError         a delegation token is too old
+      CertificateError            a server's certificate isn't trusted
       NotFoundError               ScopeNotFoundError, StreamNotFoundError, SegmentNotFoundError,
                                   KeyValueTableNotFoundError, GroupNotFoundError, SchemaNotFoundError
       AlreadyExistsError          ScopeExistsError, StreamExistsError
@@ -68,6 +72,29 @@ class SegmentStoreUnavailableError(UnavailableError):
     condition = "PRAVEGA_SEGMENT_STORE_UNAVAILABLE"
 
 
+class NoAnswerError(SegmentStoreUnavailableError):
+    """The segment store is there, but hasn't answered in time."""
+
+
+class WrongHostError(SegmentStoreUnavailableError):
+    """Another segment store serves the segment.
+
+    Args:
+        message: what is wrong.
+        host: `host:port` of the one that does; empty when it isn't known yet.
+    """
+
+    def __init__(self, message: str, host: str = "") -> None:
+        super().__init__(message)
+        self.host = host
+
+
+class DeadlineExceededError(UnavailableError):
+    """The deadline that the caller set is over."""
+
+    condition = "PRAVEGA_DEADLINE_EXCEEDED"
+
+
 class RegistryUnavailableError(UnavailableError):
     """The schema registry didn't answer."""
 
@@ -78,6 +105,16 @@ class AuthenticationError(PravegaError):
     """A server refused the credentials."""
 
     condition = "PRAVEGA_UNAUTHENTICATED"
+
+
+class TokenExpiredError(AuthenticationError):
+    """A delegation token is too old; a new one may do."""
+
+
+class CertificateError(PravegaError):
+    """A server's certificate isn't trusted, or isn't made for the name that the server was reached by."""
+
+    condition = "PRAVEGA_CERTIFICATE_REJECTED"
 
 
 class NotFoundError(PravegaError):

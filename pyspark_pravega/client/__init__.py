@@ -44,8 +44,14 @@ class Client:
             settings: where the cluster is.
         """
         self.settings = settings
-        self.controller = Controller(settings.controller_uri, timeout=settings.timeout)
-        self.pool = ConnectionPool(self.controller, timeout=settings.timeout)
+        credentials = settings.credentials()
+        tls = settings.tls if settings.uses_tls else None
+        self.controller = Controller(
+            settings.controller_uri, timeout=settings.timeout, credentials=credentials, tls=tls
+        )
+        self.pool = ConnectionPool(
+            self.controller, timeout=settings.timeout, authenticated=credentials is not None, tls=tls
+        )
 
     def __enter__(self) -> Self:
         return self

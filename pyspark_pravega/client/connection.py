@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn, Self, TypeVar
 
+from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.protocol import FrameDecoder, UnknownCommand, encode_frame
 from pyspark_pravega.errors import (
     AuthenticationError,
+    CertificateError,
     ConflictError,
+    NoAnswerError,
     OperationFailedError,
     PravegaError,
     SegmentNotFoundError,
     SegmentSealedError,
     SegmentStoreUnavailableError,
     SegmentTruncatedError,
+    TokenExpiredError,
     TransactionError,
     WireError,
+    WrongHostError,
 )
+from pyspark_pravega.security import Tls
 
 RECEIVE_BUFFER_BYTES = 4 << 20
-
-
-class NoAnswerError(SegmentStoreUnavailableError):
-    """The segment store is there, but hasn't answered in time."""
+TOKEN_EXPIRED = 1
+"""`AuthTokenCheckFailed.code` of a token that is too old."""
 
 
 Expected = TypeVar("Expected", bound=wire.Command)
@@ -36,31 +41,27 @@ Expected = TypeVar("Expected", bound=wire.Command)
 class Connection:
     """A connection to one segment store. Used by one thread at a time; a context manager."""
 
-    def __init__(self, host: str, port: int, *, timeout: float) -> None:
+    def __init__(self, host: str, port: int, *, timeout: float, tls: Tls | None = None) -> None:
         """Connect and exchange greetings.
 
         Args:
             host: the segment store's host.
             port: its port.
             timeout: for connecting and for each reply, in seconds.
+            tls: which servers to believe; None for a connection without TLS.
 
         Raises:
             SegmentStoreUnavailableError: nothing answers there.
+            CertificateError: the segment store's certificate isn't trusted.
         """
         self.endpoint = (host, port)
         self.timeout = timeout
         self.healthy = True
+        self.used_at = time.monotonic()
+        """When the last reply came, by `time.monotonic`."""
         self._ids = itertools.count(1)
         self._decoder = FrameDecoder()
-        try:
-            self._socket = socket.create_connection((host, port), timeout)
-        except OSError as error:
-            raise SegmentStoreUnavailableError(
-                f"no Pravega segment store answers at {host}:{port} ({error.strerror or error}): "
-                "check that this machine can reach the address that the controller names"
-            ) from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        self._socket = self._connect(tls, Limit(timeout).cap(timeout))
         try:
             self.send(wire.Hello())
             greeting = self.receive()
@@ -68,6 +69,36 @@ class Connection:
                 raise WireError(f"{host}:{port} doesn't speak a segment store's protocol that this client knows")
         except PravegaError:
             self.close()
+            raise
+
+    def _connect(self, tls: Tls | None, timeout: float) -> socket.socket:
+        host, port = self.endpoint
+        try:
+            plain = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise SegmentStoreUnavailableError(
+                f"no Pravega segment store answers at {host}:{port} ({error.strerror or error}): "
+                "check that this machine can reach the address that the controller names"
+            ) from None
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        if tls is None:
+            return plain
+        try:
+            return tls.ssl_context().wrap_socket(plain, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            plain.close()
+            raise CertificateError(
+                f"the certificate of segment store {host}:{port} isn't trusted ({error.verify_message}): set tls-ca "
+                "(or PRAVEGA_TLS_CA) to the PEM file of the authority that signed it, and use a name that it is for"
+            ) from None
+        except OSError as error:
+            plain.close()
+            raise SegmentStoreUnavailableError(
+                f"segment store {host}:{port} doesn't speak TLS, or none that is safe ({error.strerror or error})"
+            ) from None
+        except PravegaError:
+            plain.close()
             raise
 
     def __enter__(self) -> Self:
@@ -89,7 +120,7 @@ class Connection:
         """Whether the other side still answers, found out by a keep-alive."""
         try:
             self.send(wire.KeepAlive())
-            return isinstance(self._next(time.monotonic() + self.timeout), wire.KeepAlive)
+            return isinstance(self._next(self._deadline(None)), wire.KeepAlive)
         except PravegaError:
             return False
 
@@ -100,7 +131,7 @@ class Connection:
             SegmentStoreUnavailableError: the connection is lost.
         """
         try:
-            self._socket.settimeout(self.timeout)
+            self._socket.settimeout(Limit(self.timeout).cap(self.timeout))
             for piece in encode_frame(command):
                 self._socket.sendall(piece)
         except OSError as error:
@@ -116,7 +147,7 @@ class Connection:
             SegmentStoreUnavailableError: nothing came in time, or the connection is lost.
             WireError: what came isn't the protocol.
         """
-        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        deadline = self._deadline(timeout)
         while isinstance(reply := self._next(deadline), wire.KeepAlive):
             pass
         return reply
@@ -143,6 +174,10 @@ class Connection:
         self.healthy = False
         raise WireError(f"{self._name} answered {type(reply).__name__} where {expected.__name__} was expected")
 
+    def _deadline(self, timeout: float | None) -> float:
+        seconds = self.timeout if timeout is None else timeout
+        return time.monotonic() + Limit(seconds).cap(seconds)
+
     @property
     def _name(self) -> str:
         return f"segment store {self.endpoint[0]}:{self.endpoint[1]}"
@@ -158,6 +193,7 @@ class Connection:
                 if isinstance(reply, UnknownCommand):
                     raise WireError(f"{self._name} sent a command of type {reply.type}, which this client doesn't know")
                 if reply is not None:
+                    self.used_at = time.monotonic()
                     return reply
         except OSError as error:
             self._lost(error)
@@ -184,8 +220,9 @@ def failure(reply: wire.Failure) -> PravegaError:
 
 
 _FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
-    wire.WrongHost: lambda r: SegmentStoreUnavailableError(
-        f'segment "{r.segment}" has moved to another segment store ({r.correct_host or "not known yet"})'
+    wire.WrongHost: lambda r: WrongHostError(
+        f'segment "{r.segment}" has moved to another segment store ({r.correct_host or "not known yet"})',
+        r.correct_host,
     ),
     wire.SegmentIsSealed: lambda r: SegmentSealedError(f'segment "{r.segment}" is sealed'),
     wire.SegmentAlreadyExists: lambda r: OperationFailedError(f'segment "{r.segment}" exists already'),
@@ -199,8 +236,10 @@ _FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
     wire.OperationUnsupported: lambda r: OperationFailedError(
         f"the segment store doesn't know {r.operation}: Pravega 0.13 or newer is needed"
     ),
-    wire.AuthTokenCheckFailed: lambda r: AuthenticationError(
-        "the segment store refused the delegation token" + (": it has expired" if r.code == 1 else "")
+    wire.AuthTokenCheckFailed: lambda r: (
+        TokenExpiredError("the segment store refused the delegation token: it has expired")
+        if r.code == TOKEN_EXPIRED
+        else AuthenticationError("the segment store refused the delegation token: may this user do that?")
     ),
     wire.ErrorMessage: lambda r: OperationFailedError(
         f'the segment store failed on segment "{r.segment}": {r.message} (code {r.code})'

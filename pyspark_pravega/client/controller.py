@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from typing import Self
-from urllib.parse import urlsplit
 
 from pyspark_pravega.client import controller_messages as messages
 from pyspark_pravega.client import controller_pb2 as pb
@@ -28,24 +27,28 @@ from pyspark_pravega.errors import (
     StreamNotFoundError,
     TransactionError,
 )
+from pyspark_pravega.security import Credentials, Tls
 
 _POLL_S = 0.02
-_READ_WRITE = 5
+_READ, _READ_WRITE = 3, 5
 _NO_TIMESTAMP = -(2**63)
 
 
 class Controller:
     """A connection to the controller. Safe for use by several threads; a context manager."""
 
-    def __init__(self, uri: str, *, timeout: float = 10.0) -> None:
+    def __init__(
+        self, uri: str, *, timeout: float = 10.0, credentials: Credentials | None = None, tls: Tls | None = None
+    ) -> None:
         """Connect lazily: the first call finds out whether the controller is there.
 
         Args:
-            uri: `tcp://host:port`.
+            uri: `tcp://host:port` or `tls://host:port`; several controllers as `tcp://a:9090,b:9090`.
             timeout: deadline of each call, in seconds.
+            credentials: who asks, if authentication is on.
+            tls: which servers to believe, for `tls:`.
         """
-        self.host = urlsplit(uri).hostname or "localhost"
-        self._rpc = ControllerRpc(uri, timeout=timeout)
+        self._rpc = ControllerRpc(uri, timeout=timeout, credentials=credentials, tls=tls)
         self._call, self._status = self._rpc.call, self._rpc.status
 
     def __enter__(self) -> Self:
@@ -234,6 +237,23 @@ class Controller:
         reply = self._call("getSegmentsBetween", request, pb.StreamCutRangeResponse, missing=_no_stream(stream))
         return tuple(sorted(segment.segment_id for segment in reply.segments))
 
+    def delegation_token(self, stream: Stream, *, write: bool) -> str:
+        """A token that the segment stores believe.
+
+        Args:
+            stream: what it is for.
+            write: for reading and writing, not for reading alone.
+
+        Returns:
+            The token, for a while; empty when authentication is off.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            AuthenticationError: the user may not do this.
+        """
+        request = messages.info(stream, _READ_WRITE if write else _READ)
+        return self._call("getDelegationToken", request, pb.DelegationToken, missing=_no_stream(stream)).token
+
     def endpoint(self, stream: Stream, segment_id: int) -> tuple[str, int]:
         """The segment store that serves a segment.
 
@@ -243,7 +263,7 @@ class Controller:
         request = pb.SegmentId(stream_info=messages.info(stream), segment_id=segment_id)
         reply = self._call("getURI", request, pb.NodeUri)
         # A server bound to every interface announces itself by the unspecified address.
-        host = self.host if reply.endpoint in ("0.0.0.0", "::", "") else reply.endpoint
+        host = self._rpc.host if reply.endpoint in ("0.0.0.0", "::", "") else reply.endpoint
         return host, reply.port
 
     def scale(self, stream: Stream, sealed: list[int], new_ranges: list[tuple[float, float]], *, now_ms: int) -> int:

@@ -79,6 +79,25 @@ class ContinuationToken(_message.Message):
 Global___ContinuationToken: _TypeAlias = ContinuationToken  # noqa: Y015
 
 @_typing.final
+class DelegationToken(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelegationToken: _TypeAlias = DelegationToken  # noqa: Y015
+
+@_typing.final
 class NodeUri(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

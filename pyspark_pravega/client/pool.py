@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,26 +11,38 @@ from typing import Self, TypeVar
 
 from pyspark_pravega.client.connection import Connection
 from pyspark_pravega.client.controller import Controller
+from pyspark_pravega.client.deadlines import Retries
 from pyspark_pravega.client.names import Stream
-from pyspark_pravega.errors import SegmentStoreUnavailableError
+from pyspark_pravega.client.tokens import Tokens
+from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
+from pyspark_pravega.security import Tls
 
 MAX_IDLE_PER_ENDPOINT = 8
+IDLE_S = 5.0
+"""A connection that nobody has used for so long is tried out before it is used."""
 
 Result = TypeVar("Result")
 
 
 class ConnectionPool:
-    """Connections by segment. Safe for use by several threads; a context manager."""
+    """Connections by segment, and the tokens to use on them. Safe for use by several threads; a context manager."""
 
-    def __init__(self, controller: Controller, *, timeout: float) -> None:
+    def __init__(
+        self, controller: Controller, *, timeout: float, authenticated: bool = False, tls: Tls | None = None
+    ) -> None:
         """Keep connections to the segment stores of a controller's cluster.
 
         Args:
             controller: knows which segment store serves a segment.
-            timeout: for connecting and for each reply, in seconds.
+            timeout: for connecting and for each reply, in seconds; also how long an operation is tried again where the
+                caller sets no deadline.
+            authenticated: whether the segment stores want tokens.
+            tls: which servers to believe; None for connections without TLS.
         """
         self.controller = controller
         self.timeout = timeout
+        self.tokens = Tokens(controller, enabled=authenticated)
+        self._tls = tls
         self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
         self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -63,32 +76,35 @@ class ConnectionPool:
         Raises:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
-        connection = self._take(stream, segment_id, fresh=fresh)
-        if check and not connection.is_sound():
-            connection.close()
-            connection = self._take(stream, segment_id, fresh=True)
+        connection = self._take(stream, segment_id, fresh=fresh, check=check)
         try:
             yield connection
-        except BaseException:
+        except BaseException as error:
             # A reply may still be under way: the connection is of no use to the next one.
             connection.close()
+            self.learn(stream, segment_id, error)
             raise
         self._give_back(connection)
 
     def call(self, stream: Stream, segment_id: int, use: Callable[[Connection], Result]) -> Result:
-        """Do something that may be done twice, with a second try on a new connection when the first is lost.
+        """Do something that may be done twice, again on a new connection when the first is lost.
 
         Args:
             stream: the segment's stream.
             segment_id: the segment.
-            use: what to do with a connection.
+            use: what to do with a connection. It asks for tokens anew each time.
+
+        Raises:
+            SegmentStoreUnavailableError: it couldn't be done until the caller's deadline, or within the time-out.
         """
-        try:
-            with self.connection(stream, segment_id) as connection:
-                return use(connection)
-        except SegmentStoreUnavailableError:
-            with self.connection(stream, segment_id, fresh=True) as connection:
-                return use(connection)
+        retries = Retries(self.timeout)
+        while True:
+            try:
+                with self.connection(stream, segment_id, fresh=retries.failures > 0) as connection:
+                    return use(connection)
+            except (SegmentStoreUnavailableError, TokenExpiredError):
+                if not retries.again():
+                    raise
 
     def open(self, stream: Stream, segment_id: int, *, fresh: bool = False) -> Connection:
         """A new connection to the segment store that serves a segment; the caller closes it.
@@ -101,7 +117,24 @@ class ConnectionPool:
         Raises:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
-        return Connection(*self._endpoint(stream, segment_id, fresh=fresh), timeout=self.timeout)
+        return self._connect(self._endpoint(stream, segment_id, fresh=fresh))
+
+    def learn(self, stream: Stream, segment_id: int, error: BaseException) -> None:
+        """Learn from what became of a connection: that a token is too old, or that the segment has moved.
+
+        Args:
+            stream: the segment's stream.
+            segment_id: the segment.
+            error: what happened to one that `open` made; for `connection` and `call` the pool does it itself.
+        """
+        if isinstance(error, TokenExpiredError):
+            self.tokens.forget(stream)
+        elif isinstance(error, WrongHostError):
+            # As Java's client does: the controller is asked for the new place, not the old place's guess believed.
+            self._endpoints.pop((stream, segment_id), None)
+
+    def _connect(self, endpoint: tuple[str, int]) -> Connection:
+        return Connection(*endpoint, timeout=self.timeout, tls=self._tls)
 
     def _endpoint(self, stream: Stream, segment_id: int, *, fresh: bool) -> tuple[str, int]:
         key = (stream, segment_id)
@@ -109,13 +142,20 @@ class ConnectionPool:
             self._endpoints[key] = self.controller.endpoint(stream, segment_id)
         return self._endpoints[key]
 
-    def _take(self, stream: Stream, segment_id: int, *, fresh: bool) -> Connection:
+    def _take(self, stream: Stream, segment_id: int, *, fresh: bool, check: bool) -> Connection:
         endpoint = self._endpoint(stream, segment_id, fresh=fresh)
-        if not fresh:
+        while not fresh:
             with self._lock:
-                if self._idle[endpoint]:
-                    return self._idle[endpoint].pop()
-        return Connection(*endpoint, timeout=self.timeout)
+                if not self._idle[endpoint]:
+                    break
+                connection = self._idle[endpoint].pop()
+            if not check and time.monotonic() - connection.used_at < IDLE_S:
+                return connection
+            if connection.is_sound():
+                return connection
+            connection.close()
+            fresh, endpoint = True, self._endpoint(stream, segment_id, fresh=True)
+        return self._connect(endpoint)
 
     def _give_back(self, connection: Connection) -> None:
         with self._lock:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyspark_pravega.client.connection import Connection, NoAnswerError
+from pyspark_pravega.client.connection import Connection
+from pyspark_pravega.client.deadlines import Retries
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.errors import SegmentNotFoundError, SegmentStoreUnavailableError, WireError
+from pyspark_pravega.errors import (
+    NoAnswerError,
+    SegmentNotFoundError,
+    SegmentStoreUnavailableError,
+    TokenExpiredError,
+    WireError,
+)
 
 REQUEST_BYTES = 1 << 20
 """What one request asks for: servers answer with at most 2 MiB, mostly 1."""
@@ -29,21 +36,22 @@ class SegmentState:
     sealed: bool
 
 
-def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, token: str = "") -> SegmentState:
+def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, segment: str | None = None) -> SegmentState:
     """Ask for a segment's state.
 
     Args:
         pool: connections to the segment stores.
         stream: the segment's stream.
         segment_id: the segment.
-        token: the stream's delegation token.
+        segment: name on the wire where it isn't the segment's own, as of a transaction.
 
     Raises:
         SegmentNotFoundError: it doesn't exist, or no longer.
     """
-    name = stream.segment_name(segment_id)
+    name = segment or stream.segment_name(segment_id)
 
     def ask(connection: Connection) -> wire.StreamSegmentInfo:
+        token = pool.tokens.get(stream)
         request = wire.GetStreamSegmentInfo(request_id=connection.next_id(), segment=name, token=token)
         return connection.call(request, wire.StreamSegmentInfo)
 
@@ -61,11 +69,10 @@ def read_range(
     end: int,
     *,
     segment: str | None = None,
-    token: str = "",
 ) -> Iterator[memoryview]:
     """The bytes of a segment between two offsets.
 
-    Several requests are under way at a time. A lost connection is replaced once without losing or repeating a byte, and
+    Several requests are under way at a time. A lost connection is replaced without losing or repeating a byte, and
     what isn't answered is asked for again on another one: right after a commit a server may leave a request
     unanswered that it answers a little later.
 
@@ -76,7 +83,6 @@ def read_range(
         start: first byte.
         end: the byte after the last; not beyond the segment's length.
         segment: name on the wire where it isn't the segment's own, as of a transaction.
-        token: the stream's delegation token.
 
     Yields:
         Buffers of up to 2 MiB, in order, each in memory of its own.
@@ -87,23 +93,25 @@ def read_range(
         SegmentStoreUnavailableError: the segment store can't be reached.
     """
     name = segment or stream.segment_name(segment_id)
-    position, again, waited, patience = start, False, 0.0, ASK_AGAIN_S
+    position, waited, patience = start, 0.0, ASK_AGAIN_S
+    retries = Retries(pool.timeout)
     while position < end:
         try:
-            with pool.connection(stream, segment_id, fresh=again) as connection:
+            with pool.connection(stream, segment_id, fresh=retries.failures > 0 or waited > 0) as connection:
+                token = pool.tokens.get(stream)
                 for data in _requests(connection, name, position, end, token, patience):
+                    retries.succeeded()
+                    waited, patience = 0.0, ASK_AGAIN_S
                     position += len(data)
-                    again, waited, patience = False, 0.0, ASK_AGAIN_S
                     yield data
         except NoAnswerError:
             waited += patience
             if waited >= ANSWER_TIMEOUT_S:
                 raise
-            again, patience = True, min(2 * patience, ANSWER_TIMEOUT_S - waited)
-        except SegmentStoreUnavailableError:
-            if again:
+            patience = min(2 * patience, ANSWER_TIMEOUT_S - waited)
+        except (SegmentStoreUnavailableError, TokenExpiredError):
+            if not retries.again():
                 raise
-            again = True
 
 
 def _requests(

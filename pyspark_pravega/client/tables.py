@@ -40,7 +40,7 @@ class KeyValueTable:
         """
         segments = pool.controller.key_value_table_segments(scope, name)
         self.scope, self.name = scope, name
-        self._pool, self._stream, self._token = pool, segments.stream, segments.token
+        self._pool, self._stream = pool, segments.stream
         self._segment_id = segments.ids[0]
         self._segment = segments.stream.segment_name(self._segment_id)
 
@@ -60,7 +60,7 @@ class KeyValueTable:
             request = wire.ReadTable(
                 request_id=connection.next_id(),
                 segment=self._segment,
-                token=self._token,
+                token=self._pool.tokens.get(self._stream, write=True),
                 keys=tuple((key, ANY_VERSION, None) for key in keys),
             )
             return connection.call(request, wire.TableRead)
@@ -89,7 +89,7 @@ class KeyValueTable:
             request = wire.UpdateTableEntries(
                 request_id=connection.next_id(),
                 segment=self._segment,
-                token=self._token,
+                token=self._pool.tokens.get(self._stream, write=True),
                 entries=tuple(entries),
             )
             return connection.call(request, wire.TableEntriesUpdated)
@@ -113,7 +113,7 @@ class KeyValueTable:
             request = wire.RemoveTableKeys(
                 request_id=connection.next_id(),
                 segment=self._segment,
-                token=self._token,
+                token=self._pool.tokens.get(self._stream, write=True),
                 keys=tuple((key, version, None) for key, version in keys),
             )
             return connection.call(request, wire.TableKeysRemoved)

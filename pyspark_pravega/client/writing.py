@@ -7,12 +7,13 @@ from collections import deque
 from dataclasses import dataclass
 
 from pyspark_pravega.client.connection import Connection
+from pyspark_pravega.client.deadlines import Retries
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.reading import ANSWER_TIMEOUT_S
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.fields import Buffer
-from pyspark_pravega.errors import PravegaError, SegmentStoreUnavailableError, WireError
+from pyspark_pravega.errors import PravegaError, SegmentStoreUnavailableError, TokenExpiredError, WireError
 
 BLOCK_BYTES = 1 << 20
 """A good size for a block; one command takes at most 15.9 MiB."""
@@ -20,7 +21,6 @@ MAX_BLOCK_BYTES = 15 << 20
 MAX_EVENT_BYTES = 8 << 20
 """The largest event that Pravega's Java client reads and writes."""
 WINDOW_BLOCKS = 3
-RECONNECTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,6 @@ class SegmentWriter:
         segment_id: int,
         *,
         segment: str | None = None,
-        token: str = "",
         writer_id: uuid.UUID | None = None,
     ) -> None:
         """Make a writer; it connects with its first block.
@@ -53,13 +52,12 @@ class SegmentWriter:
             stream: the segment's stream.
             segment_id: the segment.
             segment: name on the wire where it isn't the segment's own, as of a transaction.
-            token: the stream's delegation token.
             writer_id: lets a later writer of the same id go on where this one ended: of the same blocks, appended
                 again, those are passed over that are stored. A new one when None.
         """
         self.bytes_written = 0
         self.events_written = 0
-        self._pool, self._stream, self._segment_id, self._token = pool, stream, segment_id, token
+        self._pool, self._stream, self._segment_id = pool, stream, segment_id
         self._segment = segment or stream.segment_name(segment_id)
         self._writer_id = writer_id or uuid.uuid4()
         self._stored = wire.NO_EVENT
@@ -103,11 +101,11 @@ class SegmentWriter:
 
     def _persist(self, block: _Block | None, *, down_to: int) -> None:
         """Send and wait for acknowledgements, on a new connection when the old one is lost."""
-        lost = 0
+        retries, left = Retries(self._pool.timeout), len(self._unacknowledged)
         while True:
             try:
                 if self._connection is None:
-                    connection = self._resume(fresh=lost > 0)
+                    connection = self._resume(fresh=retries.failures > 0)
                 else:
                     connection = self._connection
                     if block is not None:
@@ -115,10 +113,14 @@ class SegmentWriter:
                 while len(self._unacknowledged) > down_to:
                     self._acknowledge(connection)
                 return
-            except SegmentStoreUnavailableError:
+            except (SegmentStoreUnavailableError, TokenExpiredError) as error:
                 self.close()
-                lost += 1
-                if lost > RECONNECTS:
+                self._pool.learn(self._stream, self._segment_id, error)
+                if len(self._unacknowledged) < left:
+                    # It goes on, if with trouble: the time to give up begins anew.
+                    retries.succeeded()
+                    left = len(self._unacknowledged)
+                if not retries.again():
                     raise
             except PravegaError:
                 self.close()
@@ -129,7 +131,10 @@ class SegmentWriter:
         connection = self._connection = self._pool.open(self._stream, self._segment_id, fresh=fresh)
         self._setup_id = connection.next_id()
         setup = wire.SetupAppend(
-            request_id=self._setup_id, writer_id=self._writer_id, segment=self._segment, token=self._token
+            request_id=self._setup_id,
+            writer_id=self._writer_id,
+            segment=self._segment,
+            token=self._pool.tokens.get(self._stream, write=True),
         )
         self._forget(connection.call(setup, wire.AppendSetup).last_event_number)
         for block in self._unacknowledged:

@@ -69,7 +69,6 @@ def _copy(client: Client, target: Transaction, parts: list[tuple[Transaction, St
             target.segments.stream,
             part.segment_id,
             segment=target.segment_name(part.segment_id),
-            token=target.segments.token,
             writer_id=uuid.uuid5(target.id, f"{source.id}/{part.segment_id}"),
         )
         try:
@@ -92,7 +91,6 @@ def _blocks(client: Client, source: Transaction, part: StagedSegment) -> Iterato
         0,
         part.bytes,
         segment=source.segment_name(part.segment_id),
-        token=source.segments.token,
     )
     block, done, counted = bytearray(), 0, 0
     for data in received:

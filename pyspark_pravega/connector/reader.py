@@ -82,7 +82,7 @@ class StreamReader(DataSourceReader):
         part = partition.part
         pool = shared_client(self._settings).pool
         position, rest = part.start, b""
-        for data in read_range(pool, self._stream, part.segment_id, part.start, part.end, token=self._snapshot.token):
+        for data in read_range(pool, self._stream, part.segment_id, part.start, part.end):
             chunk: bytes | memoryview = rest + bytes(data) if rest else data
             frames = self._split(chunk, part.segment_id, position)
             if len(frames.payloads):

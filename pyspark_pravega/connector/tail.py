@@ -33,7 +33,6 @@ class Snapshot:
     stream: Stream
     slices: tuple[SegmentSlice, ...]
     """In ascending order of segment ids, predecessors before successors."""
-    token: str = ""
 
     @property
     def size(self) -> int:
@@ -61,7 +60,7 @@ def take_tail(client: Client, stream: Stream) -> Snapshot | None:
     head = controller.head(stream)
     segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
     try:
-        states = _states(client, stream, segment_ids, current.token)
+        states = _states(client, stream, segment_ids)
     except SegmentNotFoundError:
         return None
     # A current segment that is sealed by now has successors that this list doesn't know.
@@ -72,12 +71,12 @@ def take_tail(client: Client, stream: Stream) -> Snapshot | None:
         state = states[segment_id]
         start = max(state.start_offset, head.get(segment_id, 0))
         slices.append(SegmentSlice(segment_id=segment_id, start=start, end=max(start, state.write_offset)))
-    return Snapshot(stream=stream, slices=tuple(slices), token=current.token)
+    return Snapshot(stream=stream, slices=tuple(slices))
 
 
-def _states(client: Client, stream: Stream, segment_ids: list[int], token: str) -> dict[int, SegmentState]:
+def _states(client: Client, stream: Stream, segment_ids: list[int]) -> dict[int, SegmentState]:
     def ask(segment_id: int) -> SegmentState:
-        return segment_state(client.pool, stream, segment_id, token=token)
+        return segment_state(client.pool, stream, segment_id)
 
     if len(segment_ids) <= _ASK_AT_ONCE:
         return {segment_id: ask(segment_id) for segment_id in segment_ids}

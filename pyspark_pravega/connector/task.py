@@ -110,7 +110,6 @@ class TaskWriter:
                     self._stream,
                     segment_id,
                     segment=transaction.segment_name(segment_id),
-                    token=transaction.segments.token,
                 )
             for block in _blocks(chosen):
                 writer.append(memoryview(framing.join(block)), len(block))

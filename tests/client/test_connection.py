@@ -27,8 +27,10 @@ from pyspark_pravega.errors import (
     SegmentSealedError,
     SegmentStoreUnavailableError,
     SegmentTruncatedError,
+    TokenExpiredError,
     TransactionError,
     WireError,
+    WrongHostError,
 )
 from pyspark_pravega.settings import Settings
 
@@ -145,7 +147,7 @@ def test_an_answer_of_another_kind_than_expected_makes_the_connection_useless() 
 FAILURES = [
     (
         wire.WrongHost(request_id=1, segment="s/t/0", correct_host="other:1", trace=""),
-        SegmentStoreUnavailableError, '"s/t/0" has moved to another segment store (other:1)',
+        WrongHostError, '"s/t/0" has moved to another segment store (other:1)',
     ),
     (wire.SegmentIsSealed(request_id=1, segment="s/t/0", trace="", offset=0), SegmentSealedError, '"s/t/0" is sealed'),
     (wire.SegmentAlreadyExists(request_id=1, segment="s/t/0", trace=""), OperationFailedError, '"s/t/0" exists'),
@@ -163,7 +165,7 @@ FAILURES = [
     ),
     (wire.OperationUnsupported(request_id=1, operation="x", trace=""), OperationFailedError, "doesn't know x"),
     (wire.AuthTokenCheckFailed(request_id=1, trace="", code=0), AuthenticationError, "refused the delegation token"),
-    (wire.AuthTokenCheckFailed(request_id=1, trace="", code=1), AuthenticationError, "it has expired"),
+    (wire.AuthTokenCheckFailed(request_id=1, trace="", code=1), TokenExpiredError, "it has expired"),
     (
         wire.ErrorMessage(request_id=1, segment="s/t/0", message="disk full", code=5),
         OperationFailedError, 'on segment "s/t/0": disk full (code 5)',

@@ -1,0 +1,112 @@
+"""How long a caller is willing to wait, and how long is waited between tries."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from pyspark_pravega.errors import DeadlineExceededError
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+
+_ends: ContextVar[float | None] = ContextVar("pyspark_pravega_deadline", default=None)
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Bound everything that the client does in a `with` block, its retries included.
+
+    Without one, an operation is tried again for as long as the settings' `timeout`; with one, until it is over, be that
+    sooner or later. Blocks may be nested: the inner one can't reach beyond the outer one. It holds for the thread, or
+    the asynchronous task, that enters the block.
+
+    Args:
+        seconds: from now.
+
+    Raises:
+        DeadlineExceededError: by the client's calls in the block, once it is over.
+    """
+    outer = _ends.get()
+    end = time.monotonic() + seconds
+    token = _ends.set(end if outer is None else min(end, outer))
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+class Limit:
+    """When an operation has to give up: at the caller's deadline, or after its own time without one."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begin to count.
+
+        Args:
+            seconds: how long the operation may take where the caller has set no deadline.
+        """
+        end = _ends.get()
+        self._given = end is not None
+        self._end = time.monotonic() + seconds if end is None else end
+
+    @property
+    def left(self) -> float:
+        """Seconds; 0 when it is over."""
+        return max(0.0, self._end - time.monotonic())
+
+    def cap(self, seconds: float) -> float:
+        """A time-out that doesn't reach beyond the limit.
+
+        Args:
+            seconds: how long would be waited otherwise.
+
+        Raises:
+            DeadlineExceededError: the caller's deadline is over.
+        """
+        left = self.left
+        if self._given and left == 0.0:
+            raise DeadlineExceededError("the deadline that the caller set is over, and the operation isn't done")
+        return min(seconds, left)
+
+
+class Retries:
+    """Decides whether something that failed is tried again, and waits in between: longer each time, never twice alike.
+
+    Time counts from the first failure: until the caller's deadline, or as long as given without one.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """Nothing has failed yet.
+
+        Args:
+            seconds: for how long to try where the caller has set no deadline.
+        """
+        self._seconds = seconds
+        self._limit: Limit | None = None
+        self._pause = FIRST_PAUSE_S
+        self.failures = 0
+        """Since the last success."""
+
+    def again(self) -> bool:
+        """Count a failure; wait, but not after the first one, which may have been an idle connection's end.
+
+        Returns:
+            Whether to try again.
+        """
+        self.failures += 1
+        if self._limit is None:
+            self._limit = Limit(self._seconds)
+            return self._limit.left > 0
+        pause = self._pause * random.uniform(0.5, 1.0)
+        if pause >= self._limit.left:
+            return False
+        time.sleep(pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
+        return True
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self._limit, self._pause, self.failures = None, FIRST_PAUSE_S, 0

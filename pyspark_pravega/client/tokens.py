@@ -1,0 +1,73 @@
+"""Delegation tokens: what segment stores want to see where authentication is on."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import threading
+import time
+
+from pyspark_pravega.client.controller import Controller
+from pyspark_pravega.client.names import Stream
+
+TABLE_SUFFIX = "_kvtable"
+"""Ends the names under which key-value tables' segments lie; no stream's name can hold a `_`."""
+_RENEW_AT = 0.75
+"""Of a token's life: then it is replaced, so that it doesn't expire on its way."""
+
+
+class Tokens:
+    """The tokens of one user, asked for when they are needed and again before they expire. Safe for several threads."""
+
+    def __init__(self, controller: Controller, *, enabled: bool) -> None:
+        """Remember where to ask.
+
+        Args:
+            controller: gives tokens.
+            enabled: whether authentication is on; every token is empty otherwise, and nobody is asked.
+        """
+        self._controller, self._enabled = controller, enabled
+        self._known: dict[tuple[Stream, bool], tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, stream: Stream, *, write: bool = False) -> str:
+        """A token.
+
+        Args:
+            stream: what it is for.
+            write: for reading and writing, not for reading alone.
+
+        Raises:
+            AuthenticationError: the user may not do this.
+        """
+        if not self._enabled:
+            return ""
+        known = self._known.get((stream, write))
+        if known is not None and time.time() < known[1]:
+            return known[0]
+        if stream.name.endswith(TABLE_SUFFIX):
+            table = stream.name.removesuffix(TABLE_SUFFIX)
+            token = self._controller.key_value_table_segments(stream.scope, table).token
+        else:
+            token = self._controller.delegation_token(stream, write=write)
+        with self._lock:
+            self._known[stream, write] = token, _renewal(token)
+        return token
+
+    def forget(self, stream: Stream) -> None:
+        """Let go of a stream's tokens: a segment store didn't take them."""
+        with self._lock:
+            for write in (False, True):
+                self._known.pop((stream, write), None)
+
+
+def _renewal(token: str) -> float:
+    """When to ask for another token, in seconds since 1970: well before this one, a JWT, expires."""
+    now = time.time()
+    try:
+        payload = token.split(".")[1]
+        expires = float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+        return float("inf")
+    return now + (expires - now) * _RENEW_AT
