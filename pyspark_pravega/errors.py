@@ -14,7 +14,7 @@
                                   KeyValueTableNotFoundError, GroupNotFoundError, SchemaNotFoundError
       AlreadyExistsError          ScopeExistsError, StreamExistsError
       ScopeNotEmptyError
-      SegmentSealedError, SegmentTruncatedError
+      StreamSealedError, SegmentSealedError, SegmentTruncatedError
       ConflictError               a conditional change lost against another one
       TransactionError            a transaction can't be begun, written, or committed
       OperationFailedError        a server refused a call for a reason of its own
@@ -181,6 +181,12 @@ class ScopeNotEmptyError(PravegaError):
     """The scope still holds streams or key-value tables."""
 
     condition = "PRAVEGA_SCOPE_NOT_EMPTY"
+
+
+class StreamSealedError(PravegaError):
+    """The stream is sealed: it takes no more events."""
+
+    condition = "PRAVEGA_STREAM_SEALED"
 
 
 class SegmentSealedError(PravegaError):

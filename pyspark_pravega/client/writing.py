@@ -28,6 +28,7 @@ class _Block:
     data: Buffer
     events: int
     last_event_number: int
+    origin: object
 
 
 class SegmentWriter:
@@ -65,12 +66,13 @@ class SegmentWriter:
         self._setup_id = 0
         self._unacknowledged: deque[_Block] = deque()
 
-    def append(self, data: Buffer, events: int) -> None:
+    def append(self, data: Buffer, events: int, *, origin: object = None) -> None:
         """Append a block; waits while too many are under way.
 
         Args:
             data: whole events with their frames, at most 15 MiB. Must not change before `flush`.
             events: how many they are, at least 1.
+            origin: what the block was made of, for `unstored`.
 
         Raises:
             SegmentSealedError: the segment is sealed.
@@ -81,7 +83,7 @@ class SegmentWriter:
             raise WireError(f"a block of {len(data)} bytes and {events} events can't be appended")
         self.bytes_written += len(data)
         self.events_written += events
-        block = _Block(data=data, events=events, last_event_number=self.events_written)
+        block = _Block(data=data, events=events, last_event_number=self.events_written, origin=origin)
         self._unacknowledged.append(block)
         self._persist(block, down_to=WINDOW_BLOCKS)
 
@@ -92,6 +94,31 @@ class SegmentWriter:
             PravegaError: as `append`.
         """
         self._persist(None, down_to=0)
+
+    def unstored(self) -> list[object]:
+        """What a sealed segment didn't take.
+
+        The segment store is asked what it has: it keeps the writer's last number, also when it seals the segment.
+
+        Returns:
+            The origins of the blocks that aren't stored, in their order.
+
+        Raises:
+            SegmentNotFoundError: the segment has been deleted meanwhile.
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        self.close()
+        retries = Retries(self._pool.timeout)
+        while True:
+            try:
+                with self._pool.open(self._stream, self._segment_id, fresh=retries.failures > 0) as connection:
+                    self._set_up(connection)
+                break
+            except (SegmentStoreUnavailableError, TokenExpiredError) as error:
+                self._pool.learn(self._stream, self._segment_id, error)
+                if not retries.again():
+                    raise
+        return [block.origin for block in self._unacknowledged]
 
     def close(self) -> None:
         """Let go of the connection; what hasn't been flushed may or may not be stored."""
@@ -127,8 +154,15 @@ class SegmentWriter:
                 raise
 
     def _resume(self, *, fresh: bool) -> Connection:
-        """Announce the writer, and send what the server doesn't have, with the same borders between blocks."""
+        """Connect, and send what the server doesn't have, with the same borders between blocks."""
         connection = self._connection = self._pool.open(self._stream, self._segment_id, fresh=fresh)
+        self._set_up(connection)
+        for block in self._unacknowledged:
+            self._send(connection, block)
+        return connection
+
+    def _set_up(self, connection: Connection) -> None:
+        """Announce the writer, and learn which of its blocks are stored."""
         self._setup_id = connection.next_id()
         setup = wire.SetupAppend(
             request_id=self._setup_id,
@@ -137,9 +171,6 @@ class SegmentWriter:
             token=self._pool.tokens.get(self._stream, write=True),
         )
         self._forget(connection.call(setup, wire.AppendSetup).last_event_number)
-        for block in self._unacknowledged:
-            self._send(connection, block)
-        return connection
 
     def _send(self, connection: Connection, block: _Block) -> None:
         if block.last_event_number <= self._stored:

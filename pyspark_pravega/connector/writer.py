@@ -14,13 +14,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_pravega.client import Transaction
+from pyspark_pravega.client.transaction_writer import abort_quietly
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.gathering import gather
 from pyspark_pravega.connector.ledger import Intent, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.recovery import finish, settle
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.task import TaskResult, TaskWriter, abort_quietly
+from pyspark_pravega.connector.task import TaskResult, TaskWriter
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError
 
 _RECENT_COMMITS = 16

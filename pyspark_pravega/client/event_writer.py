@@ -1,0 +1,315 @@
+"""Writing events to a stream directly: stored once and in order per routing key, whatever happens on the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_pravega.client.batching import Events, Keys, Placed, blocks, by_segment, place
+from pyspark_pravega.client.deadlines import Retries
+from pyspark_pravega.client.names import SegmentRange, Stream
+from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
+from pyspark_pravega.errors import PravegaError, SegmentSealedError, StreamSealedError
+from pyspark_pravega.serde import framing
+
+if TYPE_CHECKING:
+    from pyspark_pravega.client import Client
+
+LINGER_S = 0.1
+
+
+class _Lane:
+    """One segment's events: first in a buffer, then under way."""
+
+    def __init__(self, writer: SegmentWriter, owner: SegmentRange) -> None:
+        self.writer, self.owner = writer, owner
+        self.buffered: list[Placed] = []
+        self.bytes = 0
+
+    def put(self, placed: Placed) -> None:
+        self.buffered.append(placed)
+        self.bytes += placed.payloads.nbytes + framing.HEADER_SIZE * len(placed)
+
+    def take(self) -> Placed:
+        """Everything in the buffer."""
+        parts, self.buffered, self.bytes = self.buffered, [], 0
+        return _joined(parts)
+
+
+class EventWriter:
+    """Writes events to a stream, at least once and, as long as this object lives, exactly once.
+
+    Events of one routing key keep their order, also when the stream scales. They are collected to blocks of about a
+    megabyte; what waits longer than `linger_s` is sent by a thread of the writer's own. An event is safe after `flush`.
+    Safe for use by several threads; a context manager that flushes at its end.
+    """
+
+    def __init__(
+        self, client: Client, stream: Stream, *, linger_s: float = LINGER_S, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        """Open a stream for writing.
+
+        Args:
+            client: the cluster.
+            stream: the stream.
+            linger_s: how long an event may wait for others, in seconds.
+            block_bytes: the size of a block, in bytes.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            StreamSealedError: it takes no more events.
+        """
+        self.stream = stream
+        self.events_written = 0
+        """Events handed over so far; after `flush` all of them are stored."""
+        self._client, self._block_bytes, self._linger_s = client, block_bytes, linger_s
+        self._lock = threading.RLock()
+        self._ranges = _current(client, stream)
+        self._lanes: dict[int, _Lane] = {}
+        self._turn = 0
+        self._failed: PravegaError | None = None
+        self._oldest: float | None = None
+        self._wake = threading.Condition(self._lock)
+        self._closed = False
+        self._flusher: threading.Thread | None = None
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
+        """Write one event.
+
+        Args:
+            event: its bytes; a text becomes UTF-8. At most 8 MiB.
+            key: its routing key: events of one key stay in order.
+
+        Raises:
+            EventEncodeError: the event is too large.
+            PravegaError: it, or an earlier one, can't be stored.
+        """
+        payload = event.encode() if isinstance(event, str) else event
+        self.write_batch(pa.array([payload], pa.binary()), key)
+
+    def write_batch(self, events: Events, keys: Keys = None) -> None:
+        """Write many events, which is far faster than one after another.
+
+        Args:
+            events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
+            keys: a routing key for each, one for all of them, or None: then all go to one segment, the next batch to the
+                next segment.
+
+        Raises:
+            EventEncodeError: an event is null or too large, or there isn't a key for each.
+            PravegaError: one of these, or of earlier events, can't be stored.
+        """
+        with self._lock:
+            self._check()
+            placed = place(events, keys, self._keyless())
+            self.events_written += len(placed)
+            self._distribute(placed)
+            self._send(full_only=True)
+            if self._oldest is None and any(lane.buffered for lane in self._lanes.values()):
+                self._oldest = time.monotonic()
+                self._start_flusher()
+                self._wake.notify()
+
+    def flush(self) -> None:
+        """Wait until everything that was written is stored.
+
+        Raises:
+            StreamSealedError: the stream was sealed before.
+            PravegaError: something can't be stored; the writer is of no more use then.
+        """
+        with self._lock:
+            self._check()
+            self._send(full_only=False)
+            while True:
+                sealed = self._flush_lanes()
+                if not sealed:
+                    return
+                self._follow_the_stream()
+                self._send(full_only=False)
+
+    def close(self) -> None:
+        """Flush, and let go of the connections.
+
+        Raises:
+            PravegaError: as `flush`.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if self._failed is None:
+                    self.flush()
+            finally:
+                self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with self._lock:
+                self._end()
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if self._closed:
+            raise ValueError(f'the writer of stream "{self.stream}" is closed')
+
+    def _end(self) -> None:
+        self._closed = True
+        self._wake.notify()
+        for lane in self._lanes.values():
+            lane.writer.close()
+
+    def _keyless(self) -> float:
+        """A place in the next segment's part of the key space."""
+        self._turn = (self._turn + 1) % len(self._ranges)
+        chosen = self._ranges[self._turn]
+        return (chosen.min_key + chosen.max_key) / 2
+
+    def _distribute(self, placed: Placed) -> None:
+        for owner, part in by_segment(placed, self._ranges):
+            lane = self._lanes.get(owner.segment_id)
+            if lane is None:
+                writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id)
+                lane = self._lanes[owner.segment_id] = _Lane(writer, owner)
+            lane.put(part)
+
+    def _send(self, *, full_only: bool) -> None:
+        """Send what is in the buffers, wherever the stream's segments are by now."""
+        while True:
+            try:
+                for lane in list(self._lanes.values()):
+                    while lane.buffered and (not full_only or lane.bytes >= self._block_bytes):
+                        self._send_lane(lane, full_only=full_only)
+                break
+            except SegmentSealedError:
+                self._follow_the_stream()
+            except PravegaError as error:
+                self._fail(error)
+        if not any(lane.buffered for lane in self._lanes.values()):
+            self._oldest = None
+
+    def _send_lane(self, lane: _Lane, *, full_only: bool) -> None:
+        placed = lane.take()
+        cuts = list(blocks(placed.payloads, block_bytes=self._block_bytes))
+        # What doesn't fill a block waits for more.
+        waiting = cuts.pop() if full_only and len(cuts) > 1 else None
+        for start, end in cuts:
+            part = placed.slice(start, end)
+            try:
+                lane.writer.append(memoryview(framing.join(part.payloads)), len(part), origin=part)
+            except PravegaError:
+                # The segment's writer knows this block already; what lies behind it goes back.
+                if end < len(placed):
+                    lane.put(placed.slice(end, len(placed)))
+                raise
+        if waiting:
+            lane.put(placed.slice(*waiting))
+
+    def _flush_lanes(self) -> bool:
+        """Whether a segment turned out to be sealed."""
+        sealed = False
+        for lane in self._lanes.values():
+            try:
+                lane.writer.flush()
+            except SegmentSealedError:
+                sealed = True
+            except PravegaError as error:
+                self._fail(error)
+        return sealed
+
+    def _fail(self, error: PravegaError) -> None:
+        self._failed = error
+        raise error
+
+    def _follow_the_stream(self) -> None:
+        """Take what sealed segments didn't store to their successors.
+
+        All lanes of segments that are no longer current are settled before anything goes to the new ones: events of
+        one key must not overtake each other.
+        """
+        try:
+            self._ranges = self._segments_after_the_seal()
+            current = {owner.segment_id for owner in self._ranges}
+            left: list[Placed] = []
+            for segment_id in [known for known in self._lanes if known not in current]:
+                lane = self._lanes.pop(segment_id)
+                left += self._settle(lane)
+            if left:
+                self._distribute(_joined(left))
+        except PravegaError as error:
+            self._fail(error)
+
+    def _settle(self, lane: _Lane) -> list[Placed]:
+        """What a segment that takes no more events hasn't stored, in its order."""
+        try:
+            try:
+                lane.writer.flush()
+                unstored: list[object] = []
+            except SegmentSealedError:
+                unstored = lane.writer.unstored()
+        finally:
+            lane.writer.close()
+        parts = [part for part in unstored if isinstance(part, Placed)]
+        return parts + ([lane.take()] if lane.buffered else [])
+
+    def _segments_after_the_seal(self) -> tuple[SegmentRange, ...]:
+        """The current segments, once the scale that sealed some of ours is through."""
+        retries = Retries(self._client.pool.timeout)
+        while True:
+            ranges = _current(self._client, self.stream)
+            if {owner.segment_id for owner in ranges} != {owner.segment_id for owner in self._ranges}:
+                return ranges
+            if not retries.again():
+                raise SegmentSealedError(
+                    f'a segment of stream "{self.stream}" is sealed, but the controller knows no successor of it: '
+                    "a scale seems to have been interrupted; try again later"
+                )
+
+    def _start_flusher(self) -> None:
+        if self._flusher is None:
+            self._flusher = threading.Thread(target=self._linger, name=f"linger-{self.stream}", daemon=True)
+            self._flusher.start()
+
+    def _linger(self) -> None:
+        with self._lock:
+            while not self._closed and self._failed is None:
+                if self._oldest is None:
+                    self._wake.wait()
+                    continue
+                left = self._oldest + self._linger_s - time.monotonic()
+                if left > 0:
+                    self._wake.wait(left)
+                    continue
+                try:
+                    self._send(full_only=False)
+                except PravegaError:
+                    # It is kept for the writer's next call.
+                    return
+
+
+def _joined(parts: Sequence[Placed]) -> Placed:
+    if len(parts) == 1:
+        return parts[0]
+    wide = any(part.payloads.type == pa.large_binary() for part in parts)
+    kind = pa.large_binary() if wide or sum(part.payloads.nbytes for part in parts) > 2**30 else pa.binary()
+    return Placed(
+        payloads=pa.concat_arrays([part.payloads.cast(kind) for part in parts]),
+        fractions=np.concatenate([part.fractions for part in parts]),
+    )
+
+
+def _current(client: Client, stream: Stream) -> tuple[SegmentRange, ...]:
+    ranges = client.controller.current_segments(stream).ranges
+    if not ranges:
+        raise StreamSealedError(f'stream "{stream}" is sealed: it takes no more events')
+    return ranges

@@ -1,0 +1,306 @@
+"""Writing events in transactions: all of them become visible, or none."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from pyspark_pravega.client.batching import Events, Keys, blocks, by_segment, place
+from pyspark_pravega.client.deadlines import Limit
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.transactions import Transaction, TransactionState
+from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.errors import PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.serde import framing
+
+if TYPE_CHECKING:
+    from pyspark_pravega.client import Client
+
+DEFAULT_LEASE_MS = 60_000
+_POLL_S = 0.005
+_LONGEST_POLL_S = 0.1
+
+
+class LeaseKeeper:
+    """A thread that keeps a transaction open, by a ping every third of its lease."""
+
+    def __init__(self, client: Client, stream: Stream, transaction: uuid.UUID, lease_ms: int) -> None:
+        """Start; the transaction has just been begun.
+
+        Args:
+            client: the cluster.
+            stream: the transaction's stream.
+            transaction: its id.
+            lease_ms: for how long each ping keeps it open, in milliseconds.
+        """
+        self._client, self._stream, self._transaction, self._lease_ms = client, stream, transaction, lease_ms
+        self._stopped = threading.Event()
+        self._lost: PravegaError | None = None
+        self._thread = threading.Thread(target=self._run, name=f"lease-{transaction}", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what made the transaction impossible to keep, if anything has.
+
+        Raises:
+            TransactionError: its lease ran out, or it was aborted.
+        """
+        if self._lost is not None:
+            raise self._lost
+
+    def stop(self) -> None:
+        """Ping no more."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._lease_ms / 3000):
+            try:
+                self._client.controller.ping_transaction(self._stream, self._transaction, lease_ms=self._lease_ms)
+            except TransactionError as error:
+                self._lost = error
+                return
+            except PravegaError:
+                # The controller may be back before the lease runs out.
+                continue
+
+
+class TransactionWriter:
+    """Writes events into an open transaction, of which others may write other parts. Used by one thread.
+
+    Events of one routing key that one writer writes keep their order; nothing is visible before the commit. A context
+    manager that flushes at its end; committing is the business of whoever began the transaction.
+    """
+
+    def __init__(self, client: Client, transaction: Transaction, *, first_segment: int = 0) -> None:
+        """Join a transaction; nothing is sent before the first event.
+
+        Args:
+            client: the cluster.
+            transaction: as `Controller.begin_transaction` gave it, perhaps in another process: it can be pickled.
+            first_segment: index of the segment that takes the first batch without keys: let writers begin at different
+                ones.
+        """
+        self.transaction = transaction
+        self._client = client
+        self._turn = first_segment
+        self._writers: dict[int, SegmentWriter] = {}
+
+    @property
+    def events_written(self) -> int:
+        """Events that were handed over; after `flush` all of them are stored."""
+        return sum(writer.events_written for writer in self._writers.values())
+
+    @property
+    def written(self) -> dict[int, tuple[int, int]]:
+        """What was handed over: segment id to events and bytes, frames included."""
+        return {
+            segment_id: (writer.events_written, writer.bytes_written)
+            for segment_id, writer in sorted(self._writers.items())
+        }
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
+        """Write one event, in a block of its own: for many of them use `write_batch`.
+
+        Args:
+            event: its bytes; a text becomes UTF-8. At most 8 MiB.
+            key: its routing key.
+
+        Raises:
+            EventEncodeError: the event is too large.
+            TransactionError: the transaction was lost.
+        """
+        self.write_batch([event.encode() if isinstance(event, str) else event], key)
+
+    def write_batch(self, events: Events, keys: Keys = None) -> None:
+        """Write many events.
+
+        Args:
+            events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
+            keys: a routing key for each, one for all of them, or None: then all go to one segment, the next batch to the
+                next segment.
+
+        Raises:
+            EventEncodeError: an event is null or too large, or there isn't a key for each.
+            TransactionError: the transaction was lost.
+            PravegaError: they can't be stored.
+        """
+        ranges = self.transaction.segments.ranges
+        chosen = ranges[self._turn % len(ranges)]
+        self._turn += 1
+        # With one segment there's nothing to choose, and no key to hash.
+        placed = place(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
+        for owner, part in by_segment(placed, ranges):
+            writer = self._writer(owner.segment_id)
+            for start, end in blocks(part.payloads):
+                block = part.payloads.slice(start, end - start)
+                writer.append(memoryview(framing.join(block)), end - start)
+
+    def flush(self) -> None:
+        """Wait until everything that was written is stored.
+
+        Raises:
+            PravegaError: something can't be.
+        """
+        for writer in self._writers.values():
+            writer.flush()
+
+    def close(self) -> None:
+        """Let go of the connections; what hasn't been flushed may or may not be stored."""
+        for writer in self._writers.values():
+            writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def _writer(self, segment_id: int) -> SegmentWriter:
+        writer = self._writers.get(segment_id)
+        if writer is None:
+            transaction = self.transaction
+            writer = self._writers[segment_id] = SegmentWriter(
+                self._client.pool,
+                transaction.segments.stream,
+                segment_id,
+                segment=transaction.segment_name(segment_id),
+            )
+        return writer
+
+
+class OwnTransaction(TransactionWriter):
+    """A transaction that was begun here: kept open by a thread until it is committed or aborted.
+
+    As a context manager it commits at the end of the block, or aborts when the block fails.
+    """
+
+    def __init__(self, client: Client, stream: Stream, *, lease_ms: int = DEFAULT_LEASE_MS) -> None:
+        """Begin a transaction.
+
+        Args:
+            client: the cluster.
+            stream: the stream.
+            lease_ms: how long it outlives this process, in milliseconds: 10,000 to 600,000 on a server with its defaults.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            TransactionError: the stream is sealed, or the lease isn't within the server's limits.
+        """
+        super().__init__(client, client.controller.begin_transaction(stream, lease_ms=lease_ms))
+        self.stream = stream
+        self._keeper = LeaseKeeper(client, stream, self.transaction.id, lease_ms)
+        self._over = False
+
+    @property
+    def state(self) -> TransactionState:
+        """Where the transaction is in its life."""
+        return self._client.controller.transaction_state(self.stream, self.transaction.id)
+
+    def write_batch(self, events: Events, keys: Keys = None) -> None:
+        """As `TransactionWriter.write_batch`."""
+        self._keeper.check()
+        super().write_batch(events, keys)
+
+    def commit(self, *, timestamp: int | None = None, wait: bool = True) -> None:
+        """Make everything visible that this writer, and all who joined and flushed, have written.
+
+        Args:
+            timestamp: the writer's event time, for the stream's watermark, if any.
+            wait: until readers can see it.
+
+        Raises:
+            TransactionError: the transaction was aborted, or its lease ran out: nothing is visible.
+            UnavailableError: it is being committed, but that wasn't over in time.
+        """
+        self.flush()
+        self._keeper.check()
+        controller, transaction = self._client.controller, self.transaction.id
+        if timestamp is None:
+            controller.commit_transaction(self.stream, transaction)
+        else:
+            controller.commit_transaction(self.stream, transaction, timestamp=timestamp)
+        self._end()
+        if wait:
+            await_commit(self._client, self.stream, transaction)
+
+    def abort(self) -> None:
+        """Throw everything away that was written into the transaction.
+
+        Raises:
+            TransactionError: it is committed, or about to be.
+        """
+        self._end()
+        controller, transaction = self._client.controller, self.transaction.id
+        if not controller.abort_transaction(self.stream, transaction):
+            state = controller.transaction_state(self.stream, transaction)
+            if state in (TransactionState.COMMITTING, TransactionState.COMMITTED):
+                raise TransactionError(f'transaction {transaction} on stream "{self.stream}" is committed already')
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._over:
+            return
+        if kind is None:
+            try:
+                self.commit()
+                return
+            except BaseException:
+                self._abort_quietly()
+                raise
+        self._abort_quietly()
+
+    def _end(self) -> None:
+        self._over = True
+        self._keeper.stop()
+        self.close()
+
+    def _abort_quietly(self) -> None:
+        self._end()
+        abort_quietly(self._client, self.stream, self.transaction.id)
+
+
+def await_commit(client: Client, stream: Stream, transaction: uuid.UUID) -> None:
+    """Wait until a transaction that was asked to commit is committed.
+
+    Args:
+        client: the cluster.
+        stream: the transaction's stream.
+        transaction: its id.
+
+    Raises:
+        TransactionError: it was aborted.
+        UnavailableError: it wasn't over until the caller's deadline, or within the client's time-out.
+    """
+    limit, pause = Limit(client.pool.timeout), _POLL_S
+    while True:
+        state = client.controller.transaction_state(stream, transaction)
+        if state is TransactionState.COMMITTED:
+            return
+        if state is not TransactionState.COMMITTING:
+            raise TransactionError(f'transaction {transaction} on stream "{stream}" is {state.name.lower()}')
+        if limit.left == 0:
+            raise UnavailableError(
+                f'transaction {transaction} on stream "{stream}" is still committing: it will be committed, but wasn\'t '
+                "in time"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_POLL_S)
+
+
+def abort_quietly(client: Client, stream: Stream, transaction: uuid.UUID) -> None:
+    """Abort a transaction; where the controller can't be reached, its lease will end it.
+
+    Args:
+        client: the cluster.
+        stream: the transaction's stream.
+        transaction: its id.
+    """
+    try:
+        client.controller.abort_transaction(stream, transaction)
+    except PravegaError:
+        return
