@@ -24,7 +24,7 @@ class JavaClient:
         """Have it write or read.
 
         Args:
-            what: `write`, `write-transaction`, `read-avro` or `read-raw`.
+            what: one of the words that the program knows.
             stream: the stream's name.
             events: how many to write.
 
@@ -50,26 +50,28 @@ class JavaClient:
 
 @contextmanager
 def java_client(
-    folder: Path, *, scope: str, schema_text: str, rows: str, controller_uri: str, schema_registry_uri: str
+    folder: Path, program: str, scope: str, files: dict[str, str], *, controller_uri: str, schema_registry_uri: str
 ) -> Iterator[JavaClient]:
-    """Compile and start it.
+    """Compile and start one of the programs in `java/`.
 
     Args:
         folder: where its files go.
-        scope: the scope of all streams.
-        schema_text: the Avro schema.
-        rows: what it writes, see `events.as_text`.
+        program: its class.
+        scope: the scope of all streams: its first argument.
+        files: name to content of the files that are its further arguments.
         controller_uri: `tcp://host:port`.
         schema_registry_uri: `http://host:port`.
     """
-    classes, schema_file, row_file, log = (folder / name for name in ("classes", "schema", "rows", "java.log"))
+    classes, log = folder / f"{program}-classes", folder / f"{program}.log"
     classes.mkdir()
-    schema_file.write_text(schema_text)
-    row_file.write_text(rows)
+    paths = []
+    for name, content in files.items():
+        paths.append(folder / name)
+        paths[-1].write_text(content)
     programs = compile_java(_SOURCES, classes, controller_uri=controller_uri, schema_registry_uri=schema_registry_uri)
     with log.open("w") as errors:
         process = subprocess.Popen(
-            programs.command("bench.Bench", scope, str(schema_file), str(row_file), options=["-Xmx2g"]),
+            programs.command(f"bench.{program}", scope, *map(str, paths), options=["-Xmx2g"]),
             env=programs.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -147,7 +147,7 @@ def main() -> None:
     )
     print(f"\n{describe_machine()}\n\n{report}")
     if arguments.record:
-        append(report, sys.argv[1:])
+        append(report, "benchmarks.read_write", sys.argv[1:])
 
 
 @contextmanager
@@ -174,9 +174,9 @@ def _clients(events: int, event_size: int, heap: str) -> Iterator[Clients]:
         java = stack.enter_context(
             java_client(
                 folder,
-                scope=SCOPE,
-                schema_text=definition.registered[0].text,
-                rows=as_text(rows),
+                "Bench",
+                SCOPE,
+                {"schema": definition.registered[0].text, "rows": as_text(rows)},
                 controller_uri=sandbox.controller_uri,
                 schema_registry_uri=sandbox.schema_registry_uri,
             )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from pyspark_pravega.client.controller import Controller
 from pyspark_pravega.client.deadlines import deadline
+from pyspark_pravega.client.event_reader import SegmentPart, plan, read_part
+from pyspark_pravega.client.event_tail import EventTail
 from pyspark_pravega.client.event_writer import EventWriter
+from pyspark_pravega.client.events import EventBatch
+from pyspark_pravega.client.gathering import Staged, gather
 from pyspark_pravega.client.names import SegmentRange, Stream, StreamSegments
 from pyspark_pravega.client.policies import (
     RetentionPolicy,
@@ -24,13 +29,17 @@ __all__ = [
     "Client",
     "ConnectionPool",
     "Controller",
+    "EventBatch",
+    "EventTail",
     "EventWriter",
     "OwnTransaction",
     "RetentionPolicy",
     "RetentionType",
     "ScaleType",
     "ScalingPolicy",
+    "SegmentPart",
     "SegmentRange",
+    "Staged",
     "Stream",
     "StreamConfiguration",
     "StreamSegments",
@@ -66,6 +75,60 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def plan(
+        self, stream: Stream | str, *, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
+    ) -> list[SegmentPart]:
+        """What lies between two cuts of a stream, as parts that workers can read one by one with `read_part`.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+            start: where to begin: a cut; the stream's head when None.
+            end: where to end: a cut; the stream's tail at this moment when None.
+
+        Returns:
+            The parts that hold bytes, predecessors before their successors.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return plan(self, self._stream(stream), start, end)
+
+    def read_part(self, part: SegmentPart) -> Iterator[EventBatch]:
+        """The events of a part of a segment, about a megabyte at a time.
+
+        Args:
+            part: one of those that `plan` gave.
+
+        Raises:
+            SegmentTruncatedError: the part's start has been truncated.
+            SegmentNotFoundError: the segment doesn't exist any more.
+            EventDecodeError: no event begins at the part's start.
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        return read_part(self, part)
+
+    def read(
+        self, stream: Stream | str, *, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
+    ) -> Iterator[EventBatch]:
+        """The events between two cuts, each routing key's in their order, about a megabyte at a time.
+
+        Arguments and errors are those of `plan` and `read_part`.
+        """
+        for part in self.plan(stream, start=start, end=end):
+            yield from self.read_part(part)
+
+    def follow(self, stream: Stream | str, *, start: Mapping[int, int] | None = None) -> EventTail:
+        """The events from a cut on, and then those that are appended; see `EventTail`.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+            start: where to begin: a cut; the stream's tail when None.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return EventTail(self, self._stream(stream), start)
+
     def writer(self, stream: Stream | str) -> EventWriter:
         """Write events to a stream directly; see `EventWriter`.
 
@@ -98,6 +161,20 @@ class Client:
             transaction: the one that was begun: `OwnTransaction.transaction`, which can be pickled.
         """
         return TransactionWriter(self, transaction)
+
+    def gather(self, staged: Sequence[Staged]) -> Transaction:
+        """Make many transactions one, by copying; see `gathering`.
+
+        Args:
+            staged: what writers have put into transactions of their own, in the order in which it shall stand.
+
+        Returns:
+            The transaction among them that holds all of it: commit it, and abort the others.
+
+        Raises:
+            TransactionError: a transaction was lost, or the stream was scaled between their beginnings.
+        """
+        return gather(self, staged)
 
     def _stream(self, stream: Stream | str) -> Stream:
         return stream if isinstance(stream, Stream) else Stream.parse(stream, self.settings.scope)

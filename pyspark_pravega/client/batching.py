@@ -59,9 +59,7 @@ def place(events: Events, keys: Keys, keyless: float) -> Placed:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if len(column) != count:
-        raise EventEncodeError(
-            f"{count} events came with {len(column)} routing keys: give a key for each, or one for all"
-        )
+        raise EventEncodeError(f"{count} events came with {len(column)} routing keys: give each a key, or one to all")
     fractions = key_fractions(column.cast(pa.string()))
     if column.null_count:
         fractions[column.is_null().to_numpy(zero_copy_only=False)] = keyless

@@ -152,6 +152,22 @@ class Connection:
             pass
         return reply
 
+    def poll(self, timeout: float) -> wire.Command | None:
+        """The next reply, keep-alives among them, if one comes soon; the connection stays usable if none does.
+
+        Args:
+            timeout: seconds to wait.
+
+        Raises:
+            SegmentStoreUnavailableError: the connection is lost.
+            WireError: what came isn't the protocol.
+        """
+        try:
+            return self._next(time.monotonic() + timeout)
+        except NoAnswerError:
+            self.healthy = True
+            return None
+
     def call(self, command: wire.Command, expected: type[Expected]) -> Expected:
         """Send a command and wait for its reply.
 

@@ -97,8 +97,8 @@ class EventWriter:
 
         Args:
             events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
-            keys: a routing key for each, one for all of them, or None: then all go to one segment, the next batch to the
-                next segment.
+            keys: a routing key for each, one for all of them, or None: then all go to one segment, and the next
+                batch to the next segment.
 
         Raises:
             EventEncodeError: an event is null or too large, or there isn't a key for each.

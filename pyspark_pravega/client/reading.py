@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ REQUEST_BYTES = 1 << 20
 REQUESTS_IN_FLIGHT = 3
 ANSWER_TIMEOUT_S = 120.0
 """A server whose cache is full answers tens of seconds late."""
+KEEP_ALIVE_S = 20.0
+"""How long a read may wait at the tail before the segment store is asked whether it is still there."""
 ASK_AGAIN_S = 2.0
 """How long an answer is waited for before it is asked for again, at first; doubled each time."""
 
@@ -156,3 +159,72 @@ def _ask(connection: Connection, segment: str, offset: int, size: int, token: st
         wire.ReadSegment(segment=segment, offset=offset, suggested_length=size, token=token, request_id=request_id)
     )
     return request_id
+
+
+def follow_segment(
+    pool: ConnectionPool, stream: Stream, segment_id: int, start: int, *, pause: float
+) -> Iterator[memoryview | None]:
+    """The bytes of a segment from an offset on, and then those that are appended, as soon as they are.
+
+    Args:
+        pool: connections to the segment stores.
+        stream: the segment's stream.
+        segment_id: the segment.
+        start: first byte.
+        pause: how long nothing may come before the caller is told, in seconds.
+
+    Yields:
+        Buffers of up to 2 MiB, in order; None whenever nothing has come for `pause` seconds. It ends with a sealed
+        segment's end.
+
+    Raises:
+        SegmentTruncatedError: `start` lies before the segment's start.
+        SegmentNotFoundError: it doesn't exist, or no longer.
+        SegmentStoreUnavailableError: the segment store can't be reached.
+    """
+    position = start
+    # What is there already comes faster with several requests under way.
+    for data in read_range(pool, stream, segment_id, start, segment_state(pool, stream, segment_id).write_offset):
+        position += len(data)
+        yield data
+    retries = Retries(pool.timeout)
+    while True:
+        try:
+            with pool.open(stream, segment_id, fresh=retries.failures > 0) as connection:
+                token = pool.tokens.get(stream)
+                for found in _appended(connection, stream.segment_name(segment_id), position, token, pause):
+                    if found is not None:
+                        position += len(found)
+                    retries.succeeded()
+                    yield found
+                return
+        except (SegmentStoreUnavailableError, TokenExpiredError) as error:
+            pool.learn(stream, segment_id, error)
+            if not retries.again():
+                raise
+
+
+def _appended(
+    connection: Connection, segment: str, position: int, token: str, pause: float
+) -> Iterator[memoryview | None]:
+    """What a segment's tail answers, until it says that the segment is sealed; None for each silent `pause`."""
+    while True:
+        _ask(connection, segment, position, REQUEST_BYTES, token)
+        heard = asked = time.monotonic()
+        while (reply := connection.poll(pause)) is None or isinstance(reply, wire.KeepAlive):
+            now = time.monotonic()
+            if reply is not None:
+                heard = now
+                continue
+            if now - heard > KEEP_ALIVE_S + connection.timeout:
+                raise NoAnswerError(f'the segment store has fallen silent about segment "{segment}"')
+            if now - max(heard, asked) > KEEP_ALIVE_S:
+                connection.send(wire.KeepAlive())
+                asked = now
+            yield None
+        found = connection.expect(reply, wire.SegmentRead)
+        if found.data:
+            position += len(found.data)
+            yield found.data
+        if found.end_of_segment:
+            return

@@ -118,8 +118,8 @@ class TransactionWriter:
 
         Args:
             events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
-            keys: a routing key for each, one for all of them, or None: then all go to one segment, the next batch to the
-                next segment.
+            keys: a routing key for each, one for all of them, or None: then all go to one segment, and the next
+                batch to the next segment.
 
         Raises:
             EventEncodeError: an event is null or too large, or there isn't a key for each.
@@ -186,7 +186,8 @@ class OwnTransaction(TransactionWriter):
         Args:
             client: the cluster.
             stream: the stream.
-            lease_ms: how long it outlives this process, in milliseconds: 10,000 to 600,000 on a server with its defaults.
+            lease_ms: how long it outlives this process, in milliseconds: 10,000 to 600,000 where the server has its
+                defaults.
 
         Raises:
             StreamNotFoundError: there is no such stream.
@@ -285,8 +286,8 @@ def await_commit(client: Client, stream: Stream, transaction: uuid.UUID) -> None
             raise TransactionError(f'transaction {transaction} on stream "{stream}" is {state.name.lower()}')
         if limit.left == 0:
             raise UnavailableError(
-                f'transaction {transaction} on stream "{stream}" is still committing: it will be committed, but wasn\'t '
-                "in time"
+                f'transaction {transaction} on stream "{stream}" is still committing: it will be committed, '
+                "but wasn't in time"
             )
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_POLL_S)

@@ -11,11 +11,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from pyspark_pravega.client.events import event_batches
 from pyspark_pravega.client.reading import read_range
 from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.tail import SegmentSlice, Snapshot
-from pyspark_pravega.errors import EventDecodeError, WireError
+from pyspark_pravega.errors import EventDecodeError
 from pyspark_pravega.serde import framing
 from pyspark_pravega.serde.codec import BadEventError
 
@@ -80,29 +81,9 @@ class StreamReader(DataSourceReader):
         if not isinstance(partition, SlicePartition):
             return
         part = partition.part
-        pool = shared_client(self._settings).pool
-        position, rest = part.start, b""
-        for data in read_range(pool, self._stream, part.segment_id, part.start, part.end):
-            chunk: bytes | memoryview = rest + bytes(data) if rest else data
-            frames = self._split(chunk, part.segment_id, position)
-            if len(frames.payloads):
-                yield self._batch(frames, part.segment_id, position)
-            rest = bytes(memoryview(chunk)[frames.consumed :])
-            position += frames.consumed
-        if rest:
-            raise WireError(
-                f'segment {part.segment_id} of stream "{self._stream}" holds {len(rest)} bytes before offset '
-                f"{part.end} that are no whole event"
-            )
-
-    def _split(self, chunk: bytes | memoryview, segment_id: int, position: int) -> framing.Frames:
-        try:
-            return framing.split(chunk)
-        except BadEventError as error:
-            raise EventDecodeError(
-                f'no event begins near offset {position} of segment {segment_id} of stream "{self._stream}": '
-                f"{error.reason}"
-            ) from None
+        buffers = read_range(shared_client(self._settings).pool, self._stream, part.segment_id, part.start, part.end)
+        for found in event_batches(buffers, self._stream, part.segment_id, part.start, end=part.end):
+            yield self._batch(found.frames, part.segment_id, found.start)
 
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
         try:

@@ -3,45 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from pyspark_pravega.client import Client, Stream, Transaction
+from pyspark_pravega.client.gathering import Staged
 from pyspark_pravega.client.transaction_writer import LeaseKeeper, TransactionWriter, abort_quietly
 from pyspark_pravega.connector.ledger import Ledger
 from pyspark_pravega.errors import TransactionError
 from pyspark_pravega.serde.codec import Codec
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagedSegment:
-    """What a task has written into its transaction's shadow of one segment."""
-
-    segment_id: int
-    rows: int
-    bytes: int
-    """Frames included."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskResult:
-    """What a task has written, none of it visible yet."""
-
-    transaction: Transaction | None
-    """None when the task had no rows."""
-    segments: tuple[StagedSegment, ...] = ()
-    """The segments that got events, in ascending order of their ids."""
-
-    @property
-    def rows(self) -> int:
-        """Rows of all segments."""
-        return sum(segment.rows for segment in self.segments)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all segments, frames included."""
-        return sum(segment.bytes for segment in self.segments)
 
 
 class TaskWriter:
@@ -95,27 +65,25 @@ class TaskWriter:
         keys = None if self._routing_key is None else batch.column(self._routing_key).cast(pa.string()).fill_null("")
         writer.write_batch(self._codec.encode(batch), keys)
 
-    def finish(self) -> TaskResult:
+    def finish(self) -> Staged | None:
         """Wait until everything is stored.
+
+        Returns:
+            What was written, none of it visible yet; None when there were no rows.
 
         Raises:
             PravegaError: something couldn't be stored.
         """
         if self._transaction is None:
-            return TaskResult(transaction=None)
-        assert self._keeper is not None and self._writer is not None
+            return None
+        assert self._keeper is not None
+        assert self._writer is not None
         self._writer.flush()
         self._writer.close()
         self._keeper.stop()
         # From here on the job keeps it alive.
         self._client.controller.ping_transaction(self._stream, self._transaction.id, lease_ms=self._lease_ms)
-        return TaskResult(
-            transaction=self._transaction,
-            segments=tuple(
-                StagedSegment(segment_id=segment_id, rows=events, bytes=size)
-                for segment_id, (events, size) in self._writer.written.items()
-            ),
-        )
+        return Staged(transaction=self._transaction, written=self._writer.written)
 
     def abort(self) -> None:
         """Throw away what was written, as far as that can be done from here."""

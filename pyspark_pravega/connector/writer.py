@@ -14,14 +14,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_pravega.client import Transaction
+from pyspark_pravega.client.gathering import Staged, gather
 from pyspark_pravega.client.transaction_writer import abort_quietly
 from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.gathering import gather
 from pyspark_pravega.connector.ledger import Intent, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.recovery import finish, settle
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.task import TaskResult, TaskWriter
+from pyspark_pravega.connector.task import TaskWriter
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError
 
 _RECENT_COMMITS = 16
@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 class TaskMessage(WriterCommitMessage):
     """What a task tells the driver."""
 
-    def __init__(self, result: TaskResult) -> None:
-        self.result = result
+    def __init__(self, staged: Staged | None) -> None:
+        self.staged = staged
 
 
 class StreamWriter(DataSourceArrowWriter):
@@ -97,9 +97,8 @@ class StreamWriter(DataSourceArrowWriter):
             TransactionError: a transaction was lost; nothing is visible.
         """
         ledger = self._ledger()
-        results = [message.result for message in messages if isinstance(message, TaskMessage)]
-        written = [result for result in results if result.transaction is not None]
-        keep = {result.transaction.id for result in written if result.transaction is not None}
+        written = [m.staged for m in messages if isinstance(m, TaskMessage) and m.staged is not None]
+        keep = {staged.transaction.id for staged in written}
         ledger.close_job(self.job)
         if not self._is_committed(ledger):
             self._abort_attempts(ledger, len(messages), keep=keep)
@@ -175,14 +174,14 @@ class StreamWriter(DataSourceArrowWriter):
         recent = range(state.version, max(0, state.version - _RECENT_COMMITS), -1)
         return any(commit.job == str(self.job) for commit in ledger.commits(recent))
 
-    def _promise(self, ledger: Ledger, target: Transaction, results: list[TaskResult]) -> State:
+    def _promise(self, ledger: Ledger, target: Transaction, written: list[Staged]) -> State:
         """Record the commit in the log, after whatever is in progress there."""
         client = shared_client(self._settings)
         intent = Intent(
             job=str(self.job),
             transactions=(str(target.id),),
-            rows=sum(result.rows for result in results),
-            bytes=sum(result.bytes for result in results),
+            rows=sum(staged.events for staged in written),
+            bytes=sum(staged.bytes for staged in written),
             started_at=time.time_ns() // 1_000_000,
         )
         while True:

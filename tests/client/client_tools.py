@@ -133,7 +133,7 @@ class Proxy:
         with self._lock:
             pairs, self._open = self._open, []
         for end in pairs:
-            _cut(end)
+            cut(end)
 
     def _accept(self) -> None:
         while True:
@@ -161,11 +161,11 @@ class Proxy:
                     break
         except OSError:
             pass
-        _cut(source)
-        _cut(sink)
+        cut(source)
+        cut(sink)
 
 
-def _cut(end: socket.socket) -> None:
+def cut(end: socket.socket) -> None:
     try:
         end.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -192,3 +192,11 @@ def pool_to(settings: Settings, address: tuple[str, int], *, timeout: float = 30
         ConnectionPool(controller, timeout=timeout) as pool,
     ):
         yield pool
+
+
+class ThroughProxy(Client):
+    """A client whose segment store is reached through a proxy."""
+
+    def __init__(self, settings: Settings, proxy: Proxy) -> None:
+        super().__init__(settings)
+        self.controller.endpoint = lambda *_: proxy.address  # type: ignore[method-assign]

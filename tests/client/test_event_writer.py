@@ -9,7 +9,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from client_tools import Proxy, content, eventually, make_stream, scale
+from client_tools import Proxy, ThroughProxy, content, eventually, make_stream, scale
 
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.client.routing import key_fractions, segment_indexes
@@ -194,14 +194,6 @@ def test_events_keep_their_order_while_the_stream_scales(client: Client, scope: 
         scaler.join()
     assert len(client.controller.segments_from(stream, client.controller.head(stream))) > 4, "it never scaled"
     check_order(client, stream, keys, count)
-
-
-class ThroughProxy(Client):
-    """A client whose segment store is reached through a proxy."""
-
-    def __init__(self, settings: Settings, proxy: Proxy) -> None:
-        super().__init__(settings)
-        self.controller.endpoint = lambda *_: proxy.address  # type: ignore[method-assign]
 
 
 def test_events_survive_connections_that_break(client: Client, settings: Settings, stream: Stream) -> None:

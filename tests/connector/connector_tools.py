@@ -42,8 +42,8 @@ def run_task(writer: StreamWriter, *events: bytes) -> TaskMessage:
 
 
 def transaction_of(message: TaskMessage) -> uuid.UUID:
-    assert message.result.transaction is not None
-    return message.result.transaction.id
+    assert message.staged is not None
+    return message.staged.transaction.id
 
 
 def numbered(name: str, count: int, *, size: int = 0) -> list[bytes]:

@@ -48,8 +48,8 @@ def promise(client: Client, table: TableDefinition, writer: StreamWriter, messag
         Intent(
             job=str(writer.job),
             transactions=(str(transaction_of(message)),),
-            rows=message.result.rows,
-            bytes=message.result.bytes,
+            rows=message.staged.events,
+            bytes=message.staged.bytes,
             started_at=time.time_ns() // 1_000_000,
         ),
     )
@@ -90,7 +90,7 @@ def test_events_of_a_key_keep_their_order_within_a_task(client: Client, settings
 def test_a_job_without_rows_makes_no_version(client: Client, table: TableDefinition) -> None:
     writer = begin(table)
     messages = [run_task(writer) for _ in range(3)]
-    assert [message.result.transaction for message in messages] == [None] * 3
+    assert [message.staged for message in messages] == [None] * 3
     writer.commit(messages)
     assert versions(client, table) == []
 

@@ -1,0 +1,126 @@
+"""Many transactions made one.
+
+Writers have each staged events in a transaction of their own. They are copied into one of these transactions, which can
+then be committed, and the others aborted. The segment store can merge transactions' segments without copying, but only into
+the stream's own: of a transaction that was merged into another one, Pravega 0.13 now and then loses track when it moves both
+to long-term storage, and then doesn't answer reads of these events, nor move anything there any more.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark_pravega.client.reading import read_range
+from pyspark_pravega.client.transactions import Transaction
+from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
+from pyspark_pravega.errors import SegmentNotFoundError, TransactionError
+
+if TYPE_CHECKING:
+    from pyspark_pravega.client import Client
+
+_SEGMENTS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """What a writer has written and flushed into a transaction of its own. It can be pickled."""
+
+    transaction: Transaction
+    written: Mapping[int, tuple[int, int]]
+    """`TransactionWriter.written`: segment id to events and bytes, frames included."""
+
+    @property
+    def events(self) -> int:
+        """Of all segments."""
+        return sum(events for events, _ in self.written.values())
+
+    @property
+    def bytes(self) -> int:
+        """Of all segments, frames included."""
+        return sum(size for _, size in self.written.values())
+
+
+def gather(client: Client, staged: Sequence[Staged]) -> Transaction:
+    """Bring what was staged together. Doing it again goes on where it was interrupted.
+
+    Args:
+        client: the cluster.
+        staged: of one stream, in the order in which the events shall stand; at least one. Nobody else may have
+            written into these transactions, and somebody has to keep them open meanwhile.
+
+    Returns:
+        The transaction that holds all of it: the one with most bytes.
+
+    Raises:
+        TransactionError: a transaction was lost, or the stream was scaled between their beginnings.
+    """
+    largest = max(staged, key=lambda one: one.bytes)
+    target = largest.transaction
+    stream = target.segments.stream
+    if any(one.transaction.segments.ids != target.segments.ids for one in staged):
+        raise TransactionError(
+            f'stream "{stream}" was scaled while the job wrote to it, and what its tasks wrote can\'t be made one '
+            "transaction: nothing was written; run it again"
+        )
+    sources: dict[int, list[Staged]] = {}
+    for one in staged:
+        if one is not largest:
+            for segment_id in one.written:
+                sources.setdefault(segment_id, []).append(one)
+    try:
+        with ThreadPoolExecutor(_SEGMENTS_AT_ONCE) as threads:
+            for copied in [threads.submit(_copy, client, target, *item) for item in sources.items()]:
+                copied.result()
+    except SegmentNotFoundError as error:
+        raise TransactionError(
+            f"a task's transaction on stream \"{stream}\" was lost before the job's commit, as its lease ran out or it "
+            "was aborted: nothing was written; run the job again, with a longer transaction-timeout-ms where the job "
+            f"runs without the catalog ({error})"
+        ) from error
+    return target
+
+
+def _copy(client: Client, target: Transaction, segment_id: int, sources: list[Staged]) -> None:
+    """Append the parts of one segment one after another."""
+    for source in sources:
+        # The same blocks under the same writer's id: a second try passes over what the first has stored.
+        writer = SegmentWriter(
+            client.pool,
+            target.segments.stream,
+            segment_id,
+            segment=target.segment_name(segment_id),
+            writer_id=uuid.uuid5(target.id, f"{source.transaction.id}/{segment_id}"),
+        )
+        try:
+            for data, events in _blocks(client, source, segment_id):
+                writer.append(data, events)
+            writer.flush()
+        finally:
+            writer.close()
+
+
+def _blocks(client: Client, source: Staged, segment_id: int) -> Iterator[tuple[bytes, int]]:
+    """A part's bytes in blocks of one size, so that their borders are the same each time, and their share of the events.
+
+    Blocks needn't end between events: nobody sees the segment before all of it is there.
+    """
+    transaction = source.transaction
+    events, size = source.written[segment_id]
+    received = read_range(
+        client.pool, transaction.segments.stream, segment_id, 0, size, segment=transaction.segment_name(segment_id)
+    )
+    block, done, counted = bytearray(), 0, 0
+    for data in received:
+        block += data
+        while len(block) >= BLOCK_BYTES or (block and done + len(block) == size):
+            piece = bytes(block[:BLOCK_BYTES])
+            del block[:BLOCK_BYTES]
+            done += len(piece)
+            # Events are numbered, and each block needs a number of its own.
+            share = max(1, events * done // size - counted)
+            counted += share
+            yield piece, share
