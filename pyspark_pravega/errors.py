@@ -7,13 +7,16 @@
         ControllerUnavailableError, SegmentStoreUnavailableError, RegistryUnavailableError
       AuthenticationError         a server refused the credentials
       NotFoundError               ScopeNotFoundError, StreamNotFoundError, SegmentNotFoundError,
-                                  KeyValueTableNotFoundError, GroupNotFoundError, SchemaNotFoundError
+                                  KeyValueTableNotFoundError, ReaderGroupNotFoundError, GroupNotFoundError,
+                                  SchemaNotFoundError
       AlreadyExistsError          ScopeExistsError, StreamExistsError
       ScopeNotEmptyError
-      SegmentSealedError, SegmentTruncatedError
+      StreamSealedError, SegmentSealedError, SegmentTruncatedError
+      InvalidStreamCutError       a stream cut isn't one of the stream, or a part of it doesn't exist
       ConflictError               a conditional change lost against another one
       TransactionError            a transaction can't be begun, written, or committed
       OperationFailedError        a server refused a call for a reason of its own
+        StreamNotSealedError, ScaleRefusedError
       WireError                   bytes that aren't the segment store's protocol
       SchemaError
         UnsupportedTypeError, IncompatibleSchemaError
@@ -110,6 +113,12 @@ class KeyValueTableNotFoundError(NotFoundError):
     condition = "PRAVEGA_KEY_VALUE_TABLE_NOT_FOUND"
 
 
+class ReaderGroupNotFoundError(NotFoundError):
+    """The reader group doesn't exist."""
+
+    condition = "PRAVEGA_READER_GROUP_NOT_FOUND"
+
+
 class GroupNotFoundError(NotFoundError):
     """The schema registry has no such group."""
 
@@ -146,6 +155,12 @@ class ScopeNotEmptyError(PravegaError):
     condition = "PRAVEGA_SCOPE_NOT_EMPTY"
 
 
+class StreamSealedError(PravegaError):
+    """The stream is sealed: it can be read and deleted, nothing else."""
+
+    condition = "PRAVEGA_STREAM_SEALED"
+
+
 class SegmentSealedError(PravegaError):
     """The segment is sealed: it takes no more events."""
 
@@ -156,6 +171,12 @@ class SegmentTruncatedError(PravegaError):
     """The offset lies before the segment's start: the events there are gone."""
 
     condition = "PRAVEGA_SEGMENT_TRUNCATED"
+
+
+class InvalidStreamCutError(PravegaError):
+    """A stream cut doesn't cut its stream: wrong segments, gaps, or offsets beyond a segment's end."""
+
+    condition = "PRAVEGA_INVALID_STREAM_CUT"
 
 
 class ConflictError(PravegaError):
@@ -174,6 +195,18 @@ class OperationFailedError(PravegaError):
     """A server refused a call for a reason of its own."""
 
     condition = "PRAVEGA_OPERATION_FAILED"
+
+
+class StreamNotSealedError(OperationFailedError):
+    """The stream must be sealed first."""
+
+    condition = "PRAVEGA_STREAM_NOT_SEALED"
+
+
+class ScaleRefusedError(OperationFailedError):
+    """Segments can't be replaced as asked."""
+
+    condition = "PRAVEGA_SCALE_REFUSED"
 
 
 class WireError(PravegaError):
