@@ -166,8 +166,8 @@ def memory_of_a_long_read(client: Client, controller_uri: str) -> str:
     if found != count:
         raise AssertionError(f"{found:,} events were read instead of {count:,}")
     return (
-        f"Reading a stream of {size / 1e9:.2f} GB ({found:,} events) to its end: {peak / 1024:.0f} MiB resident at most, "
-        f"{before / 1024:.0f} MiB of it before the first event."
+        f"Reading a stream of {size / 1e9:.2f} GB ({found:,} events) to its end: {peak / 1024:.0f} MiB resident at "
+        f"most, {before / 1024:.0f} MiB of it before the first event."
     )
 
 

@@ -11,13 +11,16 @@
         TokenExpiredError         a delegation token is too old
       CertificateError            a server's certificate isn't trusted
       NotFoundError               ScopeNotFoundError, StreamNotFoundError, SegmentNotFoundError,
-                                  KeyValueTableNotFoundError, GroupNotFoundError, SchemaNotFoundError
+                                  KeyValueTableNotFoundError, ReaderGroupNotFoundError, GroupNotFoundError,
+                                  SchemaNotFoundError
       AlreadyExistsError          ScopeExistsError, StreamExistsError
       ScopeNotEmptyError
       StreamSealedError, SegmentSealedError, SegmentTruncatedError
+      InvalidStreamCutError       a stream cut isn't one of the stream, or a part of it doesn't exist
       ConflictError               a conditional change lost against another one
       TransactionError            a transaction can't be begun, written, or committed
       OperationFailedError        a server refused a call for a reason of its own
+        StreamNotSealedError, ScaleRefusedError
       WireError                   bytes that aren't the segment store's protocol
       SchemaError
         UnsupportedTypeError, IncompatibleSchemaError
@@ -147,6 +150,12 @@ class KeyValueTableNotFoundError(NotFoundError):
     condition = "PRAVEGA_KEY_VALUE_TABLE_NOT_FOUND"
 
 
+class ReaderGroupNotFoundError(NotFoundError):
+    """The reader group doesn't exist."""
+
+    condition = "PRAVEGA_READER_GROUP_NOT_FOUND"
+
+
 class GroupNotFoundError(NotFoundError):
     """The schema registry has no such group."""
 
@@ -184,7 +193,7 @@ class ScopeNotEmptyError(PravegaError):
 
 
 class StreamSealedError(PravegaError):
-    """The stream is sealed: it takes no more events."""
+    """The stream is sealed: it can be read and deleted, nothing else."""
 
     condition = "PRAVEGA_STREAM_SEALED"
 
@@ -199,6 +208,12 @@ class SegmentTruncatedError(PravegaError):
     """The offset lies before the segment's start: the events there are gone."""
 
     condition = "PRAVEGA_SEGMENT_TRUNCATED"
+
+
+class InvalidStreamCutError(PravegaError):
+    """A stream cut doesn't cut its stream: wrong segments, gaps, or offsets beyond a segment's end."""
+
+    condition = "PRAVEGA_INVALID_STREAM_CUT"
 
 
 class ConflictError(PravegaError):
@@ -217,6 +232,18 @@ class OperationFailedError(PravegaError):
     """A server refused a call for a reason of its own."""
 
     condition = "PRAVEGA_OPERATION_FAILED"
+
+
+class StreamNotSealedError(OperationFailedError):
+    """The stream must be sealed first."""
+
+    condition = "PRAVEGA_STREAM_NOT_SEALED"
+
+
+class ScaleRefusedError(OperationFailedError):
+    """Segments can't be replaced as asked."""
+
+    condition = "PRAVEGA_SCALE_REFUSED"
 
 
 class WireError(PravegaError):

@@ -12,6 +12,8 @@ from pyspark_pravega.errors import DeadlineExceededError
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
+POLL_S = 0.02
+"""How often a server is asked whether something is done by now."""
 
 _ends: ContextVar[float | None] = ContextVar("pyspark_pravega_deadline", default=None)
 
@@ -56,6 +58,26 @@ class Limit:
     def left(self) -> float:
         """Seconds; 0 when it is over."""
         return max(0.0, self._end - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come."""
+        return self.left == 0.0
+
+    def wait(self, seconds: float = POLL_S) -> bool:
+        """Sleep for some time, but not beyond the limit.
+
+        Args:
+            seconds: how long.
+
+        Returns:
+            False when the limit has come, without sleeping.
+        """
+        left = self.left
+        if left <= 0:
+            return False
+        time.sleep(min(seconds, left))
+        return True
 
     def cap(self, seconds: float) -> float:
         """A time-out that doesn't reach beyond the limit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -92,7 +93,7 @@ def split_part(client: Client, part: SegmentPart, pieces: int) -> list[SegmentPa
     borders.append(part.end)
     return [
         SegmentPart(stream=part.stream, segment_id=part.segment_id, start=start, end=end)
-        for start, end in zip(borders, borders[1:], strict=False)
+        for start, end in itertools.pairwise(borders)
         if start < end
     ]
 

@@ -1,9 +1,9 @@
 """Many transactions made one.
 
 Writers have each staged events in a transaction of their own. They are copied into one of these transactions, which can
-then be committed, and the others aborted. The segment store can merge transactions' segments without copying, but only into
-the stream's own: of a transaction that was merged into another one, Pravega 0.13 now and then loses track when it moves both
-to long-term storage, and then doesn't answer reads of these events, nor move anything there any more.
+then be committed, and the others aborted. The segment store can merge transactions' segments without copying, but only
+into the stream's own: of a transaction that was merged into another one, Pravega 0.13 now and then loses track when it
+moves both to long-term storage, and then doesn't answer reads of these events, nor move anything there any more.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _copy(client: Client, target: Transaction, segment_id: int, sources: list[St
 
 
 def _blocks(client: Client, source: Staged, segment_id: int) -> Iterator[tuple[bytes, int]]:
-    """A part's bytes in blocks of one size, so that their borders are the same each time, and their share of the events.
+    """A part's bytes in blocks of one size, so that their borders are always the same, and their share of the events.
 
     Blocks needn't end between events: nobody sees the segment before all of it is there.
     """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Self
 
 from pyspark_pravega.errors import InvalidNameError
 
@@ -46,6 +48,24 @@ class Stream:
     scope: str
     name: str
 
+    @classmethod
+    def parse(cls, text: str, default_scope: str | None = None) -> Self:
+        """A stream from its full name.
+
+        Args:
+            text: `scope/stream`, or only `stream` where there is a default scope.
+            default_scope: the scope of a name that has none.
+
+        Raises:
+            InvalidNameError: it isn't such a name, or one of its parts can't be used.
+        """
+        scope, slash, name = text.rpartition("/")
+        if not slash:
+            if default_scope is None:
+                raise InvalidNameError(f'stream "{text}" has no scope: write it as scope/stream')
+            scope = default_scope
+        return cls(check_name("scope", scope), check_name("stream", name))
+
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}"
 
@@ -56,6 +76,21 @@ class Stream:
             segment_id: epoch << 32 | number.
         """
         return f"{self.scope}/{self.name}/{segment_number(segment_id)}.#epoch.{segment_epoch(segment_id)}"
+
+
+def segment_id_of(*, epoch: int, number: int) -> int:
+    """A segment's id.
+
+    Args:
+        epoch: the epoch in which it was made, in [0, 2^31).
+        number: its number within its stream, in [0, 2^31).
+
+    Raises:
+        InvalidNameError: there can be no such segment.
+    """
+    if not (0 <= epoch < 2**31 and 0 <= number < 2**31):
+        raise InvalidNameError(f"there can be no segment {number} of epoch {epoch}: both are in [0, 2^31)")
+    return epoch << 32 | number
 
 
 def segment_epoch(segment_id: int) -> int:
@@ -78,6 +113,14 @@ def transaction_segment_name(segment: str, transaction: uuid.UUID) -> str:
     return f"{segment}#transaction.{transaction.hex}"
 
 
+class Access(IntEnum):
+    """What a delegation token is for; the numbers are the controller's."""
+
+    READ = 3
+    WRITE = 4
+    READ_WRITE = 5
+
+
 @dataclass(frozen=True, kw_only=True)
 class SegmentRange:
     """A segment and the part of the key space that it owns."""
@@ -87,6 +130,19 @@ class SegmentRange:
     """Inclusive, in [0, 1)."""
     max_key: float
     """Exclusive, in (0, 1]."""
+
+    def overlaps(self, other: SegmentRange) -> bool:
+        """Whether some routing keys belong to both."""
+        return self.min_key < other.max_key and other.min_key < self.max_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Successor:
+    """A segment that came into the place of others."""
+
+    segment: SegmentRange
+    predecessors: tuple[int, ...]
+    """Ids of all segments whose place it took, ascending: it goes on when all of them are at their ends."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,13 +182,15 @@ def follow_segment(
         SegmentNotFoundError: it doesn't exist, or no longer.
         SegmentStoreUnavailableError: the segment store can't be reached.
     """
-    position = start
-    # What is there already comes faster with several requests under way.
-    for data in read_range(pool, stream, segment_id, start, segment_state(pool, stream, segment_id).write_offset):
-        position += len(data)
-        yield data
-    retries = Retries(pool.timeout)
+    position, retries = start, Retries(pool.timeout)
     while True:
+        # What is there already comes faster with several requests under way.
+        state = segment_state(pool, stream, segment_id)
+        for data in read_range(pool, stream, segment_id, position, state.write_offset):
+            position += len(data)
+            yield data
+        if state.sealed:
+            return
         try:
             with pool.open(stream, segment_id, fresh=retries.failures > 0) as connection:
                 token = pool.tokens.get(stream)
@@ -197,7 +199,6 @@ def follow_segment(
                         position += len(found)
                     retries.succeeded()
                     yield found
-                return
         except (SegmentStoreUnavailableError, TokenExpiredError) as error:
             pool.learn(stream, segment_id, error)
             if not retries.again():
@@ -207,7 +208,7 @@ def follow_segment(
 def _appended(
     connection: Connection, segment: str, position: int, token: str, pause: float
 ) -> Iterator[memoryview | None]:
-    """What a segment's tail answers, until it says that the segment is sealed; None for each silent `pause`."""
+    """What a segment's tail answers, until the segment is sealed; None for each silent `pause`."""
     while True:
         _ask(connection, segment, position, REQUEST_BYTES, token)
         heard = asked = time.monotonic()
@@ -222,6 +223,9 @@ def _appended(
                 connection.send(wire.KeepAlive())
                 asked = now
             yield None
+        if isinstance(reply, wire.SegmentIsSealed):
+            # So a read that waits at the tail is answered when the segment is sealed.
+            return
         found = connection.expect(reply, wire.SegmentRead)
         if found.data:
             position += len(found.data)

@@ -9,7 +9,7 @@ import threading
 import time
 
 from pyspark_pravega.client.controller import Controller
-from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.names import Access, Stream
 
 TABLE_SUFFIX = "_kvtable"
 """Ends the names under which key-value tables' segments lie; no stream's name can hold a `_`."""
@@ -50,7 +50,7 @@ class Tokens:
             table = stream.name.removesuffix(TABLE_SUFFIX)
             token = self._controller.key_value_table_segments(stream.scope, table).token
         else:
-            token = self._controller.delegation_token(stream, write=write)
+            token = self._controller.delegation_token(stream, Access.READ_WRITE if write else Access.READ)
         with self._lock:
             self._known[stream, write] = token, _renewal(token)
         return token

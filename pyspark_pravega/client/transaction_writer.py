@@ -208,11 +208,12 @@ class OwnTransaction(TransactionWriter):
         self._keeper.check()
         super().write_batch(events, keys)
 
-    def commit(self, *, timestamp: int | None = None, wait: bool = True) -> None:
+    def commit(self, *, timestamp: int | None = None, writer: str = "", wait: bool = True) -> None:
         """Make everything visible that this writer, and all who joined and flushed, have written.
 
         Args:
             timestamp: the writer's event time, for the stream's watermark, if any.
+            writer: the writer's name, the same in all its transactions; needed with a timestamp.
             wait: until readers can see it.
 
         Raises:
@@ -225,7 +226,7 @@ class OwnTransaction(TransactionWriter):
         if timestamp is None:
             controller.commit_transaction(self.stream, transaction)
         else:
-            controller.commit_transaction(self.stream, transaction, timestamp=timestamp)
+            controller.commit_transaction(self.stream, transaction, timestamp=timestamp, writer=writer)
         self._end()
         if wait:
             await_commit(self._client, self.stream, transaction)

@@ -73,7 +73,7 @@ def test_a_key_s_events_come_in_order_across_scales(client: Client, stream: Stre
         write(client, stream, range(100 * epoch, 100 * epoch + 100), keys=7)
         ranges = client.controller.current_segments(stream).ranges
         if epoch % 2:
-            scale(client, stream, [r.segment_id for r in ranges], [(0.0, 1.0)])
+            scale(client, stream, [r.segment_id for r in ranges], [(0.0, 0.3), (0.3, 1.0)])
         else:
             middle = (ranges[0].min_key + ranges[0].max_key) / 2
             borders = [(ranges[0].min_key, middle), (middle, ranges[0].max_key)]

@@ -1,22 +1,17 @@
-"""Names and policies: what can be called what, and what is refused before a server sees it."""
+"""Names of streams, segments and transactions: what can be called what."""
 
 from __future__ import annotations
 
 import string
 import uuid
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
+    SegmentRange,
     Stream,
-    StreamConfiguration,
     StreamSegments,
     Transaction,
 )
@@ -25,10 +20,11 @@ from pyspark_pravega.client.names import (
     MAX_TABLE_NAME_LENGTH,
     check_name,
     segment_epoch,
+    segment_id_of,
     segment_number,
     transaction_segment_name,
 )
-from pyspark_pravega.errors import ConfigurationError, InvalidNameError
+from pyspark_pravega.errors import InvalidNameError
 
 ALLOWED = string.ascii_letters + string.digits + ".-"
 
@@ -97,53 +93,48 @@ def test_a_delegation_token_is_not_shown() -> None:
     assert "secret" not in repr(StreamSegments(stream=Stream("s", "t"), ranges=(), token="secret"))
 
 
-scaling = st.builds(ScalingPolicy, min_segments=st.integers(1, 2**31 - 1)) | st.builds(
-    ScalingPolicy,
-    scale_type=st.sampled_from([ScaleType.BY_EVENTS_PER_SECOND, ScaleType.BY_KILOBYTES_PER_SECOND]),
-    target_rate=st.integers(1, 2**31 - 1),
-    scale_factor=st.integers(2, 2**31 - 1),
-    min_segments=st.integers(1, 2**31 - 1),
-)
-retention = st.builds(
-    RetentionPolicy,
-    retention_type=st.sampled_from(RetentionType),
-    minimum=st.integers(0, 2**63 - 1),
-    maximum=st.integers(0, 2**63 - 1),
-)
-configurations = st.builds(
-    StreamConfiguration,
-    scaling=scaling,
-    retention=st.none() | retention,
-    tags=st.lists(st.text(max_size=9), max_size=5).map(tuple),
-    timestamp_aggregation_timeout=st.integers(0, 2**63 - 1),
-    rollover_size_bytes=st.integers(0, 2**63 - 1),
-)
-
-
-@given(configurations)
-def test_a_configuration_survives_the_controller_s_message(configuration: StreamConfiguration) -> None:
-    assert messages.configuration(messages.configuration_message(Stream("s", "t"), configuration)) == configuration
+@given(st.text(ALLOWED, min_size=1, max_size=255), st.text(ALLOWED, min_size=1, max_size=255))
+def test_a_stream_s_full_name_is_its_scope_and_its_name(scope: str, name: str) -> None:
+    assert Stream.parse(f"{scope}/{name}") == Stream.parse(f"{scope}/{name}", "other") == Stream(scope, name)
+    assert Stream.parse(name, scope) == Stream(scope, name)
 
 
 @pytest.mark.parametrize(
-    ("make", "why"),
+    ("text", "why"),
     [
-        (lambda: ScalingPolicy(min_segments=0), "at least 1 segment"),
-        (lambda: ScalingPolicy(min_segments=-1), "at least 1 segment"),
-        (lambda: ScalingPolicy(scale_type=ScaleType.BY_EVENTS_PER_SECOND, scale_factor=2), "target rate"),
-        (lambda: ScalingPolicy(scale_type=ScaleType.BY_EVENTS_PER_SECOND, target_rate=1), "scale factor"),
-        (
-            lambda: ScalingPolicy(scale_type=ScaleType.BY_KILOBYTES_PER_SECOND, target_rate=1, scale_factor=1),
-            "scale factor",
-        ),
-        (lambda: StreamConfiguration(tags=("t",) * 129), "at most 128 tags"),
-        (lambda: StreamConfiguration(tags=("t" * 257,)), "at most 256 characters"),
+        ("orders", 'stream "orders" has no scope: write it as scope/stream'),
+        ("", 'stream "" has no scope'),
+        ("/orders", "a scope name must not be empty"),
+        ("shop/", "a stream name must not be empty"),
+        ("shop/eu/orders", 'scope name "shop/eu"'),
+        ("shop/_MARKorders", 'stream name "_MARKorders"'),
+        ("_system/orders", 'scope name "_system"'),
+        ("shop.orders", "has no scope"),
     ],
 )
-def test_what_the_server_would_stumble_over_is_refused_here(make: Callable[[], object], why: str) -> None:
-    with pytest.raises(ConfigurationError, match=why):
-        make()
+def test_other_names_of_streams_are_refused(text: str, why: str) -> None:
+    with pytest.raises(InvalidNameError, match=why):
+        Stream.parse(text)
 
 
-def test_as_many_tags_as_the_server_takes_are_allowed() -> None:
-    assert len(StreamConfiguration(tags=("t" * 256,) * 128).tags) == 128
+@given(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+def test_a_segment_id_can_be_made_of_its_parts(epoch: int, number: int) -> None:
+    made = segment_id_of(epoch=epoch, number=number)
+    assert (segment_epoch(made), segment_number(made)) == (epoch, number)
+
+
+@pytest.mark.parametrize(("epoch", "number"), [(-1, 0), (0, -1), (2**31, 0), (0, 2**31)])
+def test_segments_that_can_not_be_have_no_ids(epoch: int, number: int) -> None:
+    with pytest.raises(InvalidNameError, match="there can be no segment"):
+        segment_id_of(epoch=epoch, number=number)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [((0, 0.5), (0.5, 1), False), ((0, 0.5), (0.25, 1), True), ((0, 1), (0.2, 0.3), True), ((0, 0.1), (0.2, 1), False)],
+)
+def test_segments_overlap_where_they_share_keys(
+    one: tuple[float, float], other: tuple[float, float], overlap: bool
+) -> None:
+    first, second = (SegmentRange(segment_id=0, min_key=low, max_key=high) for low, high in (one, other))
+    assert first.overlaps(second) is second.overlaps(first) is overlap

@@ -1,0 +1,142 @@
+"""Transactions on a real controller."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from client_tools import content, eventually, framed, make_stream, scale
+
+from pyspark_pravega.client import (
+    Client,
+    Controller,
+    Stream,
+    TransactionState,
+)
+from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.errors import (
+    StreamSealedError,
+    TransactionError,
+)
+
+server = pytest.mark.server
+LEASE_MS = 60_000
+
+
+@pytest.fixture
+def controller(client: Client) -> Controller:
+    return client.controller
+
+
+@pytest.fixture
+def stream(client: Client, scope: str) -> Stream:
+    return make_stream(client, scope, "t")
+
+
+def in_state(controller: Controller, stream: Stream, transaction: uuid.UUID, state: TransactionState) -> None:
+    eventually(lambda: controller.transaction_state(stream, transaction) is state)
+
+
+@server
+def test_a_transaction_goes_from_open_to_committed(client: Client, controller: Controller, stream: Stream) -> None:
+    transaction = controller.begin_transaction(stream, lease_ms=LEASE_MS)
+    assert transaction.epoch == 0
+    assert transaction.segments == controller.current_segments(stream)
+    assert controller.transaction_state(stream, transaction.id) is TransactionState.OPEN
+    writer = SegmentWriter(client.pool, stream, 0, segment=transaction.segment_name(0))
+    writer.append(framed(b"event"), 1)
+    writer.flush()
+    writer.close()
+    controller.ping_transaction(stream, transaction.id, lease_ms=LEASE_MS)
+    assert content(client.pool, stream, 0) == b""
+    controller.commit_transaction(stream, transaction.id)
+    in_state(controller, stream, transaction.id, TransactionState.COMMITTED)
+    assert content(client.pool, stream, 0) == framed(b"event")
+
+
+@server
+def test_committing_twice_is_harmless(controller: Controller, stream: Stream) -> None:
+    transaction = controller.begin_transaction(stream, lease_ms=LEASE_MS).id
+    controller.commit_transaction(stream, transaction)
+    controller.commit_transaction(stream, transaction)
+    in_state(controller, stream, transaction, TransactionState.COMMITTED)
+    controller.commit_transaction(stream, transaction)
+    assert controller.transaction_state(stream, transaction) is TransactionState.COMMITTED
+
+
+@server
+def test_an_aborted_transaction_stays_aborted(client: Client, controller: Controller, stream: Stream) -> None:
+    transaction = controller.begin_transaction(stream, lease_ms=LEASE_MS)
+    assert controller.abort_transaction(stream, transaction.id) is True
+    in_state(controller, stream, transaction.id, TransactionState.ABORTED)
+    controller.abort_transaction(stream, transaction.id)
+    with pytest.raises(TransactionError, match=f'{transaction.id} on stream "{stream}" was aborted'):
+        controller.commit_transaction(stream, transaction.id)
+    with pytest.raises(TransactionError, match=r"can't be kept open: it was aborted, or its lease ran out"):
+        controller.ping_transaction(stream, transaction.id, lease_ms=LEASE_MS)
+    assert controller.transaction_state(stream, transaction.id) is TransactionState.ABORTED
+
+
+@server
+def test_a_committed_transaction_stays_committed(controller: Controller, stream: Stream) -> None:
+    transaction = controller.begin_transaction(stream, lease_ms=LEASE_MS).id
+    controller.commit_transaction(stream, transaction)
+    assert controller.abort_transaction(stream, transaction) is False
+    in_state(controller, stream, transaction, TransactionState.COMMITTED)
+    assert controller.abort_transaction(stream, transaction) is False
+    with pytest.raises(TransactionError, match="can't be kept open: it is committed"):
+        controller.ping_transaction(stream, transaction, lease_ms=LEASE_MS)
+
+
+@server
+def test_a_transaction_nobody_began_is_unknown(controller: Controller, stream: Stream) -> None:
+    never = uuid.UUID(int=12345)
+    assert controller.transaction_state(stream, never) is TransactionState.UNKNOWN
+    assert controller.abort_transaction(stream, never) is False
+    for call in (
+        lambda: controller.commit_transaction(stream, never),
+        lambda: controller.ping_transaction(stream, never, lease_ms=LEASE_MS),
+    ):
+        with pytest.raises(TransactionError, match=str(never)):
+            call()
+
+
+@server
+@pytest.mark.parametrize("lease_ms", [0, 9_999, 600_001, -1])
+def test_a_lease_beyond_the_server_s_limits_is_refused(controller: Controller, stream: Stream, lease_ms: int) -> None:
+    with pytest.raises(TransactionError, match=f"with a lease of {lease_ms} ms"):
+        controller.begin_transaction(stream, lease_ms=lease_ms)
+
+
+@server
+@pytest.mark.parametrize("lease_ms", [10_000, 600_000])
+def test_leases_at_the_server_s_limits_are_taken(controller: Controller, stream: Stream, lease_ms: int) -> None:
+    transaction = controller.begin_transaction(stream, lease_ms=lease_ms).id
+    controller.ping_transaction(stream, transaction, lease_ms=lease_ms)
+    assert controller.abort_transaction(stream, transaction)
+
+
+@server
+def test_a_sealed_stream_takes_no_transactions(controller: Controller, stream: Stream) -> None:
+    controller.seal_stream(stream)
+    with pytest.raises(StreamSealedError, match=f'stream "{stream}" is sealed'):
+        controller.begin_transaction(stream, lease_ms=LEASE_MS)
+
+
+@server
+def test_a_transaction_outlives_a_scale_and_is_of_the_epoch_it_began_in(client: Client, stream: Stream) -> None:
+    controller = client.controller
+    before = controller.begin_transaction(stream, lease_ms=LEASE_MS)
+    scale(client, stream, [0], [(0.0, 0.5), (0.5, 1.0)])
+    after = controller.begin_transaction(stream, lease_ms=LEASE_MS)
+    assert (before.epoch, after.epoch) == (0, 1)
+    assert (before.segments.ids, after.segments.ids) == ((0,), (1 << 32 | 1, 1 << 32 | 2))
+    writer = SegmentWriter(client.pool, stream, 0, segment=before.segment_name(0))
+    writer.append(framed(b"event"), 1)
+    writer.flush()
+    writer.close()
+    for transaction in (before, after):
+        controller.commit_transaction(stream, transaction.id)
+        in_state(controller, stream, transaction.id, TransactionState.COMMITTED)
+    ids = controller.segments_from(stream, controller.head(stream))
+    assert b"".join(content(client.pool, stream, segment_id) for segment_id in ids) == framed(b"event")
