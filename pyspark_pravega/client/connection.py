@@ -260,6 +260,7 @@ _FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
     wire.ErrorMessage: lambda r: OperationFailedError(
         f'the segment store failed on segment "{r.segment}": {r.message} (code {r.code})'
     ),
+    wire.TableSegmentNotEmpty: lambda r: OperationFailedError(f'table segment "{r.segment}" still holds entries'),
     wire.TableKeyDoesNotExist: lambda r: ConflictError(f'a key of table segment "{r.segment}" is gone'),
     wire.TableKeyBadVersion: lambda r: ConflictError(f'an entry of table segment "{r.segment}" has been changed'),
 }

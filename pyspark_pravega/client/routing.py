@@ -19,6 +19,8 @@ from pyspark_pravega.client.names import SegmentRange
 
 SEED = 1741865571
 """Java's "EventRouter".hashCode()."""
+TABLE_SEED = 2274733797 | 0xFFFFFFFF << 32
+"""Java's "KeyValueTableRouter".hashCode(): a negative int, whose sign goes through all 64 bits of the state."""
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _U64 = npt.NDArray[np.uint64]
@@ -52,6 +54,19 @@ def segment_indexes(fractions: npt.NDArray[np.float64], ranges: Sequence[Segment
     return np.searchsorted(upper, fractions, side="right")
 
 
+def table_key_fractions(keys: Sequence[bytes]) -> npt.NDArray[np.float64]:
+    """Where keys of a key-value table lie in the key space (KeyValueTableSegments of Java's client).
+
+    Args:
+        keys: primary keys, all of one length.
+
+    Returns:
+        For each key a fraction in [0, 1), shape (len(keys),).
+    """
+    rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
+    return _as_fractions(_murmur3_h1(rows, TABLE_SEED))
+
+
 def _distinct_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
     fractions = np.empty(len(keys))
     units, starts = _utf16_units(keys)
@@ -60,8 +75,12 @@ def _distinct_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
     for length in np.unique(lengths):
         where = np.flatnonzero(lengths == length)
         rows = units[starts[where, np.newaxis] + np.arange(length)].view(np.uint8)
-        fractions[where] = (_murmur3_h1(rows) >> np.uint64(12)).astype(np.float64) * 2.0**-52
+        fractions[where] = _as_fractions(_murmur3_h1(rows, SEED))
     return fractions
+
+
+def _as_fractions(hashes: _U64) -> npt.NDArray[np.float64]:
+    return (hashes >> np.uint64(12)).astype(np.float64) * 2.0**-52
 
 
 def _utf16_units(keys: pa.Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
@@ -77,14 +96,15 @@ def _utf16_units(keys: pa.Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np
     return units, np.concatenate(([0], np.cumsum([len(text) // 2 for text in texts])))
 
 
-def _murmur3_h1(data: npt.NDArray[np.uint8]) -> _U64:
+def _murmur3_h1(data: npt.NDArray[np.uint8], seed: int) -> _U64:
     """murmur3 x64 128, first half, of each row.
 
     Args:
         data: shape (keys, bytes).
+        seed: what both halves of the state begin with, 64 bits.
     """
     count, length = data.shape
-    h1 = np.full(count, SEED, np.uint64)
+    h1 = np.full(count, seed, np.uint64)
     h2 = h1.copy()
     blocks = length // 16
     padded = np.zeros((count, (blocks + 1) * 16), np.uint8)

@@ -170,6 +170,7 @@ FAILURES = [
         wire.ErrorMessage(request_id=1, segment="s/t/0", message="disk full", code=5),
         OperationFailedError, 'on segment "s/t/0": disk full (code 5)',
     ),
+    (wire.TableSegmentNotEmpty(request_id=1, segment="s/t/0", trace=""), OperationFailedError, "still holds entries"),
     (wire.TableKeyDoesNotExist(request_id=1, segment="s/t/0", trace=""), ConflictError, '"s/t/0" is gone'),
     (wire.TableKeyBadVersion(request_id=1, segment="s/t/0", trace=""), ConflictError, '"s/t/0" has been changed'),
 ]  # fmt: skip

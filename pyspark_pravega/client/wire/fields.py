@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyspark_pravega.errors import WireError
 
@@ -31,16 +31,42 @@ class Cursor:
             WireError: fewer are left, or the count is negative.
         """
         end = self._position + count
-        if count < 0 or end > len(self._data):
+        if count < 0:
+            raise WireError(f"a command announces a value of {count} bytes")
+        if end > len(self._data):
             raise WireError(f"a command's payload ends {end - len(self._data)} bytes too early")
         taken = self._data[self._position : end]
         self._position = end
         return taken
 
-    @property
-    def left(self) -> int:
-        """Bytes that haven't been read."""
-        return len(self._data) - self._position
+    def take_rest(self) -> memoryview:
+        """All bytes that haven't been taken."""
+        return self.take(len(self._data) - self._position)
+
+    def take_count(self, size: int) -> int:
+        """The number of values in a list; checked before anything is made of it.
+
+        Args:
+            size: bytes that a value takes at least.
+
+        Raises:
+            WireError: that many can't follow, or the number is negative.
+        """
+        (count,) = _I32.unpack(self.take(4))
+        left = len(self._data) - self._position
+        if count < 0 or count * size > left:
+            raise WireError(f"a command announces a list of {count} values in {left} bytes")
+        return int(count)
+
+
+class AttributeUpdate(NamedTuple):
+    """A change of a segment's attribute that is made together with something else."""
+
+    attribute: uuid.UUID
+    kind: int
+    """1 replace, 4 replace if equal to `old_value`."""
+    new_value: int
+    old_value: int
 
 
 class FieldType(Protocol):
@@ -74,15 +100,30 @@ class _Flag:
 
 
 class _Text:
+    """Java's "modified UTF-8": a zero takes two bytes, and characters beyond the first 65,536 are two surrogates."""
+
     def put(self, value: str, out: list[Buffer]) -> None:
-        encoded = value.encode()
+        encoded = value.encode() if value.isascii() and "\0" not in value else _modified_utf8(value)
         out.append(_U16.pack(len(encoded)))
         out.append(encoded)
 
     def get(self, cursor: Cursor) -> str:
         (length,) = _U16.unpack(cursor.take(2))
-        # A server's stack trace may be cut in the middle of a character.
-        return str(cursor.take(length), "utf-8", "replace")
+        data = bytes(cursor.take(length))
+        if data.isascii():
+            return data.decode()
+        try:
+            halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            # A server's stack trace may be cut in the middle of a character.
+            return data.decode("utf-8", "replace")
+        return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _modified_utf8(value: str) -> bytes:
+    units = value.encode("utf-16-le", "surrogatepass")
+    each = (units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2))
+    return "".join(each).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
 
 
 class _Uuid:
@@ -103,8 +144,32 @@ class _Block:
         return cursor.take(length)
 
 
+class _Rest:
+    """Everything up to the payload's end."""
+
+    def put(self, value: Buffer, out: list[Buffer]) -> None:
+        out.append(value)
+
+    def get(self, cursor: Cursor) -> memoryview:
+        return cursor.take_rest()
+
+
+class _Event:
+    """An event within another command: with its own frame, of type 0."""
+
+    def put(self, value: Buffer, out: list[Buffer]) -> None:
+        out.append(struct.pack(">ii", 0, len(value)))
+        out.append(value)
+
+    def get(self, cursor: Cursor) -> memoryview:
+        kind, length = struct.unpack(">ii", cursor.take(8))
+        if kind != 0:
+            raise WireError(f"a command holds a frame of type {kind} where an event was expected")
+        return cursor.take(length)
+
+
 class _TableEntries:
-    """A list of (key, version, value); value None where only keys travel."""
+    """A list of (key, version, value); value None where only keys travel. An empty key has no version."""
 
     def __init__(self, *, values: bool) -> None:
         self._values = values
@@ -113,28 +178,43 @@ class _TableEntries:
         out.append(_I32.pack(len(value)))
         for key, version, data in value:
             out.append(struct.pack(">ii", 4 + len(key) + 8, len(key)))
-            out.append(key)
-            out.append(_I64.pack(version))
+            if len(key):
+                out.append(key)
+                out.append(_I64.pack(version))
             if self._values:
                 data = b"" if data is None else data
                 out.append(struct.pack(">ii", 4 + len(data), len(data)))
                 out.append(data)
 
     def get(self, cursor: Cursor) -> tuple[tuple[bytes, int, bytes | None], ...]:
-        (count,) = _I32.unpack(cursor.take(4))
-        if count < 0 or count > cursor.left:
-            raise WireError(f"a table reply announces {count} entries in {cursor.left} bytes")
-        entries = []
-        for _ in range(count):
-            _, length = struct.unpack(">ii", cursor.take(8))
-            key = bytes(cursor.take(length))
+        return tuple(self._entry(cursor) for _ in range(cursor.take_count(16 if self._values else 8)))
+
+    def _entry(self, cursor: Cursor) -> tuple[bytes, int, bytes | None]:
+        _, length = struct.unpack(">ii", cursor.take(8))
+        key, version, data = bytes(cursor.take(length)), _NO_VERSION, None
+        if key:
             (version,) = _I64.unpack(cursor.take(8))
-            data = None
-            if self._values:
-                _, length = struct.unpack(">ii", cursor.take(8))
-                data = bytes(cursor.take(length))
-            entries.append((key, version, data))
-        return tuple(entries)
+        if self._values:
+            _, length = struct.unpack(">ii", cursor.take(8))
+            data = bytes(cursor.take(length))
+        return key, version, data
+
+
+class _List:
+    """A list of rows, each of some values; of the values themselves where `make` is None."""
+
+    def __init__(self, *columns: FieldType, size: int, make: Any) -> None:
+        self._columns, self._size, self._make = columns, size, make
+
+    def put(self, value: tuple[Any, ...], out: list[Buffer]) -> None:
+        out.append(_I32.pack(len(value)))
+        for row in value:
+            for column, item in zip(self._columns, row if self._make else (row,), strict=True):
+                column.put(item, out)
+
+    def get(self, cursor: Cursor) -> tuple[Any, ...]:
+        rows = ([column.get(cursor) for column in self._columns] for _ in range(cursor.take_count(self._size)))
+        return tuple(self._make(row) if self._make else row[0] for row in rows)
 
 
 class _Versions:
@@ -142,16 +222,27 @@ class _Versions:
         out.append(struct.pack(f">i{len(value)}q", len(value), *value))
 
     def get(self, cursor: Cursor) -> tuple[int, ...]:
-        (count,) = _I32.unpack(cursor.take(4))
-        return struct.unpack(f">{count}q", cursor.take(8 * count)) if count > 0 else ()
+        count = cursor.take_count(8)
+        return struct.unpack(f">{count}q", cursor.take(8 * count))
 
 
+_NO_VERSION = -(2**63)
+
+BYTE = _Number(">b")
 INT = _Number(">i")
 LONG = _Number(">q")
 FLAG = _Flag()
 TEXT = _Text()
+TOKEN = _Text()
+"""A delegation token: a text that isn't shown."""
 UUID = _Uuid()
 BLOCK = _Block()
+REST = _Rest()
+EVENT = _Event()
 TABLE_ENTRIES = _TableEntries(values=True)
 TABLE_KEYS = _TableEntries(values=False)
 VERSIONS = _Versions()
+TEXTS = _List(TEXT, size=2, make=None)
+ATTRIBUTE_UPDATES = _List(UUID, BYTE, LONG, LONG, size=33, make=AttributeUpdate._make)
+MERGED = _List(TEXT, LONG, size=10, make=tuple)
+"""Names of segments and lengths."""

@@ -10,8 +10,12 @@ from pyspark_pravega.client.wire.fields import Buffer
 from pyspark_pravega.errors import WireError
 
 HEADER = struct.Struct(">ii")
+MAX_SENT_BYTES = (16 << 20) - 1 - HEADER.size
+"""Longest payload that a server takes (WireCommands.MAX_WIRECOMMAND_SIZE, which counts the header)."""
 MAX_FRAME_BYTES = 32 << 20
-"""Longest payload that is accepted: twice what the server takes in one command."""
+"""Longest payload that is accepted: a server doesn't limit its own."""
+TRUSTED_BYTES = (2 << 20) + (64 << 10)
+"""Memory that a header alone is given: enough for an answer to a read, which then arrives in one piece."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +40,7 @@ def encode_frame(command: Command) -> list[Buffer]:
     """
     pieces = command.encode()
     size = sum(map(len, pieces))
-    if size > MAX_FRAME_BYTES:
+    if size > MAX_SENT_BYTES:
         raise WireError(f"{type(command).__name__} of {size} bytes is larger than a segment store accepts")
     pieces.insert(0, HEADER.pack(command.TYPE, size))
     return pieces
@@ -47,6 +51,8 @@ class FrameDecoder:
 
     The caller fills `next_buffer()` and reports with `filled(n)`, so that a large payload is received straight into
     the memory that the reply's data then views; `feed` does both for bytes that are already there.
+
+    What a header announces isn't believed beyond `TRUSTED_BYTES`: memory grows with what arrives.
     """
 
     def __init__(self) -> None:
@@ -54,6 +60,7 @@ class FrameDecoder:
         self._target = memoryview(self._header)
         self._position = 0
         self._type: int | None = None
+        self._size = 0
 
     def next_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
@@ -78,9 +85,15 @@ class FrameDecoder:
             kind, size = HEADER.unpack(self._header)
             if not 0 <= size <= MAX_FRAME_BYTES:
                 raise WireError(f"a frame of type {kind} announces {size} bytes: not a segment store's answer")
-            self._type, self._target, self._position = kind, memoryview(bytearray(size)), 0
+            self._type, self._size, self._position = kind, size, 0
+            self._target = memoryview(bytearray(min(size, TRUSTED_BYTES)))
             if size:
                 return None
+        if self._position < self._size:
+            larger = memoryview(bytearray(min(self._size, 2 * self._position)))
+            larger[: self._position] = self._target
+            self._target = larger
+            return None
         kind, payload = self._type, self._target
         self._type, self._target, self._position = None, memoryview(self._header), 0
         known = COMMANDS.get(kind)
