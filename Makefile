@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo test lint format clean lock proto bench setup
+.PHONY: demo test chaos lint format clean lock proto bench setup
 
 setup: $(STAMP)
 
@@ -22,6 +22,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
+
+# Seeded runs over connections that break; CHAOS_RUNS=N makes another number, CHAOS_FIRST_SEED=N begins elsewhere.
+chaos: $(STAMP)
+	CHAOS_RUNS=$${CHAOS_RUNS:-500} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

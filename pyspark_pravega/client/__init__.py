@@ -166,7 +166,7 @@ class Client:
         """Make many transactions one, by copying; see `gathering`.
 
         Args:
-            staged: what writers have put into transactions of their own, in the order in which it shall stand.
+            staged: what writers have put into transactions of their own.
 
         Returns:
             The transaction among them that holds all of it: commit it, and abort the others.

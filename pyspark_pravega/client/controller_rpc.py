@@ -112,8 +112,10 @@ class ControllerRpc:
         never_sent = error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
         if method in _ONCE and not never_sent:
             return False
+        if self._answered or not (never_sent or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED):
+            return True
         # Nobody has ever answered: rather a wrong address than a server that is just being started again.
-        return self._answered or tries < len(self._addresses)
+        return tries < len(self._addresses)
 
     def _stub(self, current: int, method: str, request: Message, reply: type[Message]) -> Callable[..., Any]:
         stub = self._stubs.get((current, method))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,8 @@ def read_part(client: Client, part: SegmentPart) -> Iterator[EventBatch]:
         EventDecodeError: no event begins at the part's start.
         SegmentStoreUnavailableError: the segment store can't be reached.
     """
-    buffers = read_range(client.pool, part.stream, part.segment_id, part.start, part.end)
-    yield from event_batches(buffers, part.stream, part.segment_id, part.start, end=part.end)
+    with closing(read_range(client.pool, part.stream, part.segment_id, part.start, part.end)) as buffers:
+        yield from event_batches(buffers, part.stream, part.segment_id, part.start, end=part.end)
 
 
 def event_boundary(client: Client, stream: Stream, segment_id: int, near: int, *, known: int) -> int:
@@ -68,8 +69,9 @@ def event_boundary(client: Client, stream: Stream, segment_id: int, near: int, *
         PravegaError: the segment can't be read.
     """
     found = known
-    for batch in event_batches(read_range(client.pool, stream, segment_id, known, near), stream, segment_id, known):
-        found = batch.end
+    with closing(read_range(client.pool, stream, segment_id, known, near)) as buffers:
+        for batch in event_batches(buffers, stream, segment_id, known):
+            found = batch.end
     return found
 
 

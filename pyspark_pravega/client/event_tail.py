@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Self
 
 from pyspark_pravega.client.events import EventBatch, event_batches
@@ -138,19 +139,21 @@ class EventTail(Iterator[EventBatch]):
 
     def _read(self, segment_id: int, offset: int) -> None:
         try:
-            for batch in event_batches(self._bytes(segment_id, offset), self.stream, segment_id, offset):
-                self._hand_over(batch)
+            with closing(self._bytes(segment_id, offset)) as buffers:
+                for batch in event_batches(buffers, self.stream, segment_id, offset):
+                    self._hand_over(batch)
             if not self._closed.is_set():
                 self._hand_over(_Ended(segment_id, self._client.controller.successors(self.stream, segment_id)))
         except PravegaError as error:
             self._hand_over(error)
 
-    def _bytes(self, segment_id: int, offset: int) -> Iterator[memoryview]:
-        for data in follow_segment(self._client.pool, self.stream, segment_id, offset, pause=_PAUSE_S):
-            if self._closed.is_set():
-                return
-            if data is not None:
-                yield data
+    def _bytes(self, segment_id: int, offset: int) -> Generator[memoryview, None, None]:
+        with closing(follow_segment(self._client.pool, self.stream, segment_id, offset, pause=_PAUSE_S)) as found:
+            for data in found:
+                if self._closed.is_set():
+                    return
+                if data is not None:
+                    yield data
 
     def _hand_over(self, found: EventBatch | _Ended | PravegaError) -> None:
         while not self._closed.is_set():

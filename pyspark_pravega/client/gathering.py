@@ -49,11 +49,12 @@ def gather(client: Client, staged: Sequence[Staged]) -> Transaction:
 
     Args:
         client: the cluster.
-        staged: of one stream, in the order in which the events shall stand; at least one. Nobody else may have
-            written into these transactions, and somebody has to keep them open meanwhile.
+        staged: of one stream, at least one. Nobody else may have written into these transactions, and somebody has to
+            keep them open meanwhile.
 
     Returns:
-        The transaction that holds all of it: the one with most bytes.
+        The transaction that holds all of it: the one with most bytes. Its own events come first, then the others' in
+        the order given; each transaction's events keep their order.
 
     Raises:
         TransactionError: a transaction was lost, or the stream was scaled between their beginnings.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from pyspark_pravega.client.connection import Connection
@@ -72,7 +72,7 @@ def read_range(
     end: int,
     *,
     segment: str | None = None,
-) -> Iterator[memoryview]:
+) -> Generator[memoryview, None, None]:
     """The bytes of a segment between two offsets.
 
     Several requests are under way at a time. A lost connection is replaced without losing or repeating a byte, and
@@ -163,7 +163,7 @@ def _ask(connection: Connection, segment: str, offset: int, size: int, token: st
 
 def follow_segment(
     pool: ConnectionPool, stream: Stream, segment_id: int, start: int, *, pause: float
-) -> Iterator[memoryview | None]:
+) -> Generator[memoryview | None, None, None]:
     """The bytes of a segment from an offset on, and then those that are appended, as soon as they are.
 
     Args:

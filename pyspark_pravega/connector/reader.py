@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
@@ -81,9 +82,10 @@ class StreamReader(DataSourceReader):
         if not isinstance(partition, SlicePartition):
             return
         part = partition.part
-        buffers = read_range(shared_client(self._settings).pool, self._stream, part.segment_id, part.start, part.end)
-        for found in event_batches(buffers, self._stream, part.segment_id, part.start, end=part.end):
-            yield self._batch(found.frames, part.segment_id, found.start)
+        pool = shared_client(self._settings).pool
+        with closing(read_range(pool, self._stream, part.segment_id, part.start, part.end)) as buffers:
+            for found in event_batches(buffers, self._stream, part.segment_id, part.start, end=part.end):
+                yield self._batch(found.frames, part.segment_id, found.start)
 
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
         try:
