@@ -252,7 +252,7 @@ class LateProxy:
             while data := client.recv(1 << 16):
                 if passed >= self._announcement and not self.delivered:
                     if self._held is None:
-                        self._held = server, data
+                        self._held = server, data + _what_comes(client)
                         client.shutdown(socket.SHUT_RDWR)
                         return
                     self.delivered = True
@@ -264,6 +264,18 @@ class LateProxy:
                 passed += len(data)
         except OSError:
             pass
+
+
+def _what_comes(end: socket.socket) -> bytes:
+    """All that arrives until nothing does for a moment."""
+    end.settimeout(0.2)
+    found = b""
+    try:
+        while data := end.recv(1 << 16):
+            found += data
+    except TimeoutError:
+        pass
+    return found
 
 
 @contextmanager
