@@ -17,20 +17,12 @@ from operator import itemgetter
 from typing import TypeVar
 
 from pyspark_pravega.client.connection import Connection
-from pyspark_pravega.client.deadlines import Retries
+from pyspark_pravega.client.once import call_once
 from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.table_partitions import Partitions, Span
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.commands import ANY_VERSION, NOT_EXISTS
-from pyspark_pravega.errors import (
-    ConfigurationError,
-    ConflictError,
-    DeadlineExceededError,
-    SegmentStoreUnavailableError,
-    TokenExpiredError,
-    WireError,
-    WrongHostError,
-)
+from pyspark_pravega.errors import ConfigurationError, ConflictError, WireError
 
 __all__ = ["ANY_VERSION", "NOT_EXISTS", "Entry", "KeyValueTable"]
 
@@ -42,7 +34,6 @@ REQUESTS_IN_FLIGHT = 3
 PAGE_KEYS = 1000
 """A page of keys; servers take it for a hint, and send up to some thousand."""
 
-Request = TypeVar("Request", bound=wire.Command)
 Reply = TypeVar("Reply", bound=wire.Command)
 Change = tuple[bytes, int, bytes | None]
 
@@ -308,42 +299,17 @@ class KeyValueTable:
         self,
         partition: int,
         changes: Sequence[Change],
-        request: Callable[[Connection], Request],
+        request: Callable[[Connection], wire.Command],
         expected: type[Reply],
     ) -> Reply:
         """A change isn't repeated when the connection breaks: it may have been made, and its versions are then new."""
-        retries = Retries(self._pool.timeout)
-        while True:
-            sent = False
-            try:
-                # An idle connection may have been closed long ago, which says nothing about this change: take a sound
-                # one.
-                fresh = retries.failures > 0
-                with self._pool.connection(self._stream, partition, fresh=fresh, check=True) as connection:
-                    command = request(connection)
-                    sent = True
-                    connection.send(command)
-                    reply = connection.receive()
-                    if not isinstance(reply, (wire.TableKeyBadVersion, wire.TableKeyDoesNotExist)):
-                        return connection.expect(reply, expected)
-                raise self._conflict(reply, changes)
-            except (WrongHostError, TokenExpiredError):
-                # The server has said no: nothing was changed.
-                if not retries.again():
-                    raise
-            except (SegmentStoreUnavailableError, DeadlineExceededError) as error:
-                if sent:
-                    over = isinstance(error, DeadlineExceededError)
-                    raise (DeadlineExceededError if over else SegmentStoreUnavailableError)(
-                        f'a change of {_named(changes)} in key-value table "{self}" may or may not have been made: '
-                        f"look before it is tried again ({error})"
-                    ) from error
-                if isinstance(error, DeadlineExceededError) or not retries.again():
-                    raise
-
-    def _conflict(self, reply: wire.Command, changes: Sequence[Change]) -> ConflictError:
-        what = "is gone" if isinstance(reply, wire.TableKeyDoesNotExist) else "has been changed"
-        return ConflictError(f'an entry of key-value table "{self}" {what}: {_named(changes)}')
+        what = f'a change of {_named(changes)} in key-value table "{self}"'
+        conflicts = (wire.TableKeyBadVersion, wire.TableKeyDoesNotExist)
+        reply = call_once(self._pool, self._stream, partition, request, expected, *conflicts, what=what)
+        if isinstance(reply, expected):
+            return reply
+        gone = "is gone" if isinstance(reply, wire.TableKeyDoesNotExist) else "has been changed"
+        raise ConflictError(f'an entry of key-value table "{self}" {gone}: {_named(changes)}')
 
     def _token(self) -> str:
         return self._pool.tokens.get(self._stream, write=True)
