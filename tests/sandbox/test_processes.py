@@ -14,6 +14,7 @@ import pytest
 from sandbox_tools import eventually
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import keeper
 from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
@@ -119,27 +120,13 @@ def test_it_dies_also_when_its_keeper_is_killed(tmp_path: Path) -> None:
     kept.stop(grace_s=0)
 
 
-def test_a_word_of_release_counts_also_when_its_writer_is_gone_before_it_is_read(tmp_path: Path) -> None:
-    # The keeper stands still while the word is written, as it may on a busy machine.
-    stopped = "os.kill(kept._keeper.pid, 19); kept.release(); print(kept._keeper.pid, flush=True)"
-    program = f"""
-        import os, pathlib, subprocess
-        from pyspark_pravega.sandbox.processes import Kept
-        kept = Kept({SLEEP!r}, output=subprocess.DEVNULL, folder=pathlib.Path({str(tmp_path)!r}),
-                    environment=os.environ)
-        {stopped}
-        print(kept.pid, flush=True)
-    """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True, check=True
-    )
-    keeper, child = (ProcessId.of(int(pid)) for pid in ran.stdout.split())
-    assert keeper
-    assert child
-    keeper.send(signal.SIGCONT)
-    with pytest.raises(AssertionError):
-        eventually(lambda: not child.alive(), within_s=1)
-    end([child], grace_s=5)
+@pytest.mark.parametrize(("word", "lives"), [(b"d", True), (b"", False)])
+def test_a_word_of_release_counts_also_when_its_writer_is_gone_before_it_is_read(word: bytes, lives: bool) -> None:
+    child = [sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(7)"]
+    not_its_parent = "-1"
+    command = [sys.executable, "-I", "-S", keeper.__file__, not_its_parent, *child]
+    ran = subprocess.run(command, input=word, capture_output=True, check=False)
+    assert ran.returncode == (7 if lives else 128 + signal.SIGTERM)
 
 
 def test_a_released_one_lives_on(tmp_path: Path) -> None:
