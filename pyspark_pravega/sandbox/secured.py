@@ -17,7 +17,7 @@ from pyspark_pravega.sandbox.accounts import SERVERS, Account
 from pyspark_pravega.sandbox.certificates import Authority
 from pyspark_pravega.security import PasswordCredentials
 
-FOLDER = "secrets"
+FOLDER = "private"
 CA = "ca.pem"
 HOSTS = ("localhost", "127.0.0.1", "::1")
 """What the certificates are made out to."""

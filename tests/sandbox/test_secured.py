@@ -199,7 +199,7 @@ def test_the_environment_tells_all_that_a_program_needs(secure_sandbox: Sandbox)
     public = {
         "PRAVEGA_CONTROLLER_URI": f"tls://127.0.0.1:{port}",
         "PRAVEGA_SCHEMA_REGISTRY_URI": f"https://127.0.0.1:{registry_port}",
-        "PRAVEGA_TLS_CA": str(secure_sandbox.data_dir / "secrets" / "ca.pem"),
+        "PRAVEGA_TLS_CA": str(secure_sandbox.data_dir / "private" / "ca.pem"),
     }
     secret = {"PRAVEGA_USERNAME": "admin", "PRAVEGA_PASSWORD": secure_sandbox.password}
     assert secure_sandbox.environment(secrets=False) == public
@@ -226,8 +226,8 @@ def test_no_secret_shows_in_the_process_list_or_the_logs(asking: Sandbox) -> Non
 
 
 def test_only_the_owner_may_read_the_files(asking: Sandbox) -> None:
-    assert stat.S_IMODE((asking.data_dir / "secrets").stat().st_mode) == 0o700
-    files = [*(asking.data_dir / "secrets").iterdir(), *asking.data_dir.glob("*.properties")]
+    assert stat.S_IMODE((asking.data_dir / "private").stat().st_mode) == 0o700
+    files = [*(asking.data_dir / "private").iterdir(), *asking.data_dir.glob("*.properties")]
     files.append(asking.data_dir / "sandbox.json")
     assert len(files) > 4
     for file in files:
@@ -250,13 +250,13 @@ def test_no_secret_is_logged_however_much_is(tmp_path: Path) -> None:
         call(talkative, access(talkative), "createScope", messages.ScopeInfo(scope="s").SerializeToString())
         assert readiness.registry_answers(port_of(talkative.schema_registry_uri), access(talkative)) is None
         known = secrets_of(talkative)
-        secret_files = list((tmp_path / "secrets").iterdir())
+        secret_files = list((tmp_path / "private").iterdir())
     logs = (tmp_path / "pravega.log").read_text() + (tmp_path / "schema-registry.log").read_text()
     assert " DEBUG " in logs
     for secret in known:
         assert secret not in logs
     assert secret_files
-    assert not (tmp_path / "secrets").exists()
+    assert not (tmp_path / "private").exists()
     assert not list(tmp_path.glob("*.properties"))
 
 
@@ -280,18 +280,18 @@ def test_from_the_command_line(folder: Path) -> None:
     eventually(lambda: (folder / "sandbox.json").exists())
     known = state.load(folder)
     assert known
-    half_made = (folder / "secrets" / "accounts").read_text()
+    half_made = (folder / "private" / "accounts").read_text()
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     eventually(lambda: known.health() is state.Health.NOT_RUNNING)
-    assert (folder / "secrets").exists()
+    assert (folder / "private").exists()
 
     # What Pravega's own client reads is the user's, and not for the servers to speak to each other with.
     others = {"pravega_client_auth_method": "Bearer", "pravega_client_auth_token": "another's"}
     arguments = ("--auth", "--tls", "--username", "ann", "--detach", "--heap", "512m", "--data-dir", folder)
     started = run("start", *arguments, **others)
     assert started.returncode == 0, started.stderr
-    assert (folder / "secrets" / "accounts").read_text() != half_made
+    assert (folder / "private" / "accounts").read_text() != half_made
     told = run("status", "--env", "--data-dir", folder)
     environment = dict(line.removeprefix("export ").split("=", 1) for line in told.stdout.splitlines())
     password = environment.pop("PRAVEGA_PASSWORD")
@@ -323,16 +323,16 @@ def test_stop_removes_what_a_killed_start_left(tmp_path: Path) -> None:
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     eventually(lambda: known and known.health() is state.Health.NOT_RUNNING)
-    assert (tmp_path / "secrets").exists()
+    assert (tmp_path / "private").exists()
     assert run("stop", "--data-dir", tmp_path).returncode == 0
-    assert not (tmp_path / "secrets").exists()
+    assert not (tmp_path / "private").exists()
 
 
 def test_stop_leaves_a_start_alone_that_is_under_way(tmp_path: Path) -> None:
-    (tmp_path / "secrets").mkdir()
+    (tmp_path / "private").mkdir()
     with state.lock(tmp_path) or pytest.fail("no lock"):
         assert run("stop", "--data-dir", tmp_path).returncode == 0
-        assert (tmp_path / "secrets").exists()
+        assert (tmp_path / "private").exists()
 
 
 def test_a_given_password_is_taken() -> None:
