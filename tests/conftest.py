@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.sandbox import Account, Sandbox
+
+READER = Account("reader", "prn::*,READ")
+NOBODY = Account("nobody", "")
+SHORT_TOKEN_TTL_S = 10
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +23,17 @@ def sandbox() -> Iterator[Sandbox]:
     with Sandbox(heap="3g") as running:
         yield running
         assert "SegmentAggregator.mergeWith" not in running.pravega_log.read_text(errors="replace")
+
+
+@pytest.fixture(scope="session")
+def secure_sandbox() -> Iterator[Sandbox]:
+    """Both servers with authentication and TLS; their users are `admin`, `reader` and `nobody`."""
+    with Sandbox(heap="1g", auth=True, tls=True, accounts=[READER, NOBODY]) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def auth_sandbox() -> Iterator[Sandbox]:
+    """Both servers with authentication and without TLS; delegation tokens are valid for 10 s only."""
+    with Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY], token_ttl_s=SHORT_TOKEN_TTL_S) as running:
+        yield running

@@ -30,7 +30,7 @@ PUBLIC = {
         "TransactionState",
     },
     "pyspark_pravega.registry": {"EncodingInfo", "GroupProperties", "SchemaInfo", "SchemaRegistry", "VersionInfo"},
-    "pyspark_pravega.sandbox": {"PRAVEGA", "SCHEMA_REGISTRY", "Bundle", "Sandbox", "fetch", "pin"},
+    "pyspark_pravega.sandbox": {"PRAVEGA", "SCHEMA_REGISTRY", "Account", "Bundle", "Sandbox", "fetch", "pin"},
 }
 
 

@@ -11,8 +11,6 @@ import time
 from pyspark_pravega.client.controller import Controller
 from pyspark_pravega.client.names import Access, Stream
 
-TABLE_SUFFIX = "_kvtable"
-"""Ends the names under which key-value tables' segments lie; no stream's name can hold a `_`."""
 _RENEW_AT = 0.75
 """Of a token's life: then it is replaced, so that it doesn't expire on its way."""
 
@@ -46,11 +44,10 @@ class Tokens:
         known = self._known.get((stream, write))
         if known is not None and time.time() < known[1]:
             return known[0]
-        if stream.name.endswith(TABLE_SUFFIX):
-            table = stream.name.removesuffix(TABLE_SUFFIX)
-            token = self._controller.key_value_table_segments(stream.scope, table).token
-        else:
-            token = self._controller.delegation_token(stream, Access.READ_WRITE if write else Access.READ)
+        # Also for key-value tables, under the name of their segments: the token that the controller gives with a table's
+        # segments is for `scope/key-value-table:name`, which Pravega 0.13's segment store compares with
+        # `scope/name_kvtable/...` and refuses.
+        token = self._controller.delegation_token(stream, Access.READ_WRITE if write else Access.READ)
         with self._lock:
             self._known[stream, write] = token, _renewal(token)
         return token

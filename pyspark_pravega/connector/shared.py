@@ -42,4 +42,9 @@ def _client(settings: Settings, pid: int) -> Client:
 def _registry(settings: Settings, pid: int) -> SchemaRegistry:
     del pid
     assert settings.schema_registry_uri
-    return SchemaRegistry(settings.schema_registry_uri, timeout=settings.timeout)
+    return SchemaRegistry(
+        settings.schema_registry_uri,
+        timeout=settings.timeout,
+        credentials=settings.credentials(),
+        tls=settings.tls,
+    )

@@ -18,6 +18,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.registry.model import EncodingInfo, GroupProperties, SchemaInfo, VersionInfo, format_json
 from pyspark_pravega.registry.transport import Refusals, T, Transport, part
+from pyspark_pravega.security import Credentials, Tls
 
 _CREATE_ATTEMPTS = 6
 _PAGE = 100
@@ -29,26 +30,31 @@ class SchemaRegistry:
     In every call `namespace` is the Pravega scope and `group` the stream, as in other Pravega connectors.
     Nothing is cached: a group that is deleted and created again begins its ids at 0 anew.
 
-    Every call may raise RegistryUnavailableError (no answer in time), AuthenticationError (credentials
-    refused) and OperationFailedError (a status without a meaning of its own).
+    Every call may raise RegistryUnavailableError (no answer in time), AuthenticationError (credentials refused),
+    CertificateError (its certificate isn't trusted) and OperationFailedError (a status without a meaning of its own).
 
     Args:
-        uri: `http://host:port`.
+        uri: `http://host:port` or `https://host:port`.
         timeout: how long connecting, and each wait for an answer, may take, in seconds.
+        credentials: who asks, if the registry wants to know.
+        tls: which servers to believe, for `https:`; those whose certificates the system trusts when None.
     """
 
-    def __init__(self, uri: str, *, timeout: float = 10.0) -> None:
+    def __init__(
+        self, uri: str, *, timeout: float = 10.0, credentials: Credentials | None = None, tls: Tls | None = None
+    ) -> None:
         if not timeout > 0:
             raise ConfigurationError(f"timeout must be a positive number of seconds, not {timeout}")
         self.uri = uri
         self.timeout = timeout
-        self._transport = Transport(uri, timeout)
+        self._secured = (credentials, tls)
+        self._transport = Transport(uri, timeout, credentials=credentials, tls=tls)
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.uri!r}, timeout={self.timeout:g})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _connect, (self.uri, self.timeout)
+        return _connect, (self.uri, self.timeout, *self._secured)
 
     def __enter__(self) -> SchemaRegistry:
         return self
@@ -437,5 +443,5 @@ def _no_group(namespace: str, group: str) -> tuple[type[PravegaError], str]:
     )
 
 
-def _connect(uri: str, timeout: float) -> SchemaRegistry:
-    return SchemaRegistry(uri, timeout=timeout)
+def _connect(uri: str, timeout: float, credentials: Credentials | None, tls: Tls | None) -> SchemaRegistry:
+    return SchemaRegistry(uri, timeout=timeout, credentials=credentials, tls=tls)

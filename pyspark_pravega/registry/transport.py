@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -10,11 +11,14 @@ import httpx
 
 from pyspark_pravega.errors import (
     AuthenticationError,
+    CertificateError,
+    ConfigurationError,
     InvalidNameError,
     OperationFailedError,
     PravegaError,
     RegistryUnavailableError,
 )
+from pyspark_pravega.security import Credentials, Tls
 
 # What a status means for one endpoint: the error to raise, and its message; `{text}` is the server's own.
 Refusals = Mapping[int, tuple[type[PravegaError], str]]
@@ -27,16 +31,25 @@ class Transport:
     """Makes calls to one registry. Threads may share it.
 
     Args:
-        uri: `http://host:port`.
+        uri: `http://host:port` or `https://host:port`.
         timeout: how long connecting, and each wait for an answer, may take, in seconds.
+        credentials: who asks, if the registry wants to know.
+        tls: which servers to believe, for `https:`.
+
+    Raises:
+        ConfigurationError: the file of trusted authorities can't be used.
     """
 
-    def __init__(self, uri: str, timeout: float) -> None:
+    def __init__(
+        self, uri: str, timeout: float, *, credentials: Credentials | None = None, tls: Tls | None = None
+    ) -> None:
         self.uri = uri.rstrip("/")
         self.timeout = timeout
+        self._credentials = credentials
         # No proxy from the environment: Pravega, beside it, isn't reached through one either.
         self._http = httpx.Client(
             base_url=self.uri,
+            verify=(tls or Tls()).ssl_context() if self.uri.startswith("https:") else False,
             timeout=httpx.Timeout(timeout),
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
             trust_env=False,
@@ -74,13 +87,15 @@ class Transport:
         Raises:
             RegistryUnavailableError: there's no answer in time, or a gateway says so.
             AuthenticationError: the registry wants (other) credentials.
+            CertificateError: the registry's certificate isn't trusted.
             OperationFailedError: any other status that `refusals` doesn't name.
         """
-        response = self._send(doing, method, path, params, json)
+        headers = self._headers()
+        response = self._send(doing, method, path, params, json, headers)
         status = response.status_code
         if status in expect:
             return response
-        text = response.text.strip()[:500]
+        text = _without_secrets(response.text.strip(), headers)[:500]
         if refusals and status in refusals:
             error, message = refusals[status]
             raise error(message.replace("{text}", text or "no reason given"))
@@ -117,11 +132,12 @@ class Transport:
         path: str,
         params: Mapping[str, str] | None,
         json: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
     ) -> httpx.Response:
         # A kept connection may have been closed by the server just now; every call here is idempotent.
         for last in (False, True):
             try:
-                return self._http.request(method, path, params=params, json=json)
+                return self._http.request(method, path, params=params, json=json, headers=headers)
             except httpx.TimeoutException:
                 raise RegistryUnavailableError(
                     f"can't {doing}: the schema registry at {self.uri} didn't answer within "
@@ -129,6 +145,12 @@ class Transport:
                     "timeout setting"
                 ) from None
             except (httpx.TransportError, httpx.InvalidURL) as error:
+                if refusal := _certificate_refusal(error):
+                    raise CertificateError(
+                        f"can't {doing}: the certificate of the schema registry at {self.uri} isn't trusted "
+                        f"({refusal}): set tls-ca (or PRAVEGA_TLS_CA) to the PEM file of the authority that signed "
+                        "it, and use the host name that it was made for"
+                    ) from None
                 if not last and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)):
                     continue
                 raise RegistryUnavailableError(
@@ -137,15 +159,53 @@ class Transport:
                 ) from None
         raise AssertionError("unreachable")
 
+    def _headers(self) -> dict[str, str]:
+        if self._credentials is None:
+            return {}
+        value = self._credentials.authorization()
+        # What isn't a header's value would be shown by the error of whoever tries to send it.
+        if not (value.isascii() and value.isprintable()):
+            raise ConfigurationError("the credentials can't be sent: a token must be of printable ASCII characters")
+        return {"Authorization": value}
+
     def _unexpected(self, doing: str, status: int, text: str) -> PravegaError:
         said = f" ({text})" if text else ""
-        if status in (401, 403):
-            return AuthenticationError(f"can't {doing}: the schema registry at {self.uri} refused the credentials")
+        if status == 401 and self._credentials is None:
+            return AuthenticationError(
+                f"can't {doing}: the schema registry at {self.uri} wants credentials: set username and password (or "
+                "PRAVEGA_USERNAME and PRAVEGA_PASSWORD)"
+            )
+        if status == 401:
+            return AuthenticationError(
+                f"can't {doing}: the schema registry at {self.uri} refused the credentials: check username and "
+                "password, or the token"
+            )
+        if status == 403:
+            return AuthenticationError(
+                f"can't {doing}: the user has no permission for it from the schema registry at {self.uri}"
+            )
         if status in (502, 503, 504):
             return RegistryUnavailableError(
                 f"can't {doing}: the schema registry at {self.uri} is unavailable, status {status}{said}"
             )
         return OperationFailedError(f"can't {doing}: the schema registry at {self.uri} answered {status}{said}")
+
+
+def _certificate_refusal(error: BaseException | None) -> str | None:
+    """Why a certificate wasn't believed, if that is what an error comes from."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _without_secrets(text: str, headers: Mapping[str, str]) -> str:
+    """A server's words, should it repeat what it was sent."""
+    for value in headers.values():
+        for secret in (value, value.partition(" ")[2]):
+            text = text.replace(secret, "...") if secret else text
+    return text
 
 
 def part(name: str) -> str:

@@ -10,15 +10,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark_pravega.sandbox.accounts import Account
     from pyspark_pravega.sandbox.bundles import PRAVEGA, SCHEMA_REGISTRY, Bundle, fetch, pin
     from pyspark_pravega.sandbox.servers import Sandbox
 
-__all__ = ["PRAVEGA", "SCHEMA_REGISTRY", "Bundle", "Sandbox", "fetch", "pin"]
+__all__ = ["PRAVEGA", "SCHEMA_REGISTRY", "Account", "Bundle", "Sandbox", "fetch", "pin"]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the command line registers this package's commands at every start, and needs none of it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "servers" if name == "Sandbox" else "bundles"
+    module = {"Sandbox": "servers", "Account": "accounts"}.get(name, "bundles")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

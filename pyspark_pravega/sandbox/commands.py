@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places
+from pyspark_pravega.sandbox.accounts import USERNAME
 
 if TYPE_CHECKING:
     # What they need (file locks, gRPC) is loaded by the commands that use it, not by every start of the program.
@@ -45,6 +45,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     start.add_argument("--controller-port", type=int, metavar="N", help="default: a free one")
     start.add_argument("--registry-port", type=int, metavar="N", help="default: a free one")
     start.add_argument("--heap", default="2g", metavar="SIZE", help="memory for Pravega and its streams (default: 2g)")
+    start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
+    start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
+    start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
     start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
     start.set_defaults(run=_start)
 
@@ -73,15 +76,26 @@ def _start(args: argparse.Namespace) -> int:
     from pyspark_pravega.sandbox.servers import Sandbox
 
     folder = _folder(args)
+    if args.username and not args.auth:
+        raise SandboxError("--username is for a sandbox that asks for it: add --auth")
     sandbox = Sandbox(
-        data_dir=folder, controller_port=args.controller_port, registry_port=args.registry_port, heap=args.heap
+        data_dir=folder,
+        controller_port=args.controller_port,
+        registry_port=args.registry_port,
+        heap=args.heap,
+        auth=args.auth,
+        tls=args.tls,
+        username=args.username or USERNAME,
     )
     with _signals_raise():
         try:
             _say("starting Pravega and its schema registry ...")
             began = time.monotonic()
             sandbox.start()
-            print(_exports(sandbox.environment()), flush=True)
+            # What a start prints often ends in a log: the password isn't for that.
+            print(_exports(sandbox.environment(secrets=False)), flush=True)
+            if args.auth:
+                _say(f'the user and the password are set by: eval "$({_command("status --env", args)})"')
             _say(f"up after {time.monotonic() - began:.0f} s; data is in memory, logs are in {folder}")
             if args.detach:
                 sandbox.detach()
@@ -131,18 +145,22 @@ def _status(args: argparse.Namespace) -> int:
     print(f"the sandbox in {folder} is running")
     print(f"  controller       {found.controller_uri}")
     print(f"  schema registry  {found.schema_registry_uri}")
+    if found.username:
+        print(f"  user             {found.username}; --env tells the password")
+    if found.tls_ca:
+        print(f"  certificates of  {found.tls_ca}")
     for name, process in found.servers.items():
         print(f"  {name:<16} process {process.pid}")
     return 0
 
 
 def _stop(args: argparse.Namespace) -> int:
-    from pyspark_pravega.sandbox import state
+    from pyspark_pravega.sandbox import folders, state
 
     folder = _folder(args)
     found = state.load(folder)
     if found is None or found.health() is state.Health.NOT_RUNNING:
-        state.forget(folder)
+        folders.clean_unclaimed(folder)
         _say(f"no sandbox is running in {folder}")
         return 0
     _end(found, folder)
@@ -151,7 +169,7 @@ def _stop(args: argparse.Namespace) -> int:
 
 
 def _end(found: State, folder: Path) -> None:
-    from pyspark_pravega.sandbox import state
+    from pyspark_pravega.sandbox import folders, state
     from pyspark_pravega.sandbox.processes import end
 
     # Forgotten first: a `start` in the foreground then sees that its servers were stopped and didn't die.
@@ -161,7 +179,7 @@ def _end(found: State, folder: Path) -> None:
     except BaseException:
         found.save()
         raise
-    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    folders.clean(folder)
 
 
 def _logs(args: argparse.Namespace) -> int:

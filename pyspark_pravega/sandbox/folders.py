@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import state
+from pyspark_pravega.sandbox import secured, state
 from pyspark_pravega.sandbox.processes import end
 from pyspark_pravega.sandbox.state import Health
 
@@ -37,8 +37,7 @@ class Claim:
         Args:
             logs: whether a temporary folder is removed also when there are logs in it.
         """
-        state.forget(self.path)
-        shutil.rmtree(self.path / "tmp", ignore_errors=True)
+        clean(self.path)
         if self.temporary and (logs or not any(self.path.glob("*.log"))):
             shutil.rmtree(self.path, ignore_errors=True)
 
@@ -74,12 +73,35 @@ def claim(given: Path | None) -> Claim:
             raise _taken(path, known)
         if known:
             end(list(known.servers.values()), grace_s=_GRACE_S)
-        state.forget(path)
-        shutil.rmtree(path / "tmp", ignore_errors=True)
+        clean(path)
     except BaseException:
         lock.close()
         raise
     return Claim(path=path, temporary=given is None, lock=lock)
+
+
+def clean(path: Path) -> None:
+    """Remove what servers that have ended leave behind, but for their logs.
+
+    Args:
+        path: the sandbox's folder.
+    """
+    state.forget(path)
+    secured.forget(path)
+    shutil.rmtree(path / "tmp", ignore_errors=True)
+    for settings in (state.PRAVEGA_SETTINGS, state.REGISTRY_SETTINGS):
+        (path / settings).unlink(missing_ok=True)
+
+
+def clean_unclaimed(path: Path) -> None:
+    """Remove what killed processes left behind, unless a sandbox is being started there.
+
+    Args:
+        path: the sandbox's folder; it may not exist.
+    """
+    if path.is_dir() and (lock := state.lock(path)):
+        with lock:
+            clean(path)
 
 
 def _taken(path: Path, known: state.State | None) -> SandboxError:

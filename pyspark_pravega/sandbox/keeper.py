@@ -56,9 +56,13 @@ def main(parent: int, command: Sequence[str]) -> int:
 
 def _watch(child: subprocess.Popen[bytes], parent: int) -> bool:
     """Wait for the child, the parent's end, or the word that the child is on its own now (True)."""
-    while child.poll() is None and os.getppid() == parent:
-        if select.select([0], [], [], _POLL_S)[0]:
+    while child.poll() is None:
+        # Looked at before the pipe: the word may lie there, and whoever wrote it be gone already.
+        gone = os.getppid() != parent
+        if select.select([0], [], [], 0 if gone else _POLL_S)[0]:
             return os.read(0, 1) == b"d"
+        if gone:
+            break
     return False
 
 

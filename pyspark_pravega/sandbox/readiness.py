@@ -8,6 +8,8 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -16,6 +18,7 @@ from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox.jvm import LOOPBACK
 from pyspark_pravega.sandbox.ports import Listener, listener
 from pyspark_pravega.sandbox.processes import Kept
+from pyspark_pravega.security import Credentials, Tls
 
 _CALL_S = 5.0
 _POLL_S = 0.1
@@ -29,43 +32,71 @@ Check = Callable[[], str | None]
 """Asks a server something: None when it answered as it should, else what was wrong."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How to get in."""
+
+    credentials: Credentials | None = None
+    """Who asks; None where nobody wants to know."""
+    tls: Tls | None = None
+    """Whom to trust; None where it's spoken without TLS."""
+
+    def headers(self) -> dict[str, str]:
+        """What to send with each call."""
+        return {"authorization": self.credentials.authorization()} if self.credentials else {}
+
+
+_PLAIN = Access()
+
+
 class PortTakenError(SandboxError):
     """Another process took a port that a server was to listen on."""
 
 
-def controller_answers(port: int) -> str | None:
+def controller_answers(port: int, access: Access = _PLAIN) -> str | None:
     """Ask the controller for a page of scopes, which makes it ask the segment store.
 
     Args:
         port: its gRPC port on loopback.
+        access: how to get in.
 
     Returns:
         None when it answered, else what was wrong.
     """
     # No proxy from the environment, and no memory of earlier failures, which would delay the next try.
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
-    with grpc.insecure_channel(f"{LOOPBACK}:{port}", options=options) as channel:
+    address = f"{LOOPBACK}:{port}"
+    if access.tls:
+        trust = grpc.ssl_channel_credentials(access.tls.root_certificates())
+        channel = grpc.secure_channel(address, trust, options=options)
+    else:
+        channel = grpc.insecure_channel(address, options=options)
+    with channel:
         try:
-            channel.unary_unary(_LIST_SCOPES)(b"", timeout=_CALL_S)
+            channel.unary_unary(_LIST_SCOPES)(b"", timeout=_CALL_S, metadata=tuple(access.headers().items()))
         except grpc.RpcError as error:
             return f"the controller answered {error.code().name}"
     return None
 
 
-def segment_store_answers(port: int) -> str | None:
+def segment_store_answers(port: int, access: Access = _PLAIN) -> str | None:
     """Shake hands with the segment store.
 
     Args:
         port: its port on loopback.
+        access: how to get in; who asks doesn't matter for a hello.
 
     Returns:
         None when it said hello, else what was wrong.
     """
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=_CALL_S) as connection:
+        with ExitStack() as opened:
+            connection = opened.enter_context(socket.create_connection((LOOPBACK, port), timeout=_CALL_S))
+            if access.tls:
+                wrapped = access.tls.ssl_context().wrap_socket(connection, server_hostname=LOOPBACK)
+                connection = opened.enter_context(wrapped)
             connection.sendall(_HELLO)
-            with connection.makefile("rb") as answers:
-                answer = answers.read(len(_HELLO))
+            answer = opened.enter_context(connection.makefile("rb")).read(len(_HELLO))
     except OSError as error:
         return f"the segment store: {error}"
     if len(answer) < len(_HELLO) or struct.unpack(">iiii", answer)[0] != _HELLO_TYPE:
@@ -73,19 +104,24 @@ def segment_store_answers(port: int) -> str | None:
     return None
 
 
-def registry_answers(port: int) -> str | None:
+def registry_answers(port: int, access: Access = _PLAIN) -> str | None:
     """Ping the registry, and list a group, which makes it ask Pravega.
 
     Args:
         port: its port on loopback.
+        access: how to get in.
 
     Returns:
         None when both were answered, else what was wrong.
     """
     for path in ("/ping", "/v1/groups?limit=1"):
-        connection = http.client.HTTPConnection(LOOPBACK, port, timeout=_CALL_S)
+        connection = (
+            http.client.HTTPSConnection(LOOPBACK, port, timeout=_CALL_S, context=access.tls.ssl_context())
+            if access.tls
+            else http.client.HTTPConnection(LOOPBACK, port, timeout=_CALL_S)
+        )
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=access.headers())
             status = connection.getresponse().status
         except (OSError, http.client.HTTPException) as error:
             return f"the schema registry: {error}"

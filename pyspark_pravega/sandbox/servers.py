@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import bundles, folders, jvm, readiness, state
+from pyspark_pravega.sandbox import bundles, folders, jvm, readiness, secured, state
+from pyspark_pravega.sandbox.accounts import USERNAME, Account, settled
+from pyspark_pravega.sandbox.certificates import Authority
+from pyspark_pravega.sandbox.constants import MAX_TOKEN_TTL_S
 from pyspark_pravega.sandbox.folders import Claim
 from pyspark_pravega.sandbox.jvm import LOOPBACK, Launch, Ports
 from pyspark_pravega.sandbox.ports import free_ports, is_free
 from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
-from pyspark_pravega.sandbox.readiness import PortTakenError
+from pyspark_pravega.sandbox.readiness import Access, PortTakenError
+from pyspark_pravega.sandbox.secured import Secured
 from pyspark_pravega.sandbox.state import State
+from pyspark_pravega.security import Tls
 
+DEFAULT_TOKEN_TTL_S = 600
 _ATTEMPTS = 5
 _GRACE_S = 10.0
 
@@ -39,6 +47,12 @@ class Sandbox:
         timeout_s: float = 120.0,
         log_level: str = "WARN",
         cache: Path | None = None,
+        auth: bool = False,
+        tls: bool = False,
+        username: str = USERNAME,
+        password: str | None = None,
+        accounts: Iterable[Account] = (),
+        token_ttl_s: int = DEFAULT_TOKEN_TTL_S,
     ) -> None:
         """Describe a sandbox; nothing is started yet.
 
@@ -52,9 +66,17 @@ class Sandbox:
             timeout_s: how long the servers may take until they answer, in seconds, fetching them not counted.
             log_level: what the servers write to their logs: ERROR, WARN, INFO, DEBUG.
             cache: where fetched jars are kept; `places.cache_folder()` when None.
+            auth: whether both servers want to know who asks.
+            tls: whether both servers speak TLS, with certificates of an authority of the sandbox's own.
+            username: who may do everything, with `auth`.
+            password: that user's; a random one, see `password`, when None.
+            accounts: more users, with `auth`.
+            token_ttl_s: how long the delegation tokens that the controller gives out are valid, in seconds, with
+                `auth`; 600 is the standalone server's own.
 
         Raises:
-            SandboxError: a heap size that isn't one.
+            SandboxError: a heap size that isn't one, accounts that can't be, or accounts without `auth`; with `tls`
+                also when the library for certificates isn't installed.
         """
         jvm.check_heap("heap", heap)
         jvm.check_heap("registry_heap", registry_heap)
@@ -63,6 +85,15 @@ class Sandbox:
         self._heap, self._registry_heap, self._log_level = heap, registry_heap, log_level
         self._timeout_s = timeout_s
         self._cache = cache
+        more = list(accounts)
+        if not auth and (more or password is not None):
+            raise SandboxError("a sandbox without authentication has no accounts: say auth=True")
+        if not 1 <= token_ttl_s <= MAX_TOKEN_TTL_S:
+            raise SandboxError(f"token_ttl_s must be between 1 and {MAX_TOKEN_TTL_S}, not {token_ttl_s}")
+        self._accounts = [Account(username, password=password), *more] if auth else []
+        self._passwords = settled(self._accounts)
+        self._token_ttl_s = token_ttl_s
+        self._authority = Authority() if tls else None
         self._claim: Claim | None = None
         self._servers: dict[str, Kept] = {}
         self._state: State | None = None
@@ -124,7 +155,7 @@ class Sandbox:
             What its state file says.
         """
         current = self._running()
-        detached = State(**{**vars(current), "detached": True})
+        detached = replace(current, detached=True)
         detached.save()
         for server in self._servers.values():
             server.release()
@@ -136,13 +167,53 @@ class Sandbox:
 
     @property
     def controller_uri(self) -> str:
-        """`tcp://127.0.0.1:PORT`."""
+        """`tcp://127.0.0.1:PORT`, or `tls://...`."""
         return self._running().controller_uri
 
     @property
     def schema_registry_uri(self) -> str:
-        """`http://127.0.0.1:PORT`."""
+        """`http://127.0.0.1:PORT`, or `https://...`."""
         return self._running().schema_registry_uri
+
+    @property
+    def username(self) -> str | None:
+        """Who may do everything; None without authentication."""
+        return self._accounts[0].username if self._accounts else None
+
+    @property
+    def password(self) -> str | None:
+        """The password of `username`; None without authentication."""
+        return self.password_of(self._accounts[0].username) if self._accounts else None
+
+    def password_of(self, username: str) -> str:
+        """A user's password.
+
+        Args:
+            username: one of `accounts`, or `username`.
+
+        Raises:
+            SandboxError: there's no such user.
+        """
+        if username not in self._passwords:
+            raise SandboxError(f'this sandbox has no user "{username}"')
+        return self._passwords[username]
+
+    @property
+    def tls_ca(self) -> Path | None:
+        """The certificate of the authority to trust, a PEM file that lives as long as the servers; None without TLS."""
+        path = self._running().tls_ca
+        return Path(path) if path else None
+
+    @property
+    def authority(self) -> Authority:
+        """Who signs this sandbox's certificates, and signs more of them for tests.
+
+        Raises:
+            SandboxError: it speaks without TLS.
+        """
+        if self._authority is None:
+            raise SandboxError("this sandbox has no certificates: start one with tls=True")
+        return self._authority
 
     @property
     def data_dir(self) -> Path:
@@ -169,13 +240,16 @@ class Sandbox:
         """What the schema registry writes."""
         return self.data_dir / state.REGISTRY_LOG
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, *, secrets: bool = True) -> dict[str, str]:
         """What to set for programs that shall use this sandbox.
+
+        Args:
+            secrets: with the user and password, where it asks for them.
 
         Returns:
             Variable to value.
         """
-        return self._running().environment()
+        return self._running().environment(secrets=secrets)
 
     def ended(self) -> list[str]:
         """The servers that have ended although nobody stopped this sandbox.
@@ -194,6 +268,11 @@ class Sandbox:
         self.stop()
 
     def _start(self, folder: Path, jars: Path, registry_jars: Path) -> None:
+        made = self._secure(folder)
+        access = Access(
+            credentials=made.authentication.servers if made.authentication else None,
+            tls=Tls(ca=str(made.encryption.ca)) if made.encryption else None,
+        )
         chosen = iter(free_ports(4, besides=self._given_ports.values()))
         ports = Ports(
             zookeeper=next(chosen),
@@ -202,7 +281,7 @@ class Sandbox:
             registry=self._given_ports["registry_port"] or next(chosen),
         )
         deadline = time.monotonic() + self._timeout_s
-        launch = jvm.pravega(jars, folder, ports, heap=self._heap, log_level=self._log_level)
+        launch = jvm.pravega(jars, folder, ports, heap=self._heap, log_level=self._log_level, secured=made)
         self._launch("pravega", launch, folder / state.PRAVEGA_LOG, ports)
         readiness.await_ready(
             "pravega",
@@ -210,21 +289,37 @@ class Sandbox:
             folder / state.PRAVEGA_LOG,
             {
                 ports.zookeeper: None,
-                ports.segment_store: lambda: readiness.segment_store_answers(ports.segment_store),
-                ports.controller: lambda: readiness.controller_answers(ports.controller),
+                ports.segment_store: lambda: readiness.segment_store_answers(ports.segment_store, access),
+                ports.controller: lambda: readiness.controller_answers(ports.controller, access),
             },
             deadline,
         )
-        launch = jvm.registry(registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level)
+        launch = jvm.registry(
+            registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level, secured=made
+        )
         self._launch("schema-registry", launch, folder / state.REGISTRY_LOG, ports)
         readiness.await_ready(
             "schema-registry",
             self._servers["schema-registry"],
             folder / state.REGISTRY_LOG,
-            {ports.registry: lambda: readiness.registry_answers(ports.registry)},
+            {ports.registry: lambda: readiness.registry_answers(ports.registry, access)},
             deadline,
         )
         self._note(folder, ports, ready=True)
+
+    def _secure(self, folder: Path) -> Secured:
+        """Make keys and passwords anew, also for a second try of a start."""
+        secured.forget(folder)
+        if not (self._accounts or self._authority):
+            return Secured(authentication=None, encryption=None)
+        place = secured.folder_of(folder)
+        place.mkdir(mode=0o700)
+        asking = encrypted = None
+        if self._accounts:
+            asking = secured.authentication(place, self._accounts, self._passwords, self._token_ttl_s)
+        if self._authority:
+            encrypted = secured.encryption(place, self._authority)
+        return Secured(authentication=asking, encryption=encrypted)
 
     def _launch(self, name: str, launch: Launch, log: Path, ports: Ports) -> None:
         with log.open("wb") as output:
@@ -233,13 +328,16 @@ class Sandbox:
 
     def _note(self, folder: Path, ports: Ports, *, ready: bool) -> None:
         current = State(
-            controller_uri=f"tcp://{LOOPBACK}:{ports.controller}",
-            schema_registry_uri=f"http://{LOOPBACK}:{ports.registry}",
+            controller_uri=f"{'tls' if self._authority else 'tcp'}://{LOOPBACK}:{ports.controller}",
+            schema_registry_uri=f"{'https' if self._authority else 'http'}://{LOOPBACK}:{ports.registry}",
             data_dir=str(folder),
             ready=ready,
             detached=False,
             servers={name: server.identity or ProcessId(server.pid, "ended") for name, server in self._servers.items()},
             ports=dict(vars(ports)),
+            username=self.username,
+            password=self.password,
+            tls_ca=str(secured.folder_of(folder) / secured.CA) if self._authority else None,
         )
         current.save()
         self._state = current if ready else None

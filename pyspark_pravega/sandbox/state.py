@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import IO
 
 from pyspark_pravega.sandbox.processes import ProcessId
+from pyspark_pravega.sandbox.secured import write_private
 
 STATE_FILE = "sandbox.json"
 _LOCK_FILE = "lock"
 _VERSION = 1
 PRAVEGA_LOG = "pravega.log"
 REGISTRY_LOG = "schema-registry.log"
+PRAVEGA_SETTINGS = "pravega.properties"
+REGISTRY_SETTINGS = "schema-registry.properties"
 
 
 class Health(Enum):
@@ -32,9 +35,9 @@ class State:
     """One sandbox, as its state file tells it."""
 
     controller_uri: str
-    """`tcp://host:port`."""
+    """`tcp://host:port` or `tls://host:port`."""
     schema_registry_uri: str
-    """`http://host:port`."""
+    """`http://host:port` or `https://host:port`."""
     data_dir: str
     """Where its files lie."""
     ready: bool
@@ -45,6 +48,11 @@ class State:
     """Server name to process."""
     ports: dict[str, int]
     """What listens there to port."""
+    username: str | None = None
+    """Who may do everything; None: it asks nobody who they are."""
+    password: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
+    """A PEM file with the certificate of the authority to trust; None: it speaks without TLS."""
 
     def health(self) -> Health:
         """Look at the processes.
@@ -75,23 +83,29 @@ class State:
         """
         return f"controller {self.controller_uri}, schema registry {self.schema_registry_uri}"
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, *, secrets: bool = True) -> dict[str, str]:
         """What to set for programs that shall use the sandbox.
+
+        Args:
+            secrets: with the user and password, where it asks for them.
 
         Returns:
             Variable to value.
         """
-        return {
+        variables = {
             "PRAVEGA_CONTROLLER_URI": self.controller_uri,
             "PRAVEGA_SCHEMA_REGISTRY_URI": self.schema_registry_uri,
+            "PRAVEGA_TLS_CA": self.tls_ca,
         }
+        if secrets:
+            variables |= {"PRAVEGA_USERNAME": self.username, "PRAVEGA_PASSWORD": self.password}
+        return {variable: value for variable, value in variables.items() if value is not None}
 
     def save(self) -> None:
         """Write the state file, so that a reader sees the old one or the new one, whole."""
         file = Path(self.data_dir) / STATE_FILE
-        draft = file.with_suffix(".draft")
-        draft.write_text(json.dumps({"version": _VERSION, **asdict(self)}, indent=2) + "\n")
-        draft.replace(file)
+        text = json.dumps({"version": _VERSION, **asdict(self)}, indent=2) + "\n"
+        write_private(file.with_suffix(".draft"), text).replace(file)
 
 
 def load(data_dir: Path) -> State | None:

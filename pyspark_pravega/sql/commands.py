@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,8 +54,11 @@ def run_sql(arguments: argparse.Namespace) -> int:
     if arguments.file is not None and not arguments.file.is_file():
         raise ConfigurationError(f"there is no file {arguments.file}")
     home = Path(pyspark.__file__).parent
-    command = [str(home / "bin" / "spark-sql"), *_flags(arguments)]
-    environment = {**os.environ, "SPARK_HOME": str(home)}
+    settings = _settings(arguments)
+    # Who asks goes by the environment: everybody may see a command line.
+    command = [str(home / "bin" / "spark-sql"), *_flags(_nobodys(settings), arguments.catalog)]
+    others = {name: value for name, value in os.environ.items() if not name.lower().startswith("pravega_")}
+    environment = {**others, **settings.to_environment(), "SPARK_HOME": str(home)}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if not arguments.verbose:
         command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_quiet_logging()}"]
@@ -71,20 +75,47 @@ def run_sql(arguments: argparse.Namespace) -> int:
 
 def print_config(arguments: argparse.Namespace) -> int:
     """Print the flags on one line."""
+    settings = _settings(arguments)
     # Other programs don't know in which Python this package is.
-    print(shlex.join([*_flags(arguments), "--conf", f"spark.pyspark.python={sys.executable}"]))
+    print(shlex.join([*_flags(settings, arguments.catalog), "--conf", f"spark.pyspark.python={sys.executable}"]))
+    for key, variable in (("password", "PRAVEGA_PASSWORD"), ("auth_token", "PRAVEGA_AUTH_TOKEN")):
+        if getattr(settings, key) is not None and variable not in os.environ:
+            print(
+                f"pravega-spark: {key.replace('_', '-')} isn't among the flags, as everybody may see a command line: "
+                f"set {variable} where the driver runs, or give a --credentials-file",
+                file=sys.stderr,
+            )
     return 0
 
 
-def _flags(arguments: argparse.Namespace) -> list[str]:
+def _settings(arguments: argparse.Namespace) -> Settings:
     given = {
         "controller-uri": arguments.controller,
         "schema-registry-uri": arguments.schema_registry,
         "scope": arguments.scope,
+        "username": arguments.username,
+        "credentials-file": arguments.credentials_file,
+        "tls-ca": arguments.tls_ca,
     }
     options = {key: value for key, value in given.items() if value}
-    settings = Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
-    conf = spark_conf(settings, catalog=arguments.catalog)
+    return Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
+
+
+def _nobodys(settings: Settings) -> Settings:
+    """The settings without who asks."""
+    return replace(
+        settings,
+        username=None,
+        password=None,
+        auth_method=None,
+        auth_token=None,
+        credentials_file=None,
+        credentials_provider=None,
+    )
+
+
+def _flags(settings: Settings, catalog: str) -> list[str]:
+    conf = spark_conf(settings, catalog=catalog)
     flags = ["--jars", conf.pop("spark.jars")]
     for key, value in conf.items():
         flags += ["--conf", f"{key}={value}"]
@@ -99,13 +130,19 @@ def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:
     if sandbox is None or sandbox.health() is not state.Health.RUNNING:
         return {}
     print(f"pravega-spark: using the running sandbox, {sandbox.addresses()}", file=sys.stderr)
-    return sandbox.environment()
+    own = Settings.resolve() != _nobodys(Settings.resolve())
+    return sandbox.environment(secrets=not own)
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--controller", metavar="URI", help="tcp://host:port (PRAVEGA_CONTROLLER_URI)")
-    parser.add_argument("--schema-registry", metavar="URI", help="http://host:port (PRAVEGA_SCHEMA_REGISTRY_URI)")
+    parser.add_argument("--controller", metavar="URI", help="tcp:// or tls://host:port (PRAVEGA_CONTROLLER_URI)")
+    parser.add_argument(
+        "--schema-registry", metavar="URI", help="http:// or https://host:port (PRAVEGA_SCHEMA_REGISTRY_URI)"
+    )
     parser.add_argument("--scope", metavar="NAME", help="the default scope (PRAVEGA_SCOPE)")
+    parser.add_argument("--username", metavar="NAME", help="who asks; the password is in PRAVEGA_PASSWORD")
+    parser.add_argument("--credentials-file", metavar="FILE", help="a file that holds both (PRAVEGA_CREDENTIALS_FILE)")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM file of authorities to trust (PRAVEGA_TLS_CA)")
     parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")
 
 

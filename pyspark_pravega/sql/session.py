@@ -40,11 +40,12 @@ def spark_conf(settings: Settings, *, catalog: str = DEFAULT_CATALOG) -> dict[st
         catalog: the catalog's name in SQL.
 
     Returns:
-        Configuration key to value, the jar (`spark.jars`) included.
+        Configuration key to value, the jar (`spark.jars`) included; without secrets, as it mostly ends on a command
+        line, which every user of the machine may see.
     """
     prefix = f"spark.sql.catalog.{catalog}"
     conf = {"spark.jars": str(shim_jar()), prefix: CATALOG_CLASS}
-    conf.update({f"{prefix}.{key}": value for key, value in settings.to_options().items()})
+    conf.update({f"{prefix}.{key}": value for key, value in settings.to_options(secrets=False).items()})
     return conf
 
 
@@ -55,6 +56,10 @@ def configure(
     controller: str | None = None,
     schema_registry: str | None = None,
     scope: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    credentials_file: str | None = None,
+    tls_ca: str | None = None,
 ) -> SparkSession.Builder:
     """Make the catalog known to a session that is being built.
 
@@ -64,17 +69,48 @@ def configure(
         controller: `tcp://host:port`; from the environment, or a default, when None.
         schema_registry: `http://host:port`; from the environment when None.
         scope: the default scope; from the environment when None.
+        username: who asks; from the environment when None.
+        password: that user's; likewise.
+        credentials_file: a file that holds both, on every machine that takes part; likewise.
+        tls_ca: a PEM file with the authorities to trust, on every machine that takes part; likewise.
 
     Returns:
-        The builder.
+        The builder. Spark writes a builder's configuration on the command line of its JVM, so a password or token
+        isn't in it: it is set on the session that the builder gives, where Spark hides it from all it shows.
 
     Raises:
-        ConfigurationError: an address is malformed.
+        ConfigurationError: an address is malformed, or credentials are incomplete.
     """
-    given = {"controller-uri": controller, "schema-registry-uri": schema_registry, "scope": scope}
+    given = {
+        "controller-uri": controller,
+        "schema-registry-uri": schema_registry,
+        "scope": scope,
+        "username": username,
+        "password": password,
+        "credentials-file": credentials_file,
+        "tls-ca": tls_ca,
+    }
     settings = Settings.resolve({key: value for key, value in given.items() if value})
     # Spark's workers and the catalog process must be the Python in which this package is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in spark_conf(settings, catalog=catalog).items():
         builder = builder.config(key, value)
+    secrets = {f"spark.sql.catalog.{catalog}.{key}": settings.to_options()[key] for key in _secret_keys(settings)}
+    return _with_secrets(builder, secrets) if secrets else builder
+
+
+def _secret_keys(settings: Settings) -> set[str]:
+    return settings.to_options().keys() - settings.to_options(secrets=False).keys()
+
+
+def _with_secrets(builder: SparkSession.Builder, secrets: dict[str, str]) -> SparkSession.Builder:
+    make = builder.getOrCreate
+
+    def get_or_create() -> SparkSession:
+        session = make()
+        for key, value in secrets.items():
+            session.conf.set(key, value)
+        return session
+
+    builder.getOrCreate = get_or_create  # type: ignore[method-assign]
     return builder

@@ -14,6 +14,7 @@ import pytest
 from sandbox_tools import eventually
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import keeper
 from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
@@ -117,6 +118,15 @@ def test_it_dies_also_when_its_keeper_is_killed(tmp_path: Path) -> None:
     os.kill(kept._keeper.pid, signal.SIGKILL)
     eventually(lambda: not kept.identity.alive())
     kept.stop(grace_s=0)
+
+
+@pytest.mark.parametrize(("word", "lives"), [(b"d", True), (b"", False)])
+def test_a_word_of_release_counts_also_when_its_writer_is_gone_before_it_is_read(word: bytes, lives: bool) -> None:
+    child = [sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(7)"]
+    not_its_parent = "-1"
+    command = [sys.executable, "-I", "-S", keeper.__file__, not_its_parent, *child]
+    ran = subprocess.run(command, input=word, capture_output=True, check=False)
+    assert ran.returncode == (7 if lives else 128 + signal.SIGTERM)
 
 
 def test_a_released_one_lives_on(tmp_path: Path) -> None:
