@@ -44,8 +44,8 @@ class Tokens:
         known = self._known.get((stream, write))
         if known is not None and time.time() < known[1]:
             return known[0]
-        # Also for key-value tables, under the name of their segments: the token that the controller gives with a table's
-        # segments is for `scope/key-value-table:name`, which Pravega 0.13's segment store compares with
+        # Also for key-value tables, under the name of their segments: the token that the controller gives with a
+        # table's segments is for `scope/key-value-table:name`, which Pravega 0.13's segment store compares with
         # `scope/name_kvtable/...` and refuses.
         token = self._controller.delegation_token(stream, Access.READ_WRITE if write else Access.READ)
         with self._lock:
