@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import socket
 import struct
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from client_tools import Proxy, ThroughProxy, append, content, framed, make_stream, pool_to, truncate
+from late_proxy import LateProxy
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.entry_appender import EntryAppender
@@ -204,80 +202,6 @@ def test_a_conflict_over_connections_that_break_anywhere_is_a_conflict(
     assert entries(log) == [b"theirs"]
 
 
-class LateProxy:
-    """Holds back the first connection's append, and delivers it when the second connection's append is on its way.
-
-    `before` and `after` are called right before and after this delivery.
-    """
-
-    def __init__(
-        self, target: tuple[str, int], announcement: int, before: Callable[[], object], after: Callable[[], object]
-    ) -> None:
-        self._target, self._announcement = target, announcement
-        self._before, self._after = before, after
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self._held: tuple[socket.socket, bytes] | None = None
-        self.delivered = False
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for end in self._open:
-            end.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(self._target)
-            self._open += [client, server]
-            threading.Thread(target=self._back, args=(server, client), daemon=True).start()
-            threading.Thread(target=self._forth, args=(client, server), daemon=True).start()
-
-    def _back(self, server: socket.socket, client: socket.socket) -> None:
-        try:
-            while data := server.recv(1 << 16):
-                client.sendall(data)
-        except OSError:
-            pass
-
-    def _forth(self, client: socket.socket, server: socket.socket) -> None:
-        passed = 0
-        try:
-            while data := client.recv(1 << 16):
-                if passed >= self._announcement and not self.delivered:
-                    if self._held is None:
-                        self._held = server, data + _what_comes(client)
-                        client.shutdown(socket.SHUT_RDWR)
-                        return
-                    self.delivered = True
-                    self._before()
-                    self._held[0].sendall(self._held[1])
-                    time.sleep(0.2)
-                    self._after()
-                server.sendall(data)
-                passed += len(data)
-        except OSError:
-            pass
-
-
-def _what_comes(end: socket.socket) -> bytes:
-    """All that arrives until nothing does for a moment."""
-    end.settimeout(0.2)
-    found = b""
-    try:
-        while data := end.recv(1 << 16):
-            found += data
-    except TimeoutError:
-        pass
-    return found
-
-
 @contextmanager
 def appender_that_is_late(
     client: Client,
@@ -289,15 +213,15 @@ def appender_that_is_late(
 ) -> Iterator[EntryAppender]:
     setup = wire.SetupAppend(request_id=1, writer_id=uuid.uuid4(), segment=stream.segment_name(0))
     announcement = sum(len(piece) for command in (wire.Hello(), setup) for piece in encode_frame(command))
-    proxy = LateProxy(client.controller.endpoint(stream, 0), announcement, before, after)
-    with pool_to(settings, proxy.address) as pool:
-        appender = EntryAppender(pool, stream, 0)
-        try:
-            yield appender
-        finally:
-            appender.close()
-            proxy.close()
-    assert proxy.delivered
+    target = client.controller.endpoint(stream, 0)
+    with LateProxy(target, announcement, before=before, after=after) as proxy:
+        with pool_to(settings, proxy.address) as pool:
+            appender = EntryAppender(pool, stream, 0)
+            try:
+                yield appender
+            finally:
+                appender.close()
+        assert proxy.delivered
 
 
 @pytest.mark.parametrize("conditional", [True, False])
