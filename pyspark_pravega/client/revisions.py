@@ -10,21 +10,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark_pravega.client.connection import Connection
 from pyspark_pravega.client.entry_appender import HEADER, EntryAppender
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.once import call_once
-from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.reading import read_range, segment_state
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.errors import (
     ConfigurationError,
-    SegmentSealedError,
     SegmentTruncatedError,
+    StreamSealedError,
     WireError,
 )
+
+if TYPE_CHECKING:
+    from pyspark_pravega.client import Client
 
 MARK = uuid.UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5")
 """The attribute that holds the mark: SegmentAttribute.RevisionStreamClientMark of Java's client, hashed."""
@@ -33,28 +35,28 @@ MARK = uuid.UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5")
 class RevisionedStream:
     """The entries of a stream of one segment. Safe for use by several threads; a context manager."""
 
-    def __init__(self, pool: ConnectionPool, stream: Stream) -> None:
+    def __init__(self, client: Client, stream: Stream) -> None:
         """Use an existing stream.
 
         Args:
-            pool: connections to the segment stores.
+            client: the cluster.
             stream: a stream of one segment, which must never be scaled.
 
         Raises:
             StreamNotFoundError: there is no such stream.
             ConfigurationError: it has several segments.
-            SegmentSealedError: it is sealed.
+            StreamSealedError: it is sealed.
         """
-        ids = pool.controller.current_segments(stream).ids
+        ids = client.controller.current_segments(stream).ids
         if not ids:
-            raise SegmentSealedError(f'stream "{stream}" is sealed')
+            raise StreamSealedError(f'stream "{stream}" is sealed')
         if len(ids) > 1:
             raise ConfigurationError(
                 f'stream "{stream}" has {len(ids)} segments; a revisioned stream has one, and a fixed number of them'
             )
         self.stream = stream
-        self._pool, self._segment_id, self._segment = pool, ids[0], stream.segment_name(ids[0])
-        self._appender = EntryAppender(pool, stream, ids[0])
+        self._pool, self._segment_id, self._segment = client.pool, ids[0], stream.segment_name(ids[0])
+        self._appender = EntryAppender(client.pool, stream, ids[0])
 
     def __enter__(self) -> Self:
         return self

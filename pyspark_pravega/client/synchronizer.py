@@ -11,12 +11,14 @@ import json
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pyspark_pravega.client.names import Stream
-from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.revisions import RevisionedStream
 from pyspark_pravega.errors import PravegaError, SegmentTruncatedError
+
+if TYPE_CHECKING:
+    from pyspark_pravega.client import Client
 
 __all__ = ["RevisionedStream", "StateSynchronizer"]
 
@@ -38,7 +40,7 @@ class StateSynchronizer(Generic[S, U]):
 
     def __init__(
         self,
-        pool: ConnectionPool,
+        client: Client,
         stream: Stream,
         *,
         initial: S,
@@ -49,7 +51,7 @@ class StateSynchronizer(Generic[S, U]):
         """Share a state. It is read when it is first asked for.
 
         Args:
-            pool: connections to the segment stores.
+            client: the cluster.
             stream: a stream of one segment, which must never be scaled, and holds nothing else.
             initial: the state to begin with where the stream is empty.
             apply: makes a state from the state before and an update; must leave the state before as it is, and must do
@@ -61,7 +63,7 @@ class StateSynchronizer(Generic[S, U]):
             StreamNotFoundError: there is no such stream.
             ConfigurationError: it has several segments.
         """
-        self.stream = RevisionedStream(pool, stream)
+        self.stream = RevisionedStream(client, stream)
         self._initial, self._apply, self._encode, self._decode = initial, apply, encode, decode
         self._known: tuple[S, int] | None = None
         self._lock = threading.RLock()

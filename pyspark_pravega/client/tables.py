@@ -12,12 +12,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import TypeVar
 
 from pyspark_pravega.client.connection import Connection
 from pyspark_pravega.client.once import call_once
+from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.table_partitions import Partitions, Span
 from pyspark_pravega.client.wire import commands as wire
@@ -49,29 +50,22 @@ class Entry:
 class KeyValueTable:
     """A key-value table. Changes are atomic within a partition. Safe for use by several threads."""
 
-    def __init__(self, pool: ConnectionPool, scope: str, name: str, *, primary_key_bytes: int | None = None) -> None:
+    def __init__(self, pool: ConnectionPool, scope: str, name: str) -> None:
         """Open an existing table.
 
         Args:
             pool: connections to the segment stores.
             scope: the table's scope.
             name: its name.
-            primary_key_bytes: length of the primary keys, by which a table of several partitions finds its entries.
 
         Raises:
             KeyValueTableNotFoundError: there is no such table.
-            ConfigurationError: the table has several partitions, and the primary keys' length isn't said.
         """
         segments = pool.controller.key_value_table_segments(scope, name)
-        if primary_key_bytes is None and len(segments.ids) > 1:
-            raise ConfigurationError(
-                f'key-value table "{scope}/{name}" has {len(segments.ids)} partitions: '
-                "say how long its primary keys are"
-            )
         self.scope, self.name = scope, name
         self._pool, self._stream = pool, segments.stream
-        self._partitions = Partitions(str(self), segments, primary_key_bytes or 0)
-        self._key_bytes: int | None = None
+        several = len(segments.ids) > 1
+        self._partitions = Partitions(str(self), segments, self._configuration.key_bytes if several else 0)
 
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}"
@@ -227,7 +221,8 @@ class KeyValueTable:
         self, prefix: bytes, start: bytes | None, stop: bytes | None
     ) -> list[tuple[int, Iterator[list[tuple[bytes, int]]]]]:
         """Partitions and their pages of keys."""
-        span = Span.of(self._length_of_keys(), prefix=prefix, start=start, stop=stop)
+        key_bytes = self._configuration.key_bytes + self._configuration.secondary_key_bytes
+        span = Span.of(key_bytes, prefix=prefix, start=start, stop=stop)
         partitions = self._partitions.between(span) if span else ()
         return [(partition, self._pages_of(partition, span)) for partition in partitions]
 
@@ -263,19 +258,9 @@ class KeyValueTable:
                     if version != NOT_EXISTS:
                         yield key, Entry(value=value or b"", version=version)
 
-    def _length_of_keys(self) -> int:
-        """Asked for once: it can't change."""
-        if self._key_bytes is None:
-            partition = self._partitions.ids[0]
-
-            def ask(connection: Connection) -> wire.TableSegmentInfo:
-                request = wire.GetTableSegmentInfo(
-                    request_id=connection.next_id(), segment=self._stream.segment_name(partition), token=self._token()
-                )
-                return connection.call(request, wire.TableSegmentInfo)
-
-            self._key_bytes = self._pool.call(self._stream, partition, ask).key_length
-        return self._key_bytes
+    @cached_property
+    def _configuration(self) -> KeyValueTableConfiguration:
+        return self._pool.controller.key_value_table_configuration(self.scope, self.name)
 
     # Changing
 

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.client import controller_pb2 as pb
-from pyspark_pravega.client.controller_rpc import ControllerRpc
 from pyspark_pravega.client.table_partitions import Span
 from pyspark_pravega.client.tables import ANY_VERSION, NOT_EXISTS, Entry, KeyValueTable
 from pyspark_pravega.errors import (
@@ -181,15 +179,12 @@ def key(primary: int, secondary: int) -> bytes:
 
 
 @pytest.fixture
-def wide(client: Client, settings: Settings, scope: str) -> KeyValueTable:
+def wide(client: Client, scope: str) -> KeyValueTable:
     """Of several partitions, with secondary keys."""
-    rpc = ControllerRpc(settings.controller_uri, timeout=settings.timeout)
-    config = pb.KeyValueTableConfig(
-        scope=scope, kvt_name="wide", partition_count=4, primary_key_length=PRIMARY, secondary_key_length=SECONDARY
+    assert client.controller.create_key_value_table(
+        scope, "wide", partitions=4, key_bytes=PRIMARY, secondary_key_bytes=SECONDARY
     )
-    assert rpc.status("createKeyValueTable", config) == 0
-    rpc.close()
-    return KeyValueTable(client.pool, scope, "wide", primary_key_bytes=PRIMARY)
+    return KeyValueTable(client.pool, scope, "wide")
 
 
 def test_entries_of_all_partitions_are_found_in_the_order_asked_for(wide: KeyValueTable) -> None:
@@ -218,13 +213,6 @@ def test_a_change_that_spans_partitions_is_refused_before_anything_is_sent(wide:
 def test_a_key_shorter_than_a_primary_key_has_no_partition(wide: KeyValueTable) -> None:
     with pytest.raises(ConfigurationError, match=r"has 2 bytes; keys of .* begin with a primary key of 4 bytes"):
         wide.get([b"ab"])
-
-
-def test_a_table_of_several_partitions_needs_to_know_how_long_its_primary_keys_are(
-    client: Client, scope: str, wide: KeyValueTable
-) -> None:
-    with pytest.raises(ConfigurationError, match="has 4 partitions: say how long"):
-        KeyValueTable(client.pool, scope, "wide")
 
 
 def test_keys_and_entries_come_in_order_from_all_partitions(wide: KeyValueTable) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 import multiprocessing
-import socket
 import struct
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from client_tools import Proxy, append, content, framed, make_stream, pool_to, truncate
+from client_tools import Proxy, ThroughProxy, append, content, framed, make_stream, pool_to, truncate
+from late_proxy import LateProxy
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.entry_appender import EntryAppender
@@ -30,6 +27,7 @@ from pyspark_pravega.errors import (
     SegmentStoreUnavailableError,
     SegmentTruncatedError,
     StreamNotFoundError,
+    StreamSealedError,
     WireError,
 )
 from pyspark_pravega.settings import Settings
@@ -44,7 +42,7 @@ def stream(client: Client, scope: str) -> Stream:
 
 @pytest.fixture
 def log(client: Client, stream: Stream) -> Iterator[RevisionedStream]:
-    with RevisionedStream(client.pool, stream) as opened:
+    with RevisionedStream(client, stream) as opened:
         yield opened
 
 
@@ -81,7 +79,7 @@ def test_an_entry_may_be_empty_or_large(log: RevisionedStream) -> None:
 
 def test_an_unconditional_append_goes_behind_everything(log: RevisionedStream, client: Client, stream: Stream) -> None:
     start = log.tail()
-    with RevisionedStream(client.pool, stream) as other:
+    with RevisionedStream(client, stream) as other:
         other.append(b"theirs")
     log.append(b"ours")
     assert log.append_conditionally(start, b"late") is None
@@ -138,24 +136,24 @@ def test_a_mark_is_changed_only_from_the_expected_one(log: RevisionedStream) -> 
 
 def test_streams_that_cannot_be_used_are_refused(client: Client, scope: str, stream: Stream) -> None:
     with pytest.raises(StreamNotFoundError):
-        RevisionedStream(client.pool, Stream(scope, "nothing"))
+        RevisionedStream(client, Stream(scope, "nothing"))
     with pytest.raises(ConfigurationError, match=f'"{scope}/wide" has 2 segments; a revisioned stream has one'):
-        RevisionedStream(client.pool, make_stream(client, scope, "wide", segments=2))
-    log = RevisionedStream(client.pool, stream)
+        RevisionedStream(client, make_stream(client, scope, "wide", segments=2))
+    log = RevisionedStream(client, stream)
     log.append(b"one")
     client.controller.seal_stream(stream)
     for revision in (None, 0, 11):
         with pytest.raises(SegmentSealedError):
             log.append(b"x") if revision is None else log.append_conditionally(revision, b"x")
     assert entries(log) == [b"one"]
-    with pytest.raises(SegmentSealedError, match=f'"{stream}" is sealed'):
-        RevisionedStream(client.pool, stream)
+    with pytest.raises(StreamSealedError, match=f'"{stream}" is sealed'):
+        RevisionedStream(client, stream)
 
 
 def test_of_many_threads_one_wins_each_revision(log: RevisionedStream, client: Client, stream: Stream) -> None:
     def write(name: int) -> list[int]:
         won = []
-        with RevisionedStream(client.pool, stream) as mine:
+        with RevisionedStream(client, stream) as mine:
             for i in range(50):
                 while (revision := mine.append_conditionally(mine.tail(), b"%d.%d" % (name, i))) is None:
                     pass
@@ -178,7 +176,7 @@ def test_an_append_over_connections_that_break_anywhere_is_made_once(
     client: Client, settings: Settings, stream: Stream, conditional: bool
 ) -> None:
     target = client.controller.endpoint(stream, 0)
-    log = RevisionedStream(client.pool, stream)
+    log = RevisionedStream(client, stream)
     written = []
     # Both directions count: greetings, the writer's announcement, the append, and the answer to it.
     for allowance in range(17, 330, 12):
@@ -204,80 +202,6 @@ def test_a_conflict_over_connections_that_break_anywhere_is_a_conflict(
     assert entries(log) == [b"theirs"]
 
 
-class LateProxy:
-    """Holds back the first connection's append, and delivers it when the second connection's append is on its way.
-
-    `before` and `after` are called right before and after this delivery.
-    """
-
-    def __init__(
-        self, target: tuple[str, int], announcement: int, before: Callable[[], object], after: Callable[[], object]
-    ) -> None:
-        self._target, self._announcement = target, announcement
-        self._before, self._after = before, after
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self._held: tuple[socket.socket, bytes] | None = None
-        self.delivered = False
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for end in self._open:
-            end.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(self._target)
-            self._open += [client, server]
-            threading.Thread(target=self._back, args=(server, client), daemon=True).start()
-            threading.Thread(target=self._forth, args=(client, server), daemon=True).start()
-
-    def _back(self, server: socket.socket, client: socket.socket) -> None:
-        try:
-            while data := server.recv(1 << 16):
-                client.sendall(data)
-        except OSError:
-            pass
-
-    def _forth(self, client: socket.socket, server: socket.socket) -> None:
-        passed = 0
-        try:
-            while data := client.recv(1 << 16):
-                if passed >= self._announcement and not self.delivered:
-                    if self._held is None:
-                        self._held = server, data + _what_comes(client)
-                        client.shutdown(socket.SHUT_RDWR)
-                        return
-                    self.delivered = True
-                    self._before()
-                    self._held[0].sendall(self._held[1])
-                    time.sleep(0.2)
-                    self._after()
-                server.sendall(data)
-                passed += len(data)
-        except OSError:
-            pass
-
-
-def _what_comes(end: socket.socket) -> bytes:
-    """All that arrives until nothing does for a moment."""
-    end.settimeout(0.2)
-    found = b""
-    try:
-        while data := end.recv(1 << 16):
-            found += data
-    except TimeoutError:
-        pass
-    return found
-
-
 @contextmanager
 def appender_that_is_late(
     client: Client,
@@ -289,15 +213,15 @@ def appender_that_is_late(
 ) -> Iterator[EntryAppender]:
     setup = wire.SetupAppend(request_id=1, writer_id=uuid.uuid4(), segment=stream.segment_name(0))
     announcement = sum(len(piece) for command in (wire.Hello(), setup) for piece in encode_frame(command))
-    proxy = LateProxy(client.controller.endpoint(stream, 0), announcement, before, after)
-    with pool_to(settings, proxy.address) as pool:
-        appender = EntryAppender(pool, stream, 0)
-        try:
-            yield appender
-        finally:
-            appender.close()
-            proxy.close()
-    assert proxy.delivered
+    target = client.controller.endpoint(stream, 0)
+    with LateProxy(target, announcement, before=before, after=after) as proxy:
+        with pool_to(settings, proxy.address) as pool:
+            appender = EntryAppender(pool, stream, 0)
+            try:
+                yield appender
+            finally:
+                appender.close()
+        assert proxy.delivered
 
 
 @pytest.mark.parametrize("conditional", [True, False])
@@ -367,8 +291,8 @@ def test_an_append_whose_fate_stays_unknown_says_so(client: Client, settings: Se
 # Shared state
 
 
-def counter(pool_of: Client, stream: Stream) -> StateSynchronizer[int, int]:
-    return StateSynchronizer(pool_of.pool, stream, initial=0, apply=lambda state, update: state + update)
+def counter(client: Client, stream: Stream) -> StateSynchronizer[int, int]:
+    return StateSynchronizer(client, stream, initial=0, apply=lambda state, update: state + update)
 
 
 def test_a_state_begins_as_it_is_told_and_changes_by_updates(client: Client, stream: Stream) -> None:
@@ -403,7 +327,7 @@ def test_an_update_that_cannot_be_applied_is_never_written(client: Client, strea
     def apply(state: dict[str, int], update: dict[str, int]) -> dict[str, int]:
         return {**state, **{key: 100 // value for key, value in update.items()}}
 
-    with StateSynchronizer(client.pool, stream, initial={}, apply=apply) as shared:
+    with StateSynchronizer(client, stream, initial={}, apply=apply) as shared:
         shared.update(lambda _: [{"a": 5}])
         tail = shared.stream.tail()
         with pytest.raises(ZeroDivisionError):
@@ -414,7 +338,7 @@ def test_an_update_that_cannot_be_applied_is_never_written(client: Client, strea
 
 def test_many_who_begin_at_once_begin_with_one_state(client: Client, stream: Stream) -> None:
     def begin(name: int) -> list[int]:
-        with StateSynchronizer(client.pool, stream, initial=[name], apply=lambda state, update: [*state, update]) as s:
+        with StateSynchronizer(client, stream, initial=[name], apply=lambda state, update: [*state, update]) as s:
             return s.state()
 
     with ThreadPoolExecutor(8) as threads:
@@ -507,10 +431,8 @@ def test_processes_and_threads_that_count_together_lose_nothing(
 def test_counting_over_connections_that_break_loses_nothing(client: Client, settings: Settings, stream: Stream) -> None:
     target = client.controller.endpoint(stream, 0)
     allowances = [300 + 97 * i % 1400 for i in range(60)]
-    with Proxy(target, *allowances) as proxy, pool_to(settings, proxy.address) as pool:
-        with StateSynchronizer[int, int](
-            pool, stream, initial=0, apply=lambda state, update: state + update, encode=lambda v: json.dumps(v).encode()
-        ) as shared:
+    with Proxy(target, *allowances) as proxy, ThroughProxy(settings, proxy) as through:
+        with counter(through, stream) as shared:
             for _ in range(100):
                 shared.update(lambda _: [1])
             assert shared.state() == 100

@@ -23,7 +23,7 @@ def stream(catalog: Catalog, scope: str) -> Stream:
 
 def test_each_reads_the_entries_and_the_mark_of_the_other(catalog: Catalog, stream: Stream, java: JavaPrograms) -> None:
     at = (stream.scope, stream.name)
-    with RevisionedStream(catalog.client.pool, stream) as log:
+    with RevisionedStream(catalog.client, stream) as log:
         revision: int | None = log.tail()
         for i in range(20):
             assert revision is not None
@@ -47,7 +47,7 @@ def test_both_count_together_and_compact(catalog: Catalog, stream: Stream, java:
     at = (stream.scope, stream.name)
 
     def counter() -> StateSynchronizer[int, int]:
-        return StateSynchronizer(catalog.client.pool, stream, initial=0, apply=lambda state, update: state + update)
+        return StateSynchronizer(catalog.client, stream, initial=0, apply=lambda state, update: state + update)
 
     with counter() as ours, ThreadPoolExecutor(1) as thread:
         theirs = thread.submit(java.run, "interop.SyncTool", "count", *at, "200")

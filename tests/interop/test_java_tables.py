@@ -24,7 +24,7 @@ def key(row: int, secondary: int) -> bytes:
 @pytest.fixture
 def table(catalog: Catalog, scope: str, java: JavaPrograms) -> Iterator[KeyValueTable]:
     java.run("interop.KvtTool", "create", scope, "t", "5", "4", "3")
-    yield KeyValueTable(catalog.client.pool, scope, "t", primary_key_bytes=4)
+    yield KeyValueTable(catalog.client.pool, scope, "t")
     catalog.client.controller.delete_key_value_table(scope, "t")
 
 
