@@ -184,6 +184,9 @@ class ControllerReaderGroups(ControllerStreams):
             stream_cut=messages.cut(stream, offsets_of(stream, cut)),
         )
         status = self._status("updateSubscriberStreamCut", request, missing=no_stream(stream))
+        if status == 1 and not self.is_stream_cut_valid(stream, cut):
+            # So the server fails for segments that it doesn't know.
+            status = 4
         failures = {
             2: no_stream(stream),
             3: ReaderGroupNotFoundError(f'reader group "{subscriber}" is no subscriber of stream "{stream}"'),

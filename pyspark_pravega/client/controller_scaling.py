@@ -57,7 +57,7 @@ class ControllerScaling(ControllerStreams):
         ids, ranges = tuple(sealed), tuple(new_ranges)
         reply = self._scale(stream, ids, ranges, now_ms)
         if reply.status != _STARTED:
-            raise self._refusal(stream, ids, ranges, reply.status)
+            raise self._refusal(stream, ids, ranges, reply.status)[0]
         return reply.epoch
 
     def is_scaled(self, stream: Stream, epoch: int) -> bool:
@@ -106,13 +106,11 @@ class ControllerScaling(ControllerStreams):
             reply = self._scale(stream, ids, ranges, None)
             if reply.status == _STARTED:
                 break
-            current = self.current_segments(stream)
-            if _is_done(current, ids, ranges):
-                return current
-            # The server says "failed" while it is busy with another scale or update of the stream.
-            is_busy = reply.status == _FAILED and set(ids) <= set(current.ids)
+            if self._is_done(stream, ids, ranges):
+                return self.current_segments(stream)
+            refusal, is_busy = self._refusal(stream, ids, ranges, reply.status)
             if not is_busy or not deadline.wait(_BUSY_POLL_S):
-                raise self._refusal(stream, ids, ranges, reply.status)
+                raise refusal
         while not self.is_scaled(stream, reply.epoch):
             if not deadline.wait(_POLL_S):
                 raise OperationFailedError(
@@ -199,14 +197,20 @@ class ControllerScaling(ControllerStreams):
         wanted = set(segment_ids)
         current = self.current_segments(stream)
         if not wanted <= set(current.ids):
-            raise self._refusal(stream, tuple(wanted), (), _FAILED)
+            raise self._refusal(stream, tuple(wanted), (), _FAILED)[0]
         return [r for r in current.ranges if r.segment_id in wanted]
 
-    def _refusal(self, stream: Stream, sealed: Sequence[int], ranges: Sequence[KeyRange], status: int) -> PravegaError:
-        """Why a scale was refused. A stream that isn't there is refused like any other."""
+    def _refusal(
+        self, stream: Stream, sealed: Sequence[int], ranges: Sequence[KeyRange], status: int
+    ) -> tuple[PravegaError, bool]:
+        """Why a scale was refused, and whether it may be taken later: the server has one status for several reasons.
+
+        A stream that isn't there is refused like any other.
+        """
         current = self.current_segments(stream)
         if not current.ids:
-            return stream_sealed(stream, "scaled")
+            return stream_sealed(stream, "scaled"), False
+        is_busy = False
         left = len(current.ids) - len(set(sealed)) + len(ranges)
         minimum = self.stream_configuration(stream).scaling.min_segments
         if not set(sealed) <= set(current.ids):
@@ -218,8 +222,21 @@ class ControllerScaling(ControllerStreams):
             why = f"it would be left with {left} segments, and its configuration says {minimum} at least: `scale_to`"
             why += " or `update_stream` change that"
         else:
-            why = "another scale or update may be under way: try again"
-        return ScaleRefusedError(f'the controller refused to scale stream "{stream}" (status {status}): {why}')
+            why, is_busy = "another scale or update may be under way: try again", True
+        refusal = f'the controller refused to scale stream "{stream}" (status {status}): {why}'
+        return ScaleRefusedError(refusal), is_busy
+
+    def _is_done(self, stream: Stream, sealed: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
+        """Whether current segments are the successors of those to be replaced, and are as they should be."""
+        there = {
+            r.segment_id
+            for r in self.current_segments(stream).ranges
+            for low, high in ranges
+            if abs(low - r.min_key) <= _SAME and abs(high - r.max_key) <= _SAME
+        }
+        return len(there) == len(ranges) > 0 and there == {
+            successor.segment.segment_id for segment_id in sealed for successor in self.successors(stream, segment_id)
+        }
 
 
 def even_ranges(parts: int, low: float = 0.0, high: float = 1.0) -> list[KeyRange]:
@@ -261,12 +278,3 @@ def _joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
         else:
             joined.append((low, high))
     return joined
-
-
-def _is_done(current: StreamSegments, sealed: Iterable[int], ranges: Sequence[KeyRange]) -> bool:
-    there = [(r.min_key, r.max_key) for r in current.ranges]
-    return (
-        bool(ranges)
-        and set(sealed).isdisjoint(current.ids)
-        and all(any(abs(low - a) <= _SAME and abs(high - b) <= _SAME for a, b in there) for low, high in ranges)
-    )

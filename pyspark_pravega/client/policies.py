@@ -9,8 +9,8 @@ from typing import Self
 from pyspark_pravega.errors import ConfigurationError
 
 UNLIMITED = 2**63 - 1
-MAX_TABLE_KEY_BYTES = 8192
-"""Of a key-value table, primary and secondary key together [read: TableStore.MAXIMUM_KEY_LENGTH]."""
+MAX_TABLE_KEY_BYTES = 256
+"""Of a key-value table, primary and secondary key together (segment store: AttributeId.MAX_LENGTH)."""
 _MAX_INT = 2**31 - 1
 
 

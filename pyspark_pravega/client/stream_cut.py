@@ -183,6 +183,8 @@ class StreamCut(Mapping[int, int]):
         named = _STREAM.fullmatch(parts[1])
         if named is None:
             refuse(f'"{parts[1][:80]}" is no stream')
+        if parts[2:] == ["", "", ""]:
+            refuse(f"it names no segment of stream {parts[1]}; the Java client makes such a tail of a sealed stream")
         lists = [[item.strip() for item in part.split(",")] for part in parts[2:]]
         for item in (item for items in lists for item in items):
             if not _NUMBER.fullmatch(item):

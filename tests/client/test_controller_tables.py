@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
-from client_tools import eventually, make_stream
 
 from pyspark_pravega.client import (
     Client,
     Controller,
     Stream,
     StreamConfiguration,
-    TransactionState,
 )
+from pyspark_pravega.client.policies import KeyValueTableConfiguration
+from pyspark_pravega.client.tables import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.errors import (
+    ConfigurationError,
     InvalidNameError,
     KeyValueTableNotFoundError,
 )
 
 server = pytest.mark.server
-LEASE_MS = 60_000
 
 
 @pytest.fixture
 def controller(client: Client) -> Controller:
     return client.controller
-
-
-@pytest.fixture
-def stream(client: Client, scope: str) -> Stream:
-    return make_stream(client, scope, "t")
-
-
-def in_state(controller: Controller, stream: Stream, transaction: uuid.UUID, state: TransactionState) -> None:
-    eventually(lambda: controller.transaction_state(stream, transaction) is state)
 
 
 @server
@@ -59,3 +48,30 @@ def test_the_longest_name_of_a_key_value_table_is_shorter_than_others(controller
     assert controller.create_stream(Stream(scope, "x" * 255), StreamConfiguration())
     with pytest.raises(InvalidNameError, match="at most 250"):
         controller.create_key_value_table(scope, "x" * 251, partitions=1, key_bytes=8)
+
+
+@server
+def test_a_table_tells_how_it_was_made(controller: Controller, scope: str) -> None:
+    made = {"partitions": 3, "key_bytes": 8, "secondary_key_bytes": 4}
+    assert controller.create_key_value_table(scope, "kv", **made, rollover_size_bytes=1 << 20)
+    # The server keeps the rollover size to itself.
+    assert controller.key_value_table_configuration(scope, "kv") == KeyValueTableConfiguration(**made)
+    segments = controller.key_value_table_segments(scope, "kv")
+    assert len(segments.ids) == 3
+    assert segments.stream == Stream(scope, "kv_kvtable")
+    with pytest.raises(KeyValueTableNotFoundError, match=f'key-value table "{scope}/none" does not exist'):
+        controller.key_value_table_configuration(scope, "none")
+    with pytest.raises(KeyValueTableNotFoundError):
+        controller.key_value_table_configuration("test-nowhere", "none")
+
+
+@server
+def test_keys_are_as_long_as_the_server_can_hold_or_refused(client: Client, scope: str) -> None:
+    with pytest.raises(ConfigurationError, match="at most 256 bytes, not 257"):
+        client.controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=257)
+    assert client.controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=256)
+    table = KeyValueTable(client.pool, scope, "kv")
+    table.put([(b"k" * 256, NOT_EXISTS, b"value")])
+    (entry,) = table.get([b"k" * 256])
+    assert entry is not None
+    assert entry.value == b"value"

@@ -123,7 +123,7 @@ def test_policies_can_be_written_shortly(short: object, long: object) -> None:
         (lambda: table(partitions=0), "at least 1 partition, not 0"),
         (lambda: table(key_bytes=0), "not 0 and 0"),
         (lambda: table(secondary_key_bytes=-1), "not 8 and -1"),
-        (lambda: table(key_bytes=8192, secondary_key_bytes=1), "at most 8192 bytes, not 8193"),
+        (lambda: table(key_bytes=256, secondary_key_bytes=1), "at most 256 bytes, not 257"),
         (lambda: table(rollover_size_bytes=-1), "rollover_size_bytes must be 0 or more"),
     ],
 )

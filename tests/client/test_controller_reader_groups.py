@@ -1,0 +1,155 @@
+"""Reader groups and subscribers on a real controller."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from client_tools import append, framed, make_stream
+
+from pyspark_pravega.client import Client, Controller, Stream
+from pyspark_pravega.client import controller_messages as messages
+from pyspark_pravega.client.reader_groups import NEW_GROUP, ReaderGroup, ReaderGroupRetention, ReaderGroupStream
+from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidStreamCutError,
+    ReaderGroupNotFoundError,
+    ScopeNotFoundError,
+    StreamNotFoundError,
+)
+
+server = pytest.mark.server
+
+
+@pytest.fixture
+def controller(client: Client) -> Controller:
+    return client.controller
+
+
+@pytest.fixture
+def stream(client: Client, scope: str) -> Stream:
+    return make_stream(client, scope, "t")
+
+
+def group(
+    stream: Stream, name: str = "g", *, retention: ReaderGroupRetention = ReaderGroupRetention.MANUAL
+) -> ReaderGroup:
+    return ReaderGroup(scope=stream.scope, name=name, streams=(ReaderGroupStream(stream=stream),), retention=retention)
+
+
+@server
+def test_a_group_is_made_once_and_told_again(client: Client, stream: Stream) -> None:
+    controller, other = client.controller, make_stream(client, stream.scope, "u")
+    wanted = ReaderGroup(
+        scope=stream.scope,
+        name="g",
+        streams=(
+            ReaderGroupStream(stream=stream, start=StreamCut(stream, {0: 8}), end=StreamCut(stream, {0: 16})),
+            ReaderGroupStream(stream=other),
+        ),
+        retention=ReaderGroupRetention.AUTOMATIC,
+        group_refresh_ms=1_000,
+        checkpoint_interval_ms=2_000,
+        max_outstanding_checkpoints=5,
+    )
+    made = controller.create_reader_group(wanted)
+    assert made.id != NEW_GROUP
+    assert replace(made, id=NEW_GROUP) == wanted
+    assert controller.create_reader_group(group(stream)) == made
+    assert controller.reader_group(stream.scope, "g") == made
+    assert list(controller.list_reader_groups(stream.scope)) == ["g"]
+    # Its own stream isn't one of the users'.
+    assert sorted(controller.list_streams(stream.scope)) == ["t", "u"]
+    assert controller.subscribers(stream) == controller.subscribers(other) == (f"{stream.scope}/g",)
+
+
+@server
+def test_a_group_is_changed_and_counts_its_changes(controller: Controller, stream: Stream) -> None:
+    made = controller.create_reader_group(group(stream))
+    changed = controller.update_reader_group(
+        stream.scope, "g", lambda g: replace(g, retention=ReaderGroupRetention.NONE, group_refresh_ms=7)
+    )
+    assert changed == replace(made, retention=ReaderGroupRetention.NONE, group_refresh_ms=7, generation=1)
+    assert controller.reader_group(stream.scope, "g") == changed
+    assert controller.update_reader_group(stream.scope, "g", lambda g: g) == changed
+    assert controller.subscribers(stream) == ()
+
+    def late(before: ReaderGroup) -> ReaderGroup:
+        controller.update_reader_group(stream.scope, "g", lambda g: replace(g, group_refresh_ms=8))
+        return replace(before, group_refresh_ms=9)
+
+    with pytest.raises(ConflictError, match=f'reader group "{stream.scope}/g" was changed by somebody else'):
+        controller.update_reader_group(stream.scope, "g", late)
+    assert controller.reader_group(stream.scope, "g").group_refresh_ms == 8
+
+
+@server
+def test_a_group_that_is_gone_is_gone(controller: Controller, stream: Stream) -> None:
+    first = controller.create_reader_group(group(stream))
+    assert controller.delete_reader_group(stream.scope, "g") is True
+    assert controller.delete_reader_group(stream.scope, "g") is False
+    with pytest.raises(ReaderGroupNotFoundError, match=f'reader group "{stream.scope}/g" does not exist'):
+        controller.reader_group(stream.scope, "g")
+    with pytest.raises(ReaderGroupNotFoundError):
+        controller.reader_group("test-nowhere", "g")
+    with pytest.raises(ReaderGroupNotFoundError):
+        controller.update_reader_group(stream.scope, "g", lambda g: g)
+    assert list(controller.list_reader_groups(stream.scope)) == []
+    assert controller.subscribers(stream) == ()
+    assert controller.create_reader_group(group(stream)).id != first.id
+
+
+@server
+def test_a_group_of_a_stream_or_scope_that_is_not_there_is_refused(controller: Controller, stream: Stream) -> None:
+    missing = Stream(stream.scope, "missing")
+    with pytest.raises(StreamNotFoundError, match=f'stream "{missing}" does not exist'):
+        controller.create_reader_group(group(missing))
+    assert list(controller.list_reader_groups(stream.scope)) == []
+    with pytest.raises(ScopeNotFoundError, match='scope "test-nowhere" does not exist'):
+        controller.create_reader_group(replace(group(stream), scope="test-nowhere"))
+    controller.create_reader_group(group(stream))
+    with pytest.raises(StreamNotFoundError, match=f'stream "{missing}" does not exist'):
+        controller.update_reader_group(
+            stream.scope, "g", lambda g: replace(g, streams=(ReaderGroupStream(stream=missing),))
+        )
+
+
+@server
+def test_a_subscriber_tells_how_far_it_is_and_never_goes_back(client: Client, stream: Stream) -> None:
+    controller, subscriber = client.controller, f"{stream.scope}/g"
+    controller.create_reader_group(group(stream))
+    append(client, stream, 0, framed(b"one"), framed(b"two"))
+    controller.update_subscriber(stream, subscriber, {0: 11})
+    controller.update_subscriber(stream, subscriber, StreamCut(stream, {0: 22}))
+    for cut in ({0: 11}, {0: 22, 1: 0}):
+        with pytest.raises(InvalidStreamCutError, match=f'subscriber "{subscriber}" of stream "{stream}"'):
+            controller.update_subscriber(stream, subscriber, cut)
+    for nobody in (f"{stream.scope}/none", "none"):
+        with pytest.raises(ReaderGroupNotFoundError):
+            controller.update_subscriber(stream, nobody, {0: 22})
+    controller.create_reader_group(group(stream, "n", retention=ReaderGroupRetention.NONE))
+    with pytest.raises(ReaderGroupNotFoundError, match=f'group "{stream.scope}/n" is no subscriber of stream'):
+        controller.update_subscriber(stream, f"{stream.scope}/n", {0: 22})
+
+
+def test_groups_that_can_not_be_are_refused() -> None:
+    stream = Stream("s", "t")
+    with pytest.raises(ConfigurationError, match='reader group "s/g" needs at least one stream'):
+        ReaderGroup(scope="s", name="g", streams=())
+    with pytest.raises(ConfigurationError, match="at least 1 outstanding checkpoint"):
+        replace(group(stream), max_outstanding_checkpoints=0)
+    with pytest.raises(ConfigurationError, match='a cut of stream "s/u" can\'t bound stream "s/t"'):
+        ReaderGroupStream(stream=stream, end=StreamCut(Stream("s", "u"), {0: 0}))
+
+
+def test_a_group_survives_the_controller_s_message() -> None:
+    stream = Stream("s", "t")
+    bounds = [UNBOUNDED, StreamCut(stream, {0: 3, 1 << 32: -1})]
+    for start in bounds:
+        for end in bounds:
+            part = ReaderGroupStream(stream=stream, start=start, end=end)
+            made = replace(group(stream), streams=(part,), id=uuid.uuid4(), generation=4, rollover_size_bytes=9)
+            assert messages.reader_group(messages.reader_group_message(made)) == made
