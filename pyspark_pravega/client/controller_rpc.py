@@ -164,8 +164,8 @@ class ControllerRpc:
             ) from None
         if code is grpc.StatusCode.UNKNOWN and not details and self._credentials is not None:
             raise AuthenticationError(
-                f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with credentials "
-                "that it can't make sense of: check the token and its method"
+                f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with "
+                "credentials that it can't make sense of: check the token and its method"
             ) from None
         raise OperationFailedError(
             f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
