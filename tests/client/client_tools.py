@@ -105,12 +105,12 @@ class Proxy:
     none. A context manager.
     """
 
-    def __init__(self, target: tuple[str, int], *cut_after: int, address: str = "127.0.0.1") -> None:
+    def __init__(self, target: tuple[str, int], *cut_after: int, address: str = "127.0.0.1", port: int = 0) -> None:
         self.connections = 0
         self._target, self._allowances = target, list(cut_after)
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._listener = socket.create_server((address, 0))
+        self._listener = socket.create_server((address, port))
         self.address: tuple[str, int] = self._listener.getsockname()
         threading.Thread(target=self._accept, daemon=True).start()
 

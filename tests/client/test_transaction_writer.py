@@ -1,0 +1,171 @@
+"""Transactions as a library user sees them: all or nothing, kept open, joined by others, made one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import time
+
+import pytest
+from client_tools import eventually, make_stream, scale
+
+from pyspark_pravega.client import Client, Staged, Stream, TransactionState
+from pyspark_pravega.errors import EventEncodeError, StreamSealedError, TransactionError
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def stream(client: Client, scope: str) -> Stream:
+    return make_stream(client, scope, "t", segments=3)
+
+
+def stored(client: Client, stream: Stream) -> list[int]:
+    return sorted(int(event) for batch in client.read(stream) for event in batch.payloads.to_pylist())
+
+
+def keyed(numbers: range) -> tuple[list[bytes], list[str]]:
+    return [b"%d" % number for number in numbers], [f"key {number}" for number in numbers]
+
+
+def test_nothing_is_visible_before_the_commit_and_everything_after_it(client: Client, stream: Stream) -> None:
+    with client.transaction(stream) as transaction:
+        transaction.write_batch(*keyed(range(100)))
+        transaction.write("100", key="k")
+        transaction.flush()
+        assert stored(client, stream) == []
+        assert transaction.state is TransactionState.OPEN
+        assert transaction.events_written == 101
+    assert transaction.state is TransactionState.COMMITTED
+    assert stored(client, stream) == list(range(101))
+
+
+def test_a_block_that_fails_leaves_nothing(client: Client, stream: Stream) -> None:
+    transaction = client.transaction(stream)
+    transaction.write_batch(*keyed(range(100)))
+    with pytest.raises(EventEncodeError), transaction:
+        transaction.write_batch([b"x" * ((8 << 20) + 1)])
+    eventually(lambda: transaction.state is TransactionState.ABORTED)
+    assert stored(client, stream) == []
+
+
+def test_an_aborted_transaction_can_not_be_committed(client: Client, stream: Stream) -> None:
+    transaction = client.transaction(stream)
+    transaction.write_batch(*keyed(range(10)))
+    transaction.abort()
+    transaction.abort()
+    with pytest.raises(TransactionError, match=f'on stream "{stream}"'):
+        transaction.commit()
+    assert stored(client, stream) == []
+
+
+def test_a_committed_transaction_can_not_be_aborted(client: Client, stream: Stream) -> None:
+    transaction = client.transaction(stream)
+    transaction.write_batch(*keyed(range(10)))
+    transaction.commit()
+    with pytest.raises(TransactionError, match="is committed already"):
+        transaction.abort()
+    assert stored(client, stream) == list(range(10))
+
+
+def test_a_transaction_outlives_its_lease_while_its_block_lasts(client: Client, stream: Stream) -> None:
+    with client.transaction(stream, lease_ms=10_000) as transaction:
+        transaction.write_batch(*keyed(range(10)))
+        time.sleep(14)
+        transaction.write_batch(*keyed(range(10, 20)))
+    assert stored(client, stream) == list(range(20))
+
+
+def test_a_transaction_that_others_aborted_tells_its_writer(client: Client, stream: Stream) -> None:
+    transaction = client.transaction(stream, lease_ms=10_000)
+    transaction.write_batch(*keyed(range(10)))
+    assert client.controller.abort_transaction(stream, transaction.transaction.id)
+    with pytest.raises(TransactionError):
+        transaction.commit()
+    assert stored(client, stream) == []
+
+
+@pytest.mark.parametrize("lease_ms", [0, 1, 9_999, 600_001])
+def test_a_lease_that_the_server_does_not_give_is_refused_at_the_beginning(
+    client: Client, stream: Stream, lease_ms: int
+) -> None:
+    with pytest.raises(TransactionError, match=f"lease of {lease_ms} ms"):
+        client.transaction(stream, lease_ms=lease_ms)
+
+
+def test_a_sealed_stream_takes_no_transaction(client: Client, stream: Stream) -> None:
+    client.controller.seal_stream(stream)
+    with pytest.raises(StreamSealedError, match=f'stream "{stream}" is sealed'):
+        client.transaction(stream)
+
+
+def write_elsewhere(options: dict[str, str], ticket: bytes, first: int) -> None:
+    with Client(Settings.resolve(options, environ={})) as client, client.join(pickle.loads(ticket)) as part:
+        part.write_batch(*keyed(range(first, first + 100)))
+
+
+def test_several_processes_write_into_one_transaction(client: Client, settings: Settings, stream: Stream) -> None:
+    transaction = client.transaction(stream)
+    ticket = pickle.dumps(transaction.transaction)
+    # New processes: a fork of this one would take gRPC's threads along.
+    spawning = multiprocessing.get_context("spawn")
+    others = [
+        spawning.Process(target=write_elsewhere, args=(settings.to_options(), ticket, 100 * number))
+        for number in range(1, 4)
+    ]
+    for other in others:
+        other.start()
+    transaction.write_batch(*keyed(range(100)))
+    for other in others:
+        other.join(60)
+        assert other.exitcode == 0
+    assert stored(client, stream) == []
+    transaction.commit()
+    assert stored(client, stream) == list(range(400))
+
+
+def test_many_transactions_become_one(client: Client, stream: Stream) -> None:
+    owners = [client.transaction(stream) for _ in range(5)]
+    staged = []
+    for number, owner in enumerate(owners):
+        owner.write_batch(*keyed(range(1000 * number, 1000 * number + 10 ** (number % 4))))
+        owner.flush()
+        staged.append(pickle.loads(pickle.dumps(Staged(transaction=owner.transaction, written=owner.written))))
+    expected = [i for number in range(5) for i in range(1000 * number, 1000 * number + 10 ** (number % 4))]
+    target = client.gather(staged)
+    assert target == owners[3].transaction
+    assert client.gather(staged) == target
+    assert stored(client, stream) == []
+    owners[3].commit()
+    for owner in owners[:3] + owners[4:]:
+        owner.abort()
+    assert stored(client, stream) == expected
+
+
+def test_transactions_of_different_epochs_can_not_become_one(client: Client, stream: Stream) -> None:
+    before = client.transaction(stream)
+    before.write_batch(*keyed(range(10)))
+    ranges = client.controller.current_segments(stream).ranges
+    middle = (ranges[0].min_key + ranges[0].max_key) / 2
+    scale(client, stream, [ranges[0].segment_id], [(ranges[0].min_key, middle), (middle, ranges[0].max_key)])
+    after = client.transaction(stream)
+    after.write_batch(*keyed(range(10)))
+    staged = []
+    for owner in (before, after):
+        owner.flush()
+        staged.append(Staged(transaction=owner.transaction, written=owner.written))
+    with pytest.raises(TransactionError, match=f'stream "{stream}" was scaled'):
+        client.gather(staged)
+    # Each by itself is as good as ever.
+    before.commit()
+    after.abort()
+    assert stored(client, stream) == list(range(10))
+
+
+def test_a_commit_may_bring_the_writer_s_time(client: Client, stream: Stream) -> None:
+    transaction = client.transaction(stream)
+    transaction.write_batch(*keyed(range(10)))
+    transaction.commit(timestamp=1_700_000_000_000, writer="w1")
+    assert transaction.state is TransactionState.COMMITTED
+    assert stored(client, stream) == list(range(10))
