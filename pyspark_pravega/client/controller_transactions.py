@@ -49,7 +49,8 @@ class ControllerTransactions(ControllerSegments):
         try:
             reply = self._call("createTransaction", request, pb.CreateTxnResponse, missing=no_stream(stream))
         except OperationFailedError as error:
-            if not self.current_segments(stream).ids:
+            # While a stream is being sealed it still has segments; the server has only words for that.
+            if "State: SEALING" in str(error) or not self.current_segments(stream).ids:
                 raise stream_sealed(stream, "written to") from None
             # Other limits may be configured: the server's word counts.
             hint = "" if MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS else f"; {_LIMITS}"
