@@ -78,6 +78,8 @@ class SegmentStoreUnavailableError(UnavailableError):
 class NoAnswerError(SegmentStoreUnavailableError):
     """The segment store is there, but hasn't answered in time."""
 
+    condition = "PRAVEGA_SEGMENT_STORE_NO_ANSWER"
+
 
 class WrongHostError(SegmentStoreUnavailableError):
     """Another segment store serves the segment.
@@ -86,6 +88,8 @@ class WrongHostError(SegmentStoreUnavailableError):
         message: what is wrong.
         host: `host:port` of the one that does; empty when it isn't known yet.
     """
+
+    condition = "PRAVEGA_WRONG_SEGMENT_STORE"
 
     def __init__(self, message: str, host: str = "") -> None:
         super().__init__(message)
@@ -112,6 +116,8 @@ class AuthenticationError(PravegaError):
 
 class TokenExpiredError(AuthenticationError):
     """A delegation token is too old; a new one may do."""
+
+    condition = "PRAVEGA_TOKEN_EXPIRED"
 
 
 class CertificateError(PravegaError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from pyspark_pravega.client.batching import Events, Keys, blocks, by_segment, place
@@ -12,7 +14,7 @@ from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.client.writing import SegmentWriter
-from pyspark_pravega.errors import PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
 from pyspark_pravega.serde import framing
 
 if TYPE_CHECKING:
@@ -131,20 +133,23 @@ class TransactionWriter:
         self._turn += 1
         # With one segment there's nothing to choose, and no key to hash.
         placed = place(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
-        for owner, part in by_segment(placed, ranges):
-            writer = self._writer(owner.segment_id)
-            for start, end in blocks(part.payloads):
-                block = part.payloads.slice(start, end - start)
-                writer.append(memoryview(framing.join(block)), end - start)
+        with self._lost_if_gone():
+            for owner, part in by_segment(placed, ranges):
+                writer = self._writer(owner.segment_id)
+                for start, end in blocks(part.payloads):
+                    block = part.payloads.slice(start, end - start)
+                    writer.append(memoryview(framing.join(block)), end - start)
 
     def flush(self) -> None:
         """Wait until everything that was written is stored.
 
         Raises:
+            TransactionError: the transaction was lost.
             PravegaError: something can't be.
         """
-        for writer in self._writers.values():
-            writer.flush()
+        with self._lost_if_gone():
+            for writer in self._writers.values():
+                writer.flush()
 
     def close(self) -> None:
         """Let go of the connections; what hasn't been flushed may or may not be stored."""
@@ -160,6 +165,17 @@ class TransactionWriter:
                 self.flush()
         finally:
             self.close()
+
+    @contextmanager
+    def _lost_if_gone(self) -> Iterator[None]:
+        """A transaction's segments are there for as long as it is open."""
+        try:
+            yield
+        except SegmentNotFoundError as error:
+            raise TransactionError(
+                f'transaction {self.transaction.id} on stream "{self.transaction.segments.stream}" was aborted, or its '
+                "lease ran out, before everything was written: nothing of it will be visible"
+            ) from error
 
     def _writer(self, segment_id: int) -> SegmentWriter:
         writer = self._writers.get(segment_id)
