@@ -13,7 +13,7 @@ from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.reading import read_range, segment_state
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 
 @dataclass(frozen=True, kw_only=True)

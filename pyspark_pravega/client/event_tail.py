@@ -17,7 +17,7 @@ from pyspark_pravega.client.stream_cuts import tail_cut
 from pyspark_pravega.errors import PravegaError
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 _PAUSE_S = 0.2
 """How soon the threads notice that nobody wants more."""

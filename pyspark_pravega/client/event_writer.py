@@ -18,7 +18,7 @@ from pyspark_pravega.errors import PravegaError, SegmentSealedError, StreamSeale
 from pyspark_pravega.serde import framing
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 LINGER_S = 0.1
 

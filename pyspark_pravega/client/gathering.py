@@ -20,7 +20,7 @@ from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.errors import SegmentNotFoundError, TransactionError
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 _SEGMENTS_AT_ONCE = 4
 

@@ -26,7 +26,7 @@ from pyspark_pravega.errors import (
 )
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 MARK = uuid.UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5")
 """The attribute that holds the mark: SegmentAttribute.RevisionStreamClientMark of Java's client, hashed."""

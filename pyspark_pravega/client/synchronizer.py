@@ -18,7 +18,7 @@ from pyspark_pravega.client.revisions import RevisionedStream
 from pyspark_pravega.errors import PravegaError, SegmentTruncatedError
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 __all__ = ["RevisionedStream", "StateSynchronizer"]
 

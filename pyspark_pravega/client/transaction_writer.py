@@ -18,7 +18,7 @@ from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, Transacti
 from pyspark_pravega.serde import framing
 
 if TYPE_CHECKING:
-    from pyspark_pravega.client import Client
+    from pyspark_pravega.client.client import Client
 
 DEFAULT_LEASE_MS = 60_000
 _POLL_S = 0.005
@@ -236,13 +236,17 @@ class OwnTransaction(TransactionWriter):
             TransactionError: the transaction was aborted, or its lease ran out: nothing is visible.
             UnavailableError: it is being committed, but that wasn't over in time.
         """
-        self.flush()
-        self._keeper.check()
         controller, transaction = self._client.controller, self.transaction.id
-        if timestamp is None:
-            controller.commit_transaction(self.stream, transaction)
-        else:
-            controller.commit_transaction(self.stream, transaction, timestamp=timestamp, writer=writer)
+        try:
+            self.flush()
+            self._keeper.check()
+            if timestamp is None:
+                controller.commit_transaction(self.stream, transaction)
+            else:
+                controller.commit_transaction(self.stream, transaction, timestamp=timestamp, writer=writer)
+        except TransactionError:
+            self._end()
+            raise
         self._end()
         if wait:
             await_commit(self._client, self.stream, transaction)

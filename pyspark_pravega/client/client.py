@@ -1,0 +1,190 @@
+"""Pravega without Spark: the controller, the segment store's wire protocol, and what is built on both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
+
+from pyspark_pravega.client.controller import Controller
+from pyspark_pravega.client.event_reader import SegmentPart, plan, read_part
+from pyspark_pravega.client.event_tail import EventTail
+from pyspark_pravega.client.event_writer import EventWriter
+from pyspark_pravega.client.events import EventBatch
+from pyspark_pravega.client.gathering import Staged, gather
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.pool import ConnectionPool
+from pyspark_pravega.client.stream_cut import StreamCut
+from pyspark_pravega.client.stream_cuts import tail_cut, truncate_stream
+from pyspark_pravega.client.tables import KeyValueTable
+from pyspark_pravega.client.transaction_writer import DEFAULT_LEASE_MS, OwnTransaction, TransactionWriter
+from pyspark_pravega.client.transactions import Transaction
+from pyspark_pravega.settings import Settings
+
+
+class Client:
+    """The controller and the segment stores of one Pravega cluster. Safe for use by several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Make a client; it connects when it is used.
+
+        Args:
+            settings: where the cluster is.
+        """
+        self.settings = settings
+        credentials = settings.credentials()
+        tls = settings.tls if settings.uses_tls else None
+        self.controller = Controller(
+            settings.controller_uri, timeout=settings.timeout, credentials=credentials, tls=tls
+        )
+        self.pool = ConnectionPool(
+            self.controller, timeout=settings.timeout, authenticated=credentials is not None, tls=tls
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def plan(
+        self, stream: Stream | str, *, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
+    ) -> list[SegmentPart]:
+        """What lies between two cuts of a stream, as parts that workers can read one by one with `read_part`.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+            start: where to begin: a cut; the stream's head when None.
+            end: where to end: a cut; the stream's tail at this moment when None.
+
+        Returns:
+            The parts that hold bytes, predecessors before their successors.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return plan(self, self._stream(stream), start, end)
+
+    def read_part(self, part: SegmentPart) -> Iterator[EventBatch]:
+        """The events of a part of a segment, about a megabyte at a time.
+
+        Args:
+            part: one of those that `plan` gave.
+
+        Raises:
+            SegmentTruncatedError: the part's start has been truncated.
+            SegmentNotFoundError: the segment doesn't exist any more.
+            EventDecodeError: no event begins at the part's start.
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        return read_part(self, part)
+
+    def read(
+        self, stream: Stream | str, *, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
+    ) -> Iterator[EventBatch]:
+        """The events between two cuts, each routing key's in their order, about a megabyte at a time.
+
+        Arguments and errors are those of `plan` and `read_part`.
+        """
+        for part in self.plan(stream, start=start, end=end):
+            yield from self.read_part(part)
+
+    def follow(self, stream: Stream | str, *, start: Mapping[int, int] | None = None) -> EventTail:
+        """The events from a cut on, and then those that are appended; see `EventTail`.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+            start: where to begin: a cut; the stream's tail when None.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return EventTail(self, self._stream(stream), start)
+
+    def writer(self, stream: Stream | str) -> EventWriter:
+        """Write events to a stream directly; see `EventWriter`.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            StreamSealedError: it takes no more events.
+        """
+        return EventWriter(self, self._stream(stream))
+
+    def transaction(self, stream: Stream | str, *, lease_ms: int = DEFAULT_LEASE_MS) -> OwnTransaction:
+        """Begin a transaction; see `OwnTransaction`.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+            lease_ms: how long it outlives this process, in milliseconds.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            TransactionError: the stream is sealed, or the lease isn't within the server's limits.
+        """
+        return OwnTransaction(self, self._stream(stream), lease_ms=lease_ms)
+
+    def join(self, transaction: Transaction) -> TransactionWriter:
+        """Write into a transaction that was begun elsewhere; see `TransactionWriter`.
+
+        Args:
+            transaction: the one that was begun: `OwnTransaction.transaction`, which can be pickled.
+        """
+        return TransactionWriter(self, transaction)
+
+    def gather(self, staged: Sequence[Staged]) -> Transaction:
+        """Make many transactions one, by copying; see `gathering`.
+
+        Args:
+            staged: what writers have put into transactions of their own.
+
+        Returns:
+            The transaction among them that holds all of it: commit it, and abort the others.
+
+        Raises:
+            TransactionError: a transaction was lost, or the stream was scaled between their beginnings.
+        """
+        return gather(self, staged)
+
+    def key_value_table(self, scope: str, name: str) -> KeyValueTable:
+        """Open a key-value table; see `KeyValueTable`.
+
+        Args:
+            scope: its scope.
+            name: its name.
+
+        Raises:
+            KeyValueTableNotFoundError: there is no such table.
+        """
+        return KeyValueTable(self.pool, scope, name)
+
+    def tail(self, stream: Stream | str) -> StreamCut:
+        """The cut behind a stream's last event.
+
+        Args:
+            stream: the stream, or `scope/stream`.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return tail_cut(self.pool, self._stream(stream))
+
+    def truncate(self, cut: StreamCut) -> None:
+        """Remove all events before a cut, for ever; see `stream_cuts.truncate_stream`.
+
+        Args:
+            cut: at a border between events.
+
+        Raises:
+            InvalidStreamCutError: it isn't a cut of its stream, or lies before its head or behind its tail.
+        """
+        truncate_stream(self.pool, cut)
+
+    def _stream(self, stream: Stream | str) -> Stream:
+        return stream if isinstance(stream, Stream) else Stream.parse(stream, self.settings.scope)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.pool.close()
+        self.controller.close()
