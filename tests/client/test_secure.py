@@ -14,6 +14,7 @@ from client_tools import Proxy, append, content, framed, make_stream
 from pyspark_pravega.client import Client, Controller, Stream
 from pyspark_pravega.client.connection import Connection
 from pyspark_pravega.client.event_reader import plan
+from pyspark_pravega.client.large_events import append_large
 from pyspark_pravega.client.names import Access
 from pyspark_pravega.client.reading import read_range, segment_state
 from pyspark_pravega.client.synchronizer import StateSynchronizer
@@ -81,9 +82,12 @@ def test_everything_works_however_the_servers_are_secured(any_sandbox: Sandbox) 
         (entry,) = entries.get([b"k"])
         assert entry is not None
         assert entry.value == b"v"
-        with StateSynchronizer(client.pool, fresh(client, "state"), initial=0, apply=lambda a, b: a + b) as state:
+        with StateSynchronizer(client, fresh(client, "state"), initial=0, apply=lambda a, b: a + b) as state:
             state.update(lambda _: [5])
             assert state.fetch() == 5
+        large = fresh(client, "large")
+        append_large(client.pool, large, 0, [bytes(9 << 20)])
+        assert segment_state(client.pool, large, 0).write_offset == (9 << 20) + 8
         assert stream.name in list(client.controller.list_streams(SCOPE))
 
 
