@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.definition import AVRO, RAW, TableDefinition, load_definition, raw_definition
+from pyspark_pravega.connector.definition import TableDefinition, load_definition, raw_definition
 from pyspark_pravega.connector.options import (
     FORMAT,
     READ_KEYS,
@@ -20,6 +19,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.serde.formats import FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.settings import Settings
 
 
@@ -39,7 +39,7 @@ class DefaultSource(DataSource):
             StreamNotFoundError: there is no such stream.
         """
         definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
-        if definition.format == RAW:
+        if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
         return definition.schema
 
@@ -79,12 +79,16 @@ class DefaultSource(DataSource):
         stream = stream_of(options, settings)
         client = shared_client(settings)
         wanted = options.get(FORMAT, "").lower()
-        if wanted not in ("", AVRO, RAW):
-            raise ConfigurationError(f'option "format" must be "{AVRO}" or "{RAW}", not "{wanted}"')
-        if wanted == RAW:
-            return _raw(client, settings, stream)
-        return load_definition(client, settings, stream)
-
-
-def _raw(client: Client, settings: Settings, stream: Stream) -> TableDefinition:
-    return raw_definition(settings, stream, client.controller.stream_configuration(stream), {})
+        wanted = SYNONYMS.get(wanted, wanted)
+        if wanted and wanted not in FORMATS:
+            raise ConfigurationError(f'option "format" must be one of {", ".join(FORMATS)}, not "{wanted}"')
+        if wanted in (RAW, STRING):
+            configuration = client.controller.stream_configuration(stream)
+            return raw_definition(settings, stream, configuration, {}, text=wanted == STRING)
+        definition = load_definition(client, settings, stream)
+        if wanted and wanted != definition.format:
+            raise ConfigurationError(
+                f'the events of stream "{stream}" are in format {definition.format}, not in {wanted}, which option '
+                '"format" asks for'
+            )
+        return definition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.encodings import RegistryEncodings
@@ -16,13 +16,14 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
-from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.codec import Codec
-from pyspark_pravega.serde.raw import EVENT, RawCodec
-from pyspark_pravega.serde.types import avro_to_spark
+from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, Schema, registered_schema
+from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
 
-AVRO, RAW = "avro", "raw"
+COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
+"""What the table property `compression` may be, and what the schema registry calls it."""
 
 METADATA_COLUMNS = StructType(
     [
@@ -44,14 +45,14 @@ class TableDefinition:
     stream: Stream
     schema: StructType
     format: str
-    """`avro` or `raw`."""
+    """One of `serde.formats.FORMATS`."""
     codec: Codec
     """Decodes; `for_writing` gives one that encodes."""
     configuration: StreamConfiguration
     properties: dict[str, str] = field(default_factory=dict)
     """What was given at CREATE TABLE."""
     registered: tuple[SchemaInfo, VersionInfo] | None = None
-    """The schema in the registry; None for raw events."""
+    """The schema in the registry; None for events without one."""
 
     @property
     def routing_key(self) -> str | None:
@@ -66,12 +67,18 @@ class TableDefinition:
         """
         if self.registered is None:
             return self.codec
+        encodings = RegistryEncodings(self.settings, self.stream)
+        schema, version = self.registered
+        if self.properties.get("encoding-header") == "false":
+            return _schema(schema).codec(self.schema, encodings, header=False)
         registry = shared_registry(self.settings)
         assert registry is not None
-        schema, version = self.registered
-        encoding_id = registry.encoding_id(self.stream.scope, self.stream.name, version)
-        encodings = RegistryEncodings(self.settings, self.stream)
-        return AvroCodec(schema.text, self.schema, encodings, write_encoding_id=encoding_id)
+        scope, group = self.stream.scope, self.stream.name
+        codec = COMPRESSIONS[self.properties.get("compression", "none")]
+        if codec:
+            registry.add_codec(scope, group, codec)
+        encoding_id = registry.encoding_id(scope, group, version, codec)
+        return _schema(schema).codec(self.schema, encodings, write_id=encoding_id)
 
 
 def load_definition(client: Client, settings: Settings, stream: Stream) -> TableDefinition:
@@ -93,15 +100,15 @@ def load_definition(client: Client, settings: Settings, stream: Stream) -> Table
     properties = ledger.properties() if ledger is not None else {}
     found = _registered(settings, stream, properties)
     if found is None:
-        return raw_definition(settings, stream, configuration, properties)
-    text = found[0].text
-    schema = avro_to_spark(text)
+        return raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
+    schema = _schema(found[0])
+    columns = schema.columns()
     return TableDefinition(
         settings=settings,
         stream=stream,
-        schema=schema,
-        format=AVRO,
-        codec=AvroCodec(text, schema, RegistryEncodings(settings, stream), write_encoding_id=None),
+        schema=columns,
+        format=schema.format,
+        codec=schema.codec(columns, RegistryEncodings(settings, stream)),
         configuration=configuration,
         properties=properties,
         registered=found,
@@ -109,7 +116,12 @@ def load_definition(client: Client, settings: Settings, stream: Stream) -> Table
 
 
 def raw_definition(
-    settings: Settings, stream: Stream, configuration: StreamConfiguration, properties: dict[str, str]
+    settings: Settings,
+    stream: Stream,
+    configuration: StreamConfiguration,
+    properties: dict[str, str],
+    *,
+    text: bool = False,
 ) -> TableDefinition:
     """A stream whose events are taken as they are: one column `event`.
 
@@ -118,13 +130,14 @@ def raw_definition(
         stream: the stream.
         configuration: its configuration.
         properties: the table's properties.
+        text: whether the column is a STRING, else it is BINARY.
     """
     return TableDefinition(
         settings=settings,
         stream=stream,
-        schema=StructType([StructField(EVENT, BinaryType(), False)]),
-        format=RAW,
-        codec=RawCodec(),
+        schema=StructType([StructField(EVENT, StringType() if text else BinaryType(), False)]),
+        format=STRING if text else RAW,
+        codec=StringCodec() if text else RawCodec(),
         configuration=configuration,
         properties=properties,
     )
@@ -135,7 +148,7 @@ def _registered(
 ) -> tuple[SchemaInfo, VersionInfo] | None:
     registry = shared_registry(settings)
     if registry is None:
-        if properties.get("format", RAW) != RAW:
+        if properties.get("format", RAW) in REGISTERED:
             raise ConfigurationError(
                 f'the schema of stream "{stream}" is in a schema registry: set schema-registry-uri '
                 "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
@@ -151,9 +164,13 @@ def _registered(
             f'group "{stream.name}" in namespace "{stream.scope}" of the schema registry has no schema yet: '
             "add one, or delete the group to read the stream's events as bytes"
         )
-    if latest[0].serialization_format != "Avro":
+    if latest[0].serialization_format not in REGISTERED.values():
         raise UnsupportedOperationError(
             f'the events of stream "{stream}" are in format {group.serialization_format}; '
-            "this version reads Avro, and raw events of streams without a group"
+            "Avro, JSON and Protobuf can be read, and raw events of streams without a group"
         )
     return latest
+
+
+def _schema(registered: SchemaInfo) -> Schema:
+    return registered_schema(registered.serialization_format, registered.type, registered.schema_data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.serde.avro import WriterSchema
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.settings import Settings
 
 
@@ -35,4 +35,11 @@ class RegistryEncodings:
                 "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
             )
         found = registry.encoding(self.stream.scope, self.stream.name, encoding_id)
-        return WriterSchema(schema_text=found.schema.text, codec=found.codec)
+        schema = found.schema
+        of_text = schema.serialization_format in ("Avro", "Json")
+        return WriterSchema(
+            schema_text=schema.text if of_text else "",
+            codec=found.codec,
+            type=schema.type,
+            schema_data=schema.schema_data,
+        )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,40 +16,12 @@ from pyspark_pravega.serde.avro_cursor import PAD, Cursor, DatumError
 from pyspark_pravega.serde.avro_resolve import resolve_record
 from pyspark_pravega.serde.avro_write import Encode, record_writer
 from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
+from pyspark_pravega.serde.encodings import HEADER_SIZE, EncodingSource, header
 from pyspark_pravega.serde.framing import header_ids
 from pyspark_pravega.serde.ragged import Bytes, Ints, binary_array
 from pyspark_pravega.serde.types import arrow_safe
 
-_HEADER = 5
 _Columns = Callable[[Cursor], dict[str, pa.Array]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriterSchema:
-    """What events of an encoding id were written with."""
-
-    schema_text: str
-    """The Avro schema's JSON."""
-    codec: str = ""
-    """`""`, `application/x-gzip` or `application/x-snappy-framed`."""
-
-
-class EncodingSource(Protocol):
-    """Knows what encoding ids stand for. It travels to executors with the codec, pickled."""
-
-    def writer_schema(self, encoding_id: int) -> WriterSchema:
-        """Look an encoding up; the codec asks once for each id.
-
-        Args:
-            encoding_id: the id from an event's header.
-
-        Returns:
-            Its schema and codec.
-
-        Raises:
-            SchemaNotFoundError: there's no such id; the event counts as one that can't be decoded.
-        """
-        ...
 
 
 class AvroCodec:
@@ -144,7 +115,7 @@ class AvroCodec:
         if self._write_id is None:
             raise ConfigurationError("this Avro codec was made for reading only: it has no encoding id to write")
         schema, codec = self._written_with(self._write_id)
-        head = b"\x01" + self._write_id.to_bytes(4, "big")
+        head = header(self._write_id)
         return record_writer(schema, self._schema, b"" if codec else head), head, codec
 
     def _written_with(self, encoding_id: int) -> tuple[avro_schema.AvroType, str]:
@@ -200,7 +171,7 @@ class AvroCodec:
             plan, codec = self._plan(encoding_id, wanted)
         except (SchemaError, SchemaNotFoundError) as error:
             raise BadEventError(str(error), index=int(rows[0]), encoding_id=encoding_id) from error
-        skipped = 0 if encoding_id is None else _HEADER
+        skipped = 0 if encoding_id is None else HEADER_SIZE
         starts, ends = offsets[rows] + skipped, offsets[rows + 1]
         try:
             if codec:

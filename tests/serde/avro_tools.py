@@ -11,7 +11,8 @@ import fastavro
 import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaNotFoundError
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
 

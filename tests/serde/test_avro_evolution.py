@@ -16,8 +16,9 @@ from pyspark_pravega.errors import (
     RegistryUnavailableError,
     SchemaError,
 )
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
 LONG = column("a", "long")

@@ -34,7 +34,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark, spark_to_avro
 
 scalars = st.sampled_from(
