@@ -28,8 +28,9 @@ SPARK_TYPE_OPTION = 50731
 """The number of the field option that keeps the Spark type where Protobuf has none of its own; it is a string. Numbers
 from 50000 to 99999 are for use within an organization; others' readers keep the option without knowing it."""
 NOT_NULL = "not null"
-"""What that option says of a field with a message that is always there."""
-TIMESTAMP = "google.protobuf.Timestamp"
+"""What that option ends with for a field with a message that is always there."""
+TIMESTAMP = "timestamp"
+"""What that option begins with for a message of the fields of google.protobuf.Timestamp."""
 
 _MAX_DEPTH = 100
 _WELL_KNOWN = {
@@ -166,10 +167,9 @@ def option(field: Any) -> str | None:
     if not field.has_options:
         return None
     found: Any = unknown_fields.UnknownFieldSet(field.GetOptions())
-    for one in found:
-        if one.field_number == SPARK_TYPE_OPTION and isinstance(one.data, bytes):
-            return one.data.decode(errors="replace")
-    return None
+    told = [one.data for one in found if one.field_number == SPARK_TYPE_OPTION and isinstance(one.data, bytes)]
+    # Of an option that is given more than once the last one counts.
+    return told[-1].decode(errors="replace") if told else None
 
 
 def set_option(field: descriptor_pb2.FieldDescriptorProto, text: str) -> None:
@@ -208,7 +208,8 @@ def _field(field: Any, within: tuple[str, ...]) -> Field:
         label = "map"
     elif field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
         label = "many"
-    if inner is not None and inner.full_name == TIMESTAMP:
+    spark = option(field)
+    if inner is not None and _is_timestamp(inner, spark):
         kind = "timestamp"
     elif inner is not None and inner.full_name in _WRAPPERS:
         kind = "wrapper"
@@ -224,8 +225,15 @@ def _field(field: Any, within: tuple[str, ...]) -> Field:
         presence=label == "one" and field.has_presence,
         required=bool(field.is_required) if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED,
         oneof=oneof.name if oneof is not None and not alone else None,
-        spark=option(field),
+        spark=spark,
         message=_message(inner, within) if inner is not None else None,
         enum=tuple((value.number, value.name) for value in enum.values) if enum is not None else (),
         closed=enum is not None and enum.is_closed,
     )
+
+
+def _is_timestamp(message: Any, spark: str | None) -> bool:
+    if message.full_name == "google.protobuf.Timestamp":
+        return True
+    told = spark is not None and spark.startswith(TIMESTAMP)
+    return told and {"seconds", "nanos"} <= {field.name for field in message.fields}

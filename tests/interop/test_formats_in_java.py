@@ -90,6 +90,10 @@ def row(i: int) -> dict[str, Any]:
     return some
 
 
+def expected_micros(value: datetime.datetime) -> int:
+    return (value.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
+
+
 def make(catalog: Catalog, scope: str, **properties: str) -> TableDefinition:
     bucket = {"name": "bucket", "columns": ["name"], "buckets": 3}
     table = catalog.create_table([scope], "many_types", COLUMNS, [bucket], properties)
@@ -145,11 +149,10 @@ def test_java_reads_our_protobuf(catalog: Catalog, scope: str, java: JavaProgram
         if isinstance(value, decimal.Decimal):
             return format(value, "f")
         if isinstance(value, datetime.datetime) and value.tzinfo is None:
-            return str((value - EPOCH) // datetime.timedelta(microseconds=1))
+            return str(expected_micros(value))
         if isinstance(value, datetime.datetime):
-            micros = value.strftime("%f")
-            digits = "" if micros == "000000" else "." + (micros[:3] if micros.endswith("000") else micros)
-            return f"{value.strftime('%Y-%m-%dT%H:%M:%S')}{digits}Z"
+            seconds, micros = divmod(expected_micros(value), 10**6)
+            return {"seconds": str(seconds), "nanos": micros * 1000}
         if isinstance(value, datetime.date):
             return (value - DAY_0).days
         if isinstance(value, list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from google.protobuf import descriptor_pb2, timestamp_pb2
+from google.protobuf import descriptor_pb2
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -45,7 +45,7 @@ _SIMPLE: dict[type[DataType], tuple[str, str | None]] = {
     DoubleType: ("double", None),
     BinaryType: ("bytes", None),
     DateType: ("int32", "date"),
-    TimestampType: ("message", None),
+    TimestampType: ("message", TIMESTAMP),
     TimestampNTZType: ("int64", "timestamp_ntz"),
 }
 _READ: dict[str, DataType] = {
@@ -78,7 +78,9 @@ def spark_to_protobuf(schema: StructType, *, name: str, namespace: str) -> tuple
         namespace: its namespace (scope). Characters that Protobuf names can't hold become `_` in both.
 
     Returns:
-        The message's full name, and a FileDescriptorSet of proto3 with it. Nullable columns are `optional`.
+        The message's full name, and a FileDescriptorSet of proto3 with it. Nullable columns are `optional`. The set is
+        one file that imports nothing, because the official generic deserializer can't follow imports; so timestamps
+        are messages of the file's own, with the fields of google.protobuf.Timestamp.
 
     Raises:
         UnsupportedTypeError: a column's type or name can't be written; the message names the column.
@@ -90,13 +92,12 @@ def spark_to_protobuf(schema: StructType, *, name: str, namespace: str) -> tuple
     made = descriptor_pb2.FileDescriptorSet()
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=package, syntax="proto3")
     full_name = f"{package}.{message}" if package else message
-    writer = _Writer()
-    file.message_type.append(writer.message(schema, message, full_name, ""))
+    writer = _Writer(_free_name({field.name for field in schema.fields}, "Timestamp"), full_name)
+    root = writer.message(schema, message, full_name, "")
     if writer.timestamps:
-        timestamp_pb2.DESCRIPTOR.CopyToProto(made.file.add())
-        file.dependency.append(timestamp_pb2.DESCRIPTOR.name)
-    # The registry takes the first file's first message for the type when none is given.
-    made.file.insert(0, file)
+        root.nested_type.append(_timestamp(writer.timestamp))
+    file.message_type.append(root)
+    made.file.append(file)
     return full_name, made.SerializeToString(deterministic=True)
 
 
@@ -119,7 +120,8 @@ def protobuf_to_spark(schema_data: bytes, type_name: str) -> StructType:
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, timestamp: str, root: str) -> None:
+        self.timestamp, self._root = timestamp, root
         self.timestamps = False
 
     def message(self, schema: StructType, name: str, full_name: str, path: str) -> descriptor_pb2.DescriptorProto:
@@ -157,7 +159,8 @@ class _Writer:
             self._single(made, one, kind, full_name, path)
             if one.type == _Proto.TYPE_MESSAGE:
                 if not field.nullable:
-                    protobuf.set_option(one, NOT_NULL)
+                    told = f"{TIMESTAMP} " if isinstance(kind, TimestampType) else ""
+                    protobuf.set_option(one, f"{told}{NOT_NULL}")
             else:
                 one.proto3_optional = field.nullable
         spark = replaced(field).metadata.get(CHAR_VARCHAR)
@@ -171,7 +174,7 @@ class _Writer:
             plain, spark = _SIMPLE[type(kind)]
             one.type = _Proto.Type.Value(f"TYPE_{plain.upper()}")
             if isinstance(kind, TimestampType):
-                one.type_name = f".{TIMESTAMP}"
+                one.type_name = f".{self._root}.{self.timestamp}"
                 self.timestamps = True
             if spark:
                 protobuf.set_option(one, spark)
@@ -218,11 +221,21 @@ class _Writer:
 
 
 def _free(made: descriptor_pb2.DescriptorProto, name: str) -> str:
-    taken = {one.name for one in made.nested_type} | {one.name for one in made.field}
+    return _free_name({one.name for one in made.nested_type} | {one.name for one in made.field}, name)
+
+
+def _free_name(taken: set[str], name: str) -> str:
     free, number = name, 2
     while free in taken:
         free, number = f"{name}{number}", number + 1
     return free
+
+
+def _timestamp(name: str) -> descriptor_pb2.DescriptorProto:
+    made = descriptor_pb2.DescriptorProto(name=name)
+    for number, (part, kind) in enumerate((("seconds", _Proto.TYPE_INT64), ("nanos", _Proto.TYPE_INT32)), 1):
+        made.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL, type=kind)
+    return made
 
 
 def _struct(message: protobuf.Message, path: str) -> StructType:
@@ -243,7 +256,7 @@ def _struct(message: protobuf.Message, path: str) -> StructType:
 
 def is_nullable(field: protobuf.Field) -> bool:
     """Whether a field's column may be null."""
-    return field.label == "one" and field.presence and not field.required and field.spark != NOT_NULL
+    return field.label == "one" and field.presence and not field.required and not (field.spark or "").endswith(NOT_NULL)
 
 
 def field_type(field: protobuf.Field, path: str) -> DataType:
