@@ -84,7 +84,7 @@ impl Node {
             "fixed" => Node::Fixed(number(value, "size")? as usize),
             "decimal" => {
                 let (written, scale) = (number(value, "written")? as u32, number(value, "scale")? as u32);
-                let digits = number(value, "precision")? as u32 + written - scale.min(number(value, "precision")? as u32);
+                let digits = (number(value, "precision")? as u32).saturating_sub(scale) + written;
                 Node::Decimal {
                     size: get(value, "size")?.as_u64().map(|n| n as usize),
                     up: 10i128.pow(scale.saturating_sub(written)),

@@ -68,10 +68,6 @@ impl Col {
         Ok(Col { data, valid: None, kind, nullable: field.is_nullable() })
     }
 
-    pub fn kind(&self) -> &DataType {
-        &self.kind
-    }
-
     pub fn len(&self) -> usize {
         match &self.data {
             Data::Bool(v) => v.len(),

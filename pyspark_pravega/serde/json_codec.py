@@ -49,13 +49,16 @@ class JsonCodec:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._object = json_read.table_of(json_schema.parse(self.text))
-        self._known = Known(self.encodings, _any)
+        self.object = json_read.table_of(json_schema.parse(self.text))
+        self._known = Known(self.encodings, self.check)
 
     @property
     def schema(self) -> pa.Schema:
         """See Codec."""
         return self._schema
+
+    def check(self, _encoding_id: int, _schema: WriterSchema) -> None:
+        """Do nothing: texts tell by themselves what they hold."""
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
@@ -63,7 +66,7 @@ class JsonCodec:
         if not columns:
             return batch_of([], wanted, len(payloads))
         plain, ids, present = self._known.plain(payloads)
-        converters = json_read.columns(self._object, columns)
+        converters = json_read.columns(self.object, columns)
         values: list[list[Any]] = [[] for _ in converters]
         for row, body in enumerate(without_headers(plain, present).to_pylist()):
             try:
@@ -80,7 +83,7 @@ class JsonCodec:
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""
-        bodies = json_write.texts(self._object, fit(batch, self._schema))
+        bodies = json_write.texts(self.object, fit(batch, self._schema))
         return pa.array(with_header(bodies, self.write_id, self._known), type=pa.binary())
 
 
@@ -96,7 +99,3 @@ def with_header(bodies: Sequence[bytes], encoding_id: int | None, known: Known) 
         return list(bodies)
     codec, head = known[encoding_id].codec, header(encoding_id)
     return [head + compression.compress(codec, body) for body in bodies]
-
-
-def _any(_encoding_id: int, _schema: WriterSchema) -> None:
-    """Texts tell by themselves what they hold."""

@@ -19,7 +19,7 @@ from pyspark_pravega.serde.json_schema import Entries, Items, JsonType, Object, 
 
 Convert: TypeAlias = Callable[[Any], Any]
 
-MAX_DEPTH = 512
+MAX_DEPTH = 200
 """How deeply an event's objects and arrays may be nested."""
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()

@@ -78,6 +78,12 @@ class Field:
     """The message's, the wrapper's or the map entry's type; None within itself."""
     enum: tuple[tuple[int, str], ...] = ()
     """The enum's numbers and names."""
+    enum_default: int = 0
+    """The number that is meant where none is given."""
+    packed: bool = False
+    """Whether its items are written without a tag for each."""
+    utf8: bool = True
+    """Whether strings that aren't UTF-8 are refused even where nobody looks at them, as they are in proto3."""
     closed: bool = False
     """Whether numbers that the enum doesn't have are unknown fields, as they are in proto2."""
 
@@ -228,6 +234,9 @@ def _field(field: Any, within: tuple[str, ...]) -> Field:
         spark=spark,
         message=_message(inner, within) if inner is not None else None,
         enum=tuple((value.number, value.name) for value in enum.values) if enum is not None else (),
+        enum_default=field.default_value if enum is not None and label == "one" else 0,
+        packed=label == "many" and _is_packed(field),
+        utf8=_proto3(field.file),
         closed=enum is not None and enum.is_closed,
     )
 
@@ -237,3 +246,19 @@ def _is_timestamp(message: Any, spark: str | None) -> bool:
         return True
     told = spark is not None and spark.startswith(TIMESTAMP)
     return told and {"seconds", "nanos"} <= {field.name for field in message.fields}
+
+
+def _is_packed(field: Any) -> bool:
+    if field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_MESSAGE, field.TYPE_GROUP):
+        return False
+    found = getattr(field, "is_packed", None)
+    if found is not None:
+        return bool(found)
+    options = field.GetOptions()
+    return bool(options.packed) if options.HasField("packed") else _proto3(field.file)
+
+
+def _proto3(file: Any) -> bool:
+    copy = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(copy)
+    return copy.syntax != "" and copy.syntax != "proto2"

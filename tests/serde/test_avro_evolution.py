@@ -253,4 +253,4 @@ def test_a_registry_that_is_away_is_not_the_events_fault(fault: type[Exception])
 
 def test_columns_that_are_not_the_schemas_are_refused_at_once() -> None:
     with pytest.raises(SchemaError, match="no field b"):
-        AvroCodec(record(LONG), avro_to_spark(record(LONG, column("b", "int"))), codec(record(LONG))._encodings)
+        AvroCodec(record(LONG), avro_to_spark(record(LONG, column("b", "int"))), codec(record(LONG)).encodings)
