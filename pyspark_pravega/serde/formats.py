@@ -12,6 +12,7 @@ from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import EncodingSource
 from pyspark_pravega.serde.json_codec import JsonCodec
+from pyspark_pravega.serde.native import faster
 from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
 from pyspark_pravega.serde.types import (
     avro_to_spark,
@@ -62,6 +63,12 @@ class Schema:
             write_id: the encoding id of what is written; None for reading only, or for events without headers.
             header: whether events have headers; only JSON and Protobuf can do without.
         """
+        return faster(self.plain_codec(columns, encodings, write_id=write_id, header=header))
+
+    def plain_codec(
+        self, columns: StructType, encodings: EncodingSource, *, write_id: int | None = None, header: bool = True
+    ) -> Codec:
+        """As `codec`, but never native."""
         if self.format == PROTOBUF:
             return ProtobufCodec(self.data, self.type, columns, encodings, write_id)
         if self.format == JSON:

@@ -27,6 +27,8 @@ from pyspark_pravega.serde.format_plans import json_plan, protobuf_plan
 from pyspark_pravega.serde.json_codec import JsonCodec
 from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
 
+_FAILED = (ValueError, RuntimeError, pa.ArrowException)
+"""What the native module raises when it can't go on; the plain codec then answers."""
 SWITCH = "PYSPARK_PRAVEGA_NATIVE"
 """The environment variable that keeps the native codec from being used when it is `0`."""
 
@@ -150,7 +152,10 @@ class NativeCodec:
         except EventEncodeError:
             return self.plain.encode(batch)
         encoder, head, codec = self._encoder
-        bodies = encoder.encode(fitted)
+        try:
+            bodies = encoder.encode(fitted)
+        except _FAILED:
+            bodies = None
         if bodies is None:
             return self.plain.encode(batch)
         if not codec:
@@ -172,7 +177,7 @@ class NativeCodec:
                 return None
         try:
             return run(decoder, events)
-        except (ValueError, RuntimeError):
+        except _FAILED:
             return None
 
     def _decoder(self, columns: Sequence[str]) -> Any:

@@ -12,8 +12,10 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2
 
 from pyspark_pravega.errors import SchemaNotFoundError
+from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.json_codec import JsonCodec
+from pyspark_pravega.serde.native import faster
 from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
 from pyspark_pravega.serde.types import json_to_spark, protobuf_to_spark
 
@@ -58,9 +60,9 @@ def fixture_event(i: int) -> dict[str, Any]:
     }
 
 
-def json_codec(properties: dict[str, Any], *required: str, write: int | None = None, **more: Any) -> JsonCodec:
+def json_codec(properties: dict[str, Any], *required: str, write: int | None = None, **more: Any) -> Codec:
     text = json.dumps({"type": "object", "properties": properties, "required": list(required), **more})
-    return JsonCodec(text, json_to_spark(text), Encodings(), write)
+    return faster(JsonCodec(text, json_to_spark(text), Encodings(), write))
 
 
 def texts(*values: Any) -> pa.Array:
@@ -77,5 +79,5 @@ def file_set(text_format: str) -> bytes:
     return made.SerializeToString()
 
 
-def protobuf_codec(data: bytes, name: str = "", write: int | None = None, **known: Any) -> ProtobufCodec:
-    return ProtobufCodec(data, name, protobuf_to_spark(data, name), Encodings(**known), write)
+def protobuf_codec(data: bytes, name: str = "", write: int | None = None, **known: Any) -> Codec:
+    return faster(ProtobufCodec(data, name, protobuf_to_spark(data, name), Encodings(**known), write))
