@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.client import ScalingPolicy, StreamConfiguration
-from pyspark_pravega.connector.definition import COMPRESSIONS, TableDefinition
+from pyspark_pravega.connector.definition import COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -30,6 +30,8 @@ from pyspark_pravega.errors import (
     did_you_mean,
 )
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.lenient import MODES
+from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
 
@@ -39,15 +41,17 @@ SEGMENTS = "segments"
 COMPATIBILITY = "compatibility"
 COMPRESSION = "compression"
 ENCODING_HEADER = "encoding-header"
+CODEC = "codec"
+"""Shown with a table, and not settable: which codec decodes its events."""
 PROVIDER = "pravega"
 
-_OWN = frozenset({FORMAT, ROUTING_KEY, SEGMENTS, COMPATIBILITY, COMPRESSION, ENCODING_HEADER})
+_OWN = frozenset({FORMAT, ROUTING_KEY, SEGMENTS, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
     "external": "every stream is managed by Pravega: leave EXTERNAL out",
 }
-_IGNORED = frozenset({"provider", "is_managed_location", "external", "collation"})
+_IGNORED = frozenset({"provider", "is_managed_location", "external", "collation", CODEC})
 _COMPATIBILITIES = frozenset(
     {
         "AllowAny",
@@ -127,6 +131,7 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
         "provider": PROVIDER,
         FORMAT: definition.format,
         SEGMENTS: str(definition.configuration.scaling.min_segments),
+        CODEC: describe(definition.codec),
         **definition.properties,
     }
 
@@ -177,6 +182,14 @@ def _format(schema: StructType, kept: dict[str, str]) -> str:
             raise ConfigurationError(
                 f'table property "{name}" must be one of {", ".join(sorted(known))}, not "{kept[name]}"'
             )
+    if MODE in kept:
+        kept[MODE] = kept[MODE].lower()
+        if kept[MODE] not in MODES:
+            raise ConfigurationError(f'table property "mode" must be one of {", ".join(MODES)}, not "{kept[MODE]}"')
+    if SCHEMA_TYPE in kept:
+        raise ConfigurationError(
+            '"schema-type" chooses among the types of events that others have written: a new table has one'
+        )
     if kept.get(ENCODING_HEADER) == "false":
         if table_format == AVRO:
             raise ConfigurationError(

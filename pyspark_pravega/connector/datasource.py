@@ -5,10 +5,18 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.connector.definition import TableDefinition, load_definition, raw_definition
+from pyspark_pravega.connector.definition import (
+    CORRUPT_EVENT,
+    METADATA_COLUMNS,
+    TableDefinition,
+    load_definition,
+    raw_definition,
+)
 from pyspark_pravega.connector.options import (
     FORMAT,
+    MODE,
     READ_KEYS,
+    SCHEMA_TYPE,
     WRITE_KEYS,
     WriteOptions,
     canonical,
@@ -20,6 +28,7 @@ from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import FORMATS, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.settings import Settings
 
 
@@ -41,6 +50,9 @@ class DefaultSource(DataSource):
         definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
         if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
+        if definition.mode == PERMISSIVE:
+            corrupt = next(field for field in METADATA_COLUMNS if field.name == CORRUPT_EVENT)
+            return StructType([*definition.schema.fields, corrupt])
         return definition.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -85,7 +97,8 @@ class DefaultSource(DataSource):
         if wanted in (RAW, STRING):
             configuration = client.controller.stream_configuration(stream)
             return raw_definition(settings, stream, configuration, {}, text=wanted == STRING)
-        definition = load_definition(client, settings, stream)
+        chosen = {key: options[key] for key in (MODE, SCHEMA_TYPE) if key in options}
+        definition = load_definition(client, settings, stream, chosen)
         if wanted and wanted != definition.format:
             raise ConfigurationError(
                 f'the events of stream "{stream}" are in format {definition.format}, not in {wanted}, which option '

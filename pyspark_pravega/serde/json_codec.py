@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.serde import compression, json_read, json_schema, json_write
-from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
+from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, header, without_headers
 from pyspark_pravega.serde.fitting import fit
 from pyspark_pravega.serde.types import arrow_safe
@@ -65,8 +65,15 @@ class JsonCodec:
         wanted = subschema(self._schema, columns)
         if not columns:
             return batch_of([], wanted, len(payloads))
+        try:
+            return self._decode(payloads, wanted)
+        except BadEventError as error:
+            # Headers are looked at before bodies are.
+            raise first_bad(lambda events: self._decode(events, wanted), payloads, error) from error.__cause__
+
+    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
         plain, ids, present = self._known.plain(payloads)
-        converters = json_read.columns(self.object, columns)
+        converters = json_read.columns(self.object, wanted.names)
         values: list[list[Any]] = [[] for _ in converters]
         for row, body in enumerate(without_headers(plain, present).to_pylist()):
             try:

@@ -57,6 +57,28 @@ def faster(plain: Codec) -> Codec:
     return made if made.is_native else plain
 
 
+def describe(codec: Codec | None = None) -> str:
+    """Which codec serves, in words for people.
+
+    Args:
+        codec: a table's; None for what there is in this process.
+
+    Returns:
+        Such as `avro, native 0.1.0` and `json, plain`; of the process `native 0.1.0`, or why it isn't used.
+    """
+    found = module()
+    version = f"native {found.__version__}" if found is not None else "plain"
+    if codec is None:
+        why = f"switched off by {SWITCH}" if os.environ.get(SWITCH) == "0" else "pyspark-pravega-native isn't installed"
+        return version if found is not None else f"plain ({why})"
+    plain = codec.plain if isinstance(codec, NativeCodec) else codec
+    names: dict[type, str] = {AvroCodec: "avro", JsonCodec: "json", ProtobufCodec: "protobuf"}
+    name = names.get(type(plain))
+    if name is None:
+        return "none is needed"
+    return f"{name}, {version if isinstance(codec, NativeCodec) and codec.is_native else 'plain'}"
+
+
 class NativeCodec:
     """Decodes and encodes natively what it can, the rest as the plain codec does.
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.errors import IncompatibleSchemaError
 from pyspark_pravega.serde import protobuf_read, protobuf_schema, protobuf_write
-from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
+from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, without_headers
 from pyspark_pravega.serde.fitting import fit
 from pyspark_pravega.serde.json_codec import with_header
@@ -86,8 +86,15 @@ class ProtobufCodec:
         wanted = subschema(self._schema, columns)
         if not columns:
             return batch_of([], wanted, len(payloads))
+        try:
+            return self._decode(payloads, wanted)
+        except BadEventError as error:
+            # Headers are looked at before bodies are.
+            raise first_bad(lambda events: self._decode(events, wanted), payloads, error) from error.__cause__
+
+    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
         plain, ids, present = self._known.plain(payloads)
-        getters = protobuf_read.columns(self.message, list(columns))
+        getters = protobuf_read.columns(self.message, wanted.names)
         values: list[list[Any]] = [[] for _ in getters]
         for row, body in enumerate(without_headers(plain, present).to_pylist()):
             encoding_id = int(ids[row]) if present[row] else None
