@@ -3,19 +3,33 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+NATIVE := $(VENV)/.native
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
 .PHONY: demo test chaos lint format clean lock proto bench setup
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml setup.py $(SHIM)
+$(STAMP): $(VENV)/.package $(NATIVE)
+	touch $(STAMP)
+
+$(VENV)/.package: requirements.lock pyproject.toml setup.py $(SHIM)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pyspark-pravega needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@command -v javac >/dev/null || test -x "$(JAVA_HOME)/bin/javac" || { echo "pyspark-pravega needs a JDK 17 or newer (javac was not found); install one or set JAVA_HOME" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
-	touch $(STAMP)
+	touch $@
+
+# The native codec is optional: what it does the plain one does, too.
+$(NATIVE): $(VENV)/.package $(shell find native -name target -prune -o -type f -print 2>/dev/null)
+	@if ! cargo --version 2>/dev/null | awk '{split($$2, v, "."); exit !(v[1] > 1 || v[2] >= 88)}'; then \
+		echo "no Rust (cargo) 1.88 or newer here: the plain codec is used instead of the native one"; \
+	elif ! PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+			--no-build-isolation ./native >$(VENV)/native.log 2>&1; then \
+		echo "the native codec couldn't be built (see $(VENV)/native.log): the plain one is used"; \
+	fi
+	@touch $@
 
 demo: $(STAMP)
 	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
@@ -51,5 +65,5 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache pyspark_pravega/jars/*.jar
+	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache pyspark_pravega/jars/*.jar
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

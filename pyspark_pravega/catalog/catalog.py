@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.definition import AVRO, TableDefinition, load_definition
+from pyspark_pravega.connector.definition import TableDefinition, load_definition
 from pyspark_pravega.connector.ledger import Ledger, claim_ledger, delete_ledger, is_ledger_name
 from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.errors import (
@@ -25,7 +24,7 @@ from pyspark_pravega.errors import (
     StreamNotFoundError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.serde.types import spark_to_avro
+from pyspark_pravega.serde.formats import REGISTERED, Schema, schema_for
 from pyspark_pravega.settings import Settings
 
 CLAIM_S = 10.0
@@ -146,9 +145,8 @@ class Catalog:
         """
         stream = stream_of(namespace, table)
         request = check_request(schema, transforms, properties)
-        registry = None
-        text = ""
-        if request.format == AVRO:
+        registry = formed = None
+        if request.format in REGISTERED:
             registry = shared_registry(self.settings)
             if registry is None:
                 raise ConfigurationError(
@@ -156,11 +154,11 @@ class Catalog:
                     "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
                     "TBLPROPERTIES ('format' = 'raw')"
                 )
-            text = spark_to_avro(schema, name=stream.name, namespace=stream.scope)
+            formed = schema_for(request.format, schema, name=stream.name, namespace=stream.scope)
         self._scope(namespace)
         if self._exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')
-        self._make(stream, request, registry, text)
+        self._make(stream, request, registry, formed)
         return load_definition(self.client, self.settings, stream)
 
     def drop_table(self, namespace: Sequence[str], table: str) -> bool:
@@ -175,16 +173,24 @@ class Catalog:
         self._drop(stream)
         return True
 
-    def _make(self, stream: Stream, request: TableRequest, registry: SchemaRegistry | None, text: str) -> None:
+    def _make(
+        self, stream: Stream, request: TableRequest, registry: SchemaRegistry | None, formed: Schema | None
+    ) -> None:
         """The stream comes last: before it is there, nobody sees anything of the table."""
         client = self.client
         ledger = self._claim(stream)
         made_group = False
         try:
             ledger.set_properties(request.properties)
-            if registry is not None:
-                made_group = registry.create_group(stream.scope, stream.name, compatibility=request.compatibility)
-                registry.add_schema(stream.scope, stream.name, _schema_info(text))
+            if registry is not None and formed is not None:
+                info = _schema_info(formed)
+                made_group = registry.create_group(
+                    stream.scope,
+                    stream.name,
+                    serialization_format=info.serialization_format,
+                    compatibility=request.compatibility,
+                )
+                registry.add_schema(stream.scope, stream.name, info)
             made = client.controller.create_stream(stream, request.configuration)
         except PravegaError:
             if not self._exists(stream):
@@ -231,8 +237,5 @@ class Catalog:
         return scope
 
 
-def _schema_info(text: str) -> SchemaInfo:
-    record = json.loads(text)
-    return SchemaInfo(
-        type=f"{record['namespace']}.{record['name']}", serialization_format="Avro", schema_data=text.encode()
-    )
+def _schema_info(formed: Schema) -> SchemaInfo:
+    return SchemaInfo(type=formed.type, serialization_format=REGISTERED[formed.format], schema_data=formed.data)

@@ -17,11 +17,20 @@ from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.options import KEPT_LEASE_MS, TABLE_READ_KEYS, TABLE_WRITE_KEYS, WriteOptions, canonical
+from pyspark_pravega.connector.options import (
+    KEPT_LEASE_MS,
+    MODE,
+    TABLE_READ_KEYS,
+    TABLE_WRITE_KEYS,
+    WriteOptions,
+    canonical,
+)
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.serde.lenient import PERMISSIVE
 
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 _INT = struct.Struct(">i")
@@ -64,7 +73,9 @@ def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapp
     Raises:
         ConfigurationError: an option is unknown or malformed.
     """
-    canonical(options, TABLE_READ_KEYS, "read option")
+    given = canonical(options, TABLE_READ_KEYS, "read option")
+    if MODE in given:
+        definition = _in_mode(definition, given[MODE], columns)
     snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
     reader = StreamReader(definition, snapshot, columns)
     out = io.BytesIO()
@@ -161,6 +172,19 @@ class WriteJobs:
         running = self._running.pop(job.job, None)
         if running is not None:
             running.close()
+
+
+def _in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
+    made = definition.with_mode(mode)
+    # Spark has taken the table's columns for what they were before it told the option.
+    strict = [f.name for f in definition.schema if not f.nullable and f.name in columns]
+    if strict and made.mode == PERMISSIVE:
+        raise ConfigurationError(
+            f"mode permissive puts nulls into the columns of events that can't be decoded, and {', '.join(strict)} of "
+            f'stream "{definition.stream}" can\'t be null: make "mode" a property of the table, or read with '
+            'spark.read.format("pravega")'
+        )
+    return made
 
 
 def _pickle(value: object) -> bytes:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.client import ScalingPolicy, StreamConfiguration
-from pyspark_pravega.connector.definition import AVRO, RAW, TableDefinition
+from pyspark_pravega.connector.definition import COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -29,6 +29,9 @@ from pyspark_pravega.errors import (
     UnsupportedTypeError,
     did_you_mean,
 )
+from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.lenient import MODES
+from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
 
@@ -36,15 +39,19 @@ FORMAT = "format"
 ROUTING_KEY = "routing-key"
 SEGMENTS = "segments"
 COMPATIBILITY = "compatibility"
+COMPRESSION = "compression"
+ENCODING_HEADER = "encoding-header"
+CODEC = "codec"
+"""Shown with a table, and not settable: which codec decodes its events."""
 PROVIDER = "pravega"
 
-_OWN = frozenset({FORMAT, ROUTING_KEY, SEGMENTS, COMPATIBILITY})
+_OWN = frozenset({FORMAT, ROUTING_KEY, SEGMENTS, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
     "external": "every stream is managed by Pravega: leave EXTERNAL out",
 }
-_IGNORED = frozenset({"provider", "is_managed_location", "external", "collation"})
+_IGNORED = frozenset({"provider", "is_managed_location", "external", "collation", CODEC})
 _COMPATIBILITIES = frozenset(
     {
         "AllowAny",
@@ -99,21 +106,12 @@ def check_request(
         UnsupportedOperationError: a clause asks for what a stream can't do.
     """
     kept = _checked(properties)
-    table_format = kept.setdefault(FORMAT, AVRO).lower()
-    if table_format not in (AVRO, RAW):
-        raise ConfigurationError(f'table property "format" must be "{AVRO}" or "{RAW}", not "{kept[FORMAT]}"')
-    kept[FORMAT] = table_format
-    if table_format == RAW and (schema.fieldNames() != [EVENT] or schema[0].dataType.typeName() != "binary"):
-        raise ConfigurationError(f"a table of format raw has exactly one column, {EVENT} BINARY")
+    table_format = _format(schema, kept)
     segments = _apply_transforms(transforms, kept)
     key = kept.get(ROUTING_KEY)
     if key is not None:
         kept[ROUTING_KEY] = _key_column(schema, key)
-    compatibility = kept.get(COMPATIBILITY, "Backward")
-    if compatibility not in _COMPATIBILITIES:
-        raise ConfigurationError(
-            f'table property "compatibility" can\'t be "{compatibility}"{did_you_mean(compatibility, _COMPATIBILITIES)}'
-        )
+    compatibility = _compatibility(table_format, kept)
     return TableRequest(
         schema=schema,
         format=table_format,
@@ -133,6 +131,7 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
         "provider": PROVIDER,
         FORMAT: definition.format,
         SEGMENTS: str(definition.configuration.scaling.min_segments),
+        CODEC: describe(definition.codec),
         **definition.properties,
     }
 
@@ -159,6 +158,62 @@ def _checked(properties: Mapping[str, str]) -> dict[str, str]:
                 "(properties of your own need a dot in their name, such as team.owner)"
             )
     return kept
+
+
+def _format(schema: StructType, kept: dict[str, str]) -> str:
+    given = kept.setdefault(FORMAT, AVRO)
+    table_format = SYNONYMS.get(given.lower(), given.lower())
+    if table_format not in FORMATS:
+        raise ConfigurationError(
+            f'table property "format" must be one of {", ".join(FORMATS)}, not "{given}"'
+            f"{did_you_mean(table_format, FORMATS)}"
+        )
+    kept[FORMAT] = table_format
+    plain = {RAW: "binary", STRING: "string"}.get(table_format)
+    if plain and (schema.fieldNames() != [EVENT] or schema[0].dataType.typeName() != plain):
+        raise ConfigurationError(f"a table of format {table_format} has exactly one column, {EVENT} {plain.upper()}")
+    for name, known in ((COMPRESSION, frozenset(COMPRESSIONS)), (ENCODING_HEADER, frozenset({"true", "false"}))):
+        if name not in kept:
+            continue
+        kept[name] = kept[name].lower()
+        if plain:
+            raise ConfigurationError(f'table property "{name}" is for formats with a schema, not for {table_format}')
+        if kept[name] not in known:
+            raise ConfigurationError(
+                f'table property "{name}" must be one of {", ".join(sorted(known))}, not "{kept[name]}"'
+            )
+    if MODE in kept:
+        kept[MODE] = kept[MODE].lower()
+        if kept[MODE] not in MODES:
+            raise ConfigurationError(f'table property "mode" must be one of {", ".join(MODES)}, not "{kept[MODE]}"')
+    if SCHEMA_TYPE in kept:
+        raise ConfigurationError(
+            '"schema-type" chooses among the types of events that others have written: a new table has one'
+        )
+    if kept.get(ENCODING_HEADER) == "false":
+        if table_format == AVRO:
+            raise ConfigurationError(
+                'Avro events need their header, which tells their schema: leave "encoding-header" out, or take another '
+                "format"
+            )
+        if kept.get(COMPRESSION, "none") != "none":
+            raise ConfigurationError(
+                'compressed events need their header: leave "encoding-header" or "compression" out'
+            )
+    return table_format
+
+
+def _compatibility(table_format: str, kept: Mapping[str, str]) -> str:
+    # The registry checks Avro schemas only, and refuses other policies for the rest.
+    of_avro = table_format == AVRO
+    known = _COMPATIBILITIES if of_avro else frozenset({"AllowAny", "DenyAll"})
+    compatibility = kept.get(COMPATIBILITY, "Backward" if of_avro else "AllowAny")
+    if compatibility not in known:
+        raise ConfigurationError(
+            f'table property "compatibility" can\'t be "{compatibility}"'
+            f"{'' if of_avro else f' for format {table_format}'}{did_you_mean(compatibility, known)}"
+        )
+    return compatibility
 
 
 def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> int:

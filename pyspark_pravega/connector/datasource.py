@@ -5,11 +5,18 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.definition import AVRO, RAW, TableDefinition, load_definition, raw_definition
+from pyspark_pravega.connector.definition import (
+    CORRUPT_EVENT,
+    METADATA_COLUMNS,
+    TableDefinition,
+    load_definition,
+    raw_definition,
+)
 from pyspark_pravega.connector.options import (
     FORMAT,
+    MODE,
     READ_KEYS,
+    SCHEMA_TYPE,
     WRITE_KEYS,
     WriteOptions,
     canonical,
@@ -20,6 +27,8 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.serde.formats import FORMATS, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.settings import Settings
 
 
@@ -39,8 +48,11 @@ class DefaultSource(DataSource):
             StreamNotFoundError: there is no such stream.
         """
         definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
-        if definition.format == RAW:
+        if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
+        if definition.mode == PERMISSIVE:
+            corrupt = next(field for field in METADATA_COLUMNS if field.name == CORRUPT_EVENT)
+            return StructType([*definition.schema.fields, corrupt])
         return definition.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -79,12 +91,17 @@ class DefaultSource(DataSource):
         stream = stream_of(options, settings)
         client = shared_client(settings)
         wanted = options.get(FORMAT, "").lower()
-        if wanted not in ("", AVRO, RAW):
-            raise ConfigurationError(f'option "format" must be "{AVRO}" or "{RAW}", not "{wanted}"')
-        if wanted == RAW:
-            return _raw(client, settings, stream)
-        return load_definition(client, settings, stream)
-
-
-def _raw(client: Client, settings: Settings, stream: Stream) -> TableDefinition:
-    return raw_definition(settings, stream, client.controller.stream_configuration(stream), {})
+        wanted = SYNONYMS.get(wanted, wanted)
+        if wanted and wanted not in FORMATS:
+            raise ConfigurationError(f'option "format" must be one of {", ".join(FORMATS)}, not "{wanted}"')
+        if wanted in (RAW, STRING):
+            configuration = client.controller.stream_configuration(stream)
+            return raw_definition(settings, stream, configuration, {}, text=wanted == STRING)
+        chosen = {key: options[key] for key in (MODE, SCHEMA_TYPE) if key in options}
+        definition = load_definition(client, settings, stream, chosen)
+        if wanted and wanted != definition.format:
+            raise ConfigurationError(
+                f'the events of stream "{stream}" are in format {definition.format}, not in {wanted}, which option '
+                '"format" asks for'
+            )
+        return definition

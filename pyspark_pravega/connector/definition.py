@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.encodings import RegistryEncodings
@@ -14,15 +15,20 @@ from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
     UnsupportedOperationError,
+    did_you_mean,
 )
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
-from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.codec import Codec
-from pyspark_pravega.serde.raw import EVENT, RawCodec
-from pyspark_pravega.serde.types import avro_to_spark
+from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, Schema, registered_schema
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
+from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
 
-AVRO, RAW = "avro", "raw"
+CORRUPT_EVENT = "_corrupt_event"
+MODE, SCHEMA_TYPE = "mode", "schema-type"
+COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
+"""What the table property `compression` may be, and what the schema registry calls it."""
 
 METADATA_COLUMNS = StructType(
     [
@@ -30,10 +36,12 @@ METADATA_COLUMNS = StructType(
         StructField("_offset", LongType(), False),
         StructField("_encoding_id", IntegerType(), True),
         StructField("_event_size", IntegerType(), False),
+        StructField(CORRUPT_EVENT, BinaryType(), True),
     ]
 )
 """Columns that every table has and shows only when asked: the segment's id, the offset of the event's frame in it
-(bytes), the id of the schema it was written with, and its payload's size (bytes)."""
+(bytes), the id of the schema it was written with, its payload's size (bytes), and in mode permissive the payload of an
+event that can't be decoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +52,42 @@ class TableDefinition:
     stream: Stream
     schema: StructType
     format: str
-    """`avro` or `raw`."""
+    """One of `serde.formats.FORMATS`."""
     codec: Codec
     """Decodes; `for_writing` gives one that encodes."""
     configuration: StreamConfiguration
     properties: dict[str, str] = field(default_factory=dict)
     """What was given at CREATE TABLE."""
     registered: tuple[SchemaInfo, VersionInfo] | None = None
-    """The schema in the registry; None for raw events."""
+    """The schema in the registry; None for events without one."""
+    mode: str = FAIL_FAST
+    """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
+    types: TypeFilter | None = None
+    """Which events are the table's, where the stream holds events of several types."""
 
     @property
     def routing_key(self) -> str | None:
         """The column whose values are the events' routing keys."""
         return self.properties.get("routing-key")
+
+    def with_mode(self, mode: str) -> TableDefinition:
+        """The table with another mode. In mode permissive all columns may be null.
+
+        Args:
+            mode: one of `serde.lenient.MODES`.
+
+        Raises:
+            ConfigurationError: there's no such mode.
+        """
+        found = mode.lower().replace("_", "-")
+        # Spark's own words for them are FAILFAST and DROPMALFORMED.
+        found = {"failfast": FAIL_FAST, "dropmalformed": DROP_MALFORMED}.get(found, found)
+        if found not in MODES:
+            raise ConfigurationError(f'"mode" must be one of {", ".join(MODES)}, not "{mode}"')
+        columns = self.schema
+        if found == PERMISSIVE:
+            columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in columns])
+        return replace(self, mode=found, schema=columns)
 
     def for_writing(self) -> Codec:
         """A codec that encodes rows by the table's latest schema.
@@ -66,50 +97,73 @@ class TableDefinition:
         """
         if self.registered is None:
             return self.codec
+        encodings = RegistryEncodings(self.settings, self.stream)
+        schema, version = self.registered
+        if self.properties.get("encoding-header") == "false":
+            return _codec(schema, encodings, header=False)
         registry = shared_registry(self.settings)
         assert registry is not None
-        schema, version = self.registered
-        encoding_id = registry.encoding_id(self.stream.scope, self.stream.name, version)
-        encodings = RegistryEncodings(self.settings, self.stream)
-        return AvroCodec(schema.text, self.schema, encodings, write_encoding_id=encoding_id)
+        scope, group = self.stream.scope, self.stream.name
+        codec = COMPRESSIONS[self.properties.get("compression", "none")]
+        if codec:
+            registry.add_codec(scope, group, codec)
+        encoding_id = registry.encoding_id(scope, group, version, codec)
+        return _codec(schema, encodings, write_id=encoding_id)
 
 
-def load_definition(client: Client, settings: Settings, stream: Stream) -> TableDefinition:
+def load_definition(
+    client: Client, settings: Settings, stream: Stream, options: Mapping[str, str] | None = None
+) -> TableDefinition:
     """Find out what a stream is as a table.
 
     Args:
         client: the cluster.
         settings: where the schema registry is.
         stream: the stream.
+        options: `mode` and `schema-type`, which are stronger than the table's properties of these names.
 
     Raises:
         StreamNotFoundError: there is no such stream.
-        ConfigurationError: its events have schemas, and no registry is configured.
+        ConfigurationError: its events have schemas, and no registry is configured; or an option is wrong.
         UnsupportedOperationError: its events are in a format that can't be read yet.
         UnsupportedTypeError: its schema has a type that can't be mapped.
     """
     configuration = client.controller.stream_configuration(stream)
     ledger = open_ledger(client, stream)
     properties = ledger.properties() if ledger is not None else {}
-    found = _registered(settings, stream, properties)
+    given = {**properties, **(options or {})}
+    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE))
     if found is None:
-        return raw_definition(settings, stream, configuration, properties)
-    text = found[0].text
-    schema = avro_to_spark(text)
-    return TableDefinition(
-        settings=settings,
-        stream=stream,
-        schema=schema,
-        format=AVRO,
-        codec=AvroCodec(text, schema, RegistryEncodings(settings, stream), write_encoding_id=None),
-        configuration=configuration,
-        properties=properties,
-        registered=found,
-    )
+        made = raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
+    else:
+        schema = _schema(found.schema)
+        columns = schema.columns()
+        encodings = RegistryEncodings(settings, stream, found.group_made)
+        types = None
+        if found.multiple:
+            types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)
+        made = TableDefinition(
+            settings=settings,
+            stream=stream,
+            schema=columns,
+            format=schema.format,
+            codec=schema.codec(columns, encodings),
+            configuration=configuration,
+            properties=properties,
+            registered=(found.schema, found.version),
+            types=types,
+        )
+    mode = given.get(MODE)
+    return made.with_mode(mode) if mode else made
 
 
 def raw_definition(
-    settings: Settings, stream: Stream, configuration: StreamConfiguration, properties: dict[str, str]
+    settings: Settings,
+    stream: Stream,
+    configuration: StreamConfiguration,
+    properties: dict[str, str],
+    *,
+    text: bool = False,
 ) -> TableDefinition:
     """A stream whose events are taken as they are: one column `event`.
 
@@ -118,24 +172,37 @@ def raw_definition(
         stream: the stream.
         configuration: its configuration.
         properties: the table's properties.
+        text: whether the column is a STRING, else it is BINARY.
     """
     return TableDefinition(
         settings=settings,
         stream=stream,
-        schema=StructType([StructField(EVENT, BinaryType(), False)]),
-        format=RAW,
-        codec=RawCodec(),
+        schema=StructType([StructField(EVENT, StringType() if text else BinaryType(), False)]),
+        format=STRING if text else RAW,
+        codec=StringCodec() if text else RawCodec(),
         configuration=configuration,
         properties=properties,
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Registered:
+    """What the registry knows of a stream."""
+
+    schema: SchemaInfo
+    version: VersionInfo
+    multiple: bool
+    """Whether there may be events of other types."""
+    group_made: int
+    """When the first schema was added, in ms since 1970."""
+
+
 def _registered(
-    settings: Settings, stream: Stream, properties: dict[str, str]
-) -> tuple[SchemaInfo, VersionInfo] | None:
+    settings: Settings, stream: Stream, properties: dict[str, str], type_name: str | None
+) -> _Registered | None:
     registry = shared_registry(settings)
     if registry is None:
-        if properties.get("format", RAW) != RAW:
+        if properties.get("format", RAW) in REGISTERED:
             raise ConfigurationError(
                 f'the schema of stream "{stream}" is in a schema registry: set schema-registry-uri '
                 "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
@@ -143,17 +210,36 @@ def _registered(
         return None
     try:
         group = registry.group(stream.scope, stream.name)
-        latest = registry.latest_schema(stream.scope, stream.name)
+        history = registry.history(stream.scope, stream.name)
     except GroupNotFoundError:
         return None
-    if latest is None:
+    if not history:
         raise UnsupportedOperationError(
             f'group "{stream.name}" in namespace "{stream.scope}" of the schema registry has no schema yet: '
             "add one, or delete the group to read the stream's events as bytes"
         )
-    if latest[0].serialization_format != "Avro":
+    of_type = [entry for entry in history if type_name in (None, entry[0].type)]
+    if not of_type:
+        types = {schema.type for schema, _, _ in history}
+        raise ConfigurationError(
+            f'stream "{stream}" has no events of type "{type_name}", which "{SCHEMA_TYPE}" asks for'
+            f"{did_you_mean(type_name or '', types)}"
+        )
+    schema, version, _ = of_type[-1]
+    if schema.serialization_format not in REGISTERED.values():
         raise UnsupportedOperationError(
             f'the events of stream "{stream}" are in format {group.serialization_format}; '
-            "this version reads Avro, and raw events of streams without a group"
+            "Avro, JSON and Protobuf can be read, and raw events of streams without a group"
         )
-    return latest
+    return _Registered(schema=schema, version=version, multiple=group.allow_multiple_types, group_made=history[0][2])
+
+
+def _schema(registered: SchemaInfo) -> Schema:
+    return registered_schema(registered.serialization_format, registered.type, registered.schema_data)
+
+
+def _codec(
+    registered: SchemaInfo, encodings: RegistryEncodings, *, write_id: int | None = None, header: bool = True
+) -> Codec:
+    schema = _schema(registered)
+    return schema.codec(schema.columns(), encodings, write_id=write_id, header=header)

@@ -16,13 +16,16 @@ ROUTING_KEY = "routing-key"
 TRANSACTION_TIMEOUT_MS = "transaction-timeout-ms"
 FORMAT = "format"
 
-TABLE_READ_KEYS = settings.KEYS
+MODE = "mode"
+SCHEMA_TYPE = "schema-type"
+
+TABLE_READ_KEYS = frozenset({MODE}) | settings.KEYS
 """Options of a read of a catalog's table."""
 TABLE_WRITE_KEYS = frozenset({ROUTING_KEY, TRANSACTION_TIMEOUT_MS}) | settings.KEYS
 """Options of a write to a catalog's table."""
-READ_KEYS = frozenset({STREAM, FORMAT}) | TABLE_READ_KEYS
+READ_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_READ_KEYS
 """Options of a read without the catalog."""
-WRITE_KEYS = frozenset({STREAM, FORMAT}) | TABLE_WRITE_KEYS
+WRITE_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_WRITE_KEYS
 """Options of a write without the catalog."""
 
 DEFAULT_LEASE_MS = 600_000

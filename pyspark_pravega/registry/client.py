@@ -274,6 +274,22 @@ class SchemaRegistry:
         found = self.schemas(namespace, group, type)
         return found[-1] if found else None
 
+    def history(self, namespace: str, group: str) -> list[tuple[SchemaInfo, VersionInfo, int]]:
+        """All schemas of a group with the times when they were added.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+
+        Returns:
+            Schemas, versions and times (ms since 1970), oldest first.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        doing = f'read the history of group "{namespace}/{group}"'
+        return self._group_call(_history_from_json, doing, "GET", namespace, group, "/history")
+
     def encoding_id(self, namespace: str, group: str, version: VersionInfo, codec: str = "") -> int:
         """The id in the header of events of a schema version and a codec; made when there's none yet.
 
@@ -428,6 +444,18 @@ def _schemas_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo]]:
         for entry in answer.get("schemas") or []
     ]
     return sorted(both, key=lambda entry: entry[1].id)
+
+
+def _history_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo, int]]:
+    entries = [
+        (
+            SchemaInfo.from_json(entry["schemaInfo"]),
+            VersionInfo.from_json(entry["versionInfo"]),
+            int(entry.get("timestamp") or 0),
+        )
+        for entry in answer.get("history") or []
+    ]
+    return sorted(entries, key=lambda entry: entry[1].id)
 
 
 def _page_from_json(answer: Any) -> tuple[dict[str, GroupProperties], str | None]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,43 +13,15 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.errors import ConfigurationError, SchemaError, SchemaNotFoundError
 from pyspark_pravega.serde import avro_schema, compression
 from pyspark_pravega.serde.avro_cursor import PAD, Cursor, DatumError
-from pyspark_pravega.serde.avro_resolve import resolve_record
+from pyspark_pravega.serde.avro_resolve import READING
 from pyspark_pravega.serde.avro_write import Encode, record_writer
 from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
+from pyspark_pravega.serde.encodings import HEADER_SIZE, EncodingSource, header
 from pyspark_pravega.serde.framing import header_ids
 from pyspark_pravega.serde.ragged import Bytes, Ints, binary_array
 from pyspark_pravega.serde.types import arrow_safe
 
-_HEADER = 5
 _Columns = Callable[[Cursor], dict[str, pa.Array]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriterSchema:
-    """What events of an encoding id were written with."""
-
-    schema_text: str
-    """The Avro schema's JSON."""
-    codec: str = ""
-    """`""`, `application/x-gzip` or `application/x-snappy-framed`."""
-
-
-class EncodingSource(Protocol):
-    """Knows what encoding ids stand for. It travels to executors with the codec, pickled."""
-
-    def writer_schema(self, encoding_id: int) -> WriterSchema:
-        """Look an encoding up; the codec asks once for each id.
-
-        Args:
-            encoding_id: the id from an event's header.
-
-        Returns:
-            Its schema and codec.
-
-        Raises:
-            SchemaNotFoundError: there's no such id; the event counts as one that can't be decoded.
-        """
-        ...
 
 
 class AvroCodec:
@@ -77,18 +48,18 @@ class AvroCodec:
         header: bool = True,
     ) -> None:
         self._text = schema_text
-        self._encodings = encodings
-        self._write_id = write_encoding_id
-        self._header = header
+        self.encodings = encodings
+        self.write_id = write_encoding_id
+        self.header = header
         self._schema = to_arrow_schema(arrow_safe(spark_schema), timezone="UTC")
         self._prepare()
         # What doesn't go together shall be known before a job starts.
-        resolve_record(self._reader, self._reader, self._schema)
+        READING.resolve_record(self.reader, self.reader, self._schema)
         if write_encoding_id is not None:
-            record_writer(self._reader, self._schema)
+            record_writer(self.reader, self._schema)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_text", "_encodings", "_write_id", "_header", "_schema")
+        kept = ("_text", "encodings", "write_id", "header", "_schema")
         return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -96,7 +67,7 @@ class AvroCodec:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._reader = avro_schema.parse(self._text)
+        self.reader = avro_schema.parse(self._text)
         self._writers: dict[int, tuple[avro_schema.AvroType, str]] = {}
         self._plans: dict[tuple[int | None, tuple[str, ...]], tuple[_Columns, str]] = {}
         self._write: tuple[Encode, bytes, str] | None = None
@@ -139,18 +110,19 @@ class AvroCodec:
 
     def _writer(self) -> tuple[Encode, bytes, str]:
         """How to encode: the datums' writer, the header, and the codec of what is between the two."""
-        if not self._header:
-            return record_writer(self._reader, self._schema), b"", ""
-        if self._write_id is None:
+        if not self.header:
+            return record_writer(self.reader, self._schema), b"", ""
+        if self.write_id is None:
             raise ConfigurationError("this Avro codec was made for reading only: it has no encoding id to write")
-        schema, codec = self._written_with(self._write_id)
-        head = b"\x01" + self._write_id.to_bytes(4, "big")
+        schema, codec = self.written_with(self.write_id)
+        head = header(self.write_id)
         return record_writer(schema, self._schema, b"" if codec else head), head, codec
 
-    def _written_with(self, encoding_id: int) -> tuple[avro_schema.AvroType, str]:
+    def written_with(self, encoding_id: int) -> tuple[avro_schema.AvroType, str]:
+        """The schema and the codec of an encoding id; looked up once."""
         found = self._writers.get(encoding_id)
         if found is None:
-            source = self._encodings.writer_schema(encoding_id)
+            source = self.encodings.writer_schema(encoding_id)
             compression.check(source.codec)
             found = avro_schema.parse(source.schema_text), source.codec
             self._writers[encoding_id] = found
@@ -160,13 +132,13 @@ class AvroCodec:
         key = (encoding_id, tuple(wanted.names))
         plan = self._plans.get(key)
         if plan is None:
-            writer, codec = (self._reader, "") if encoding_id is None else self._written_with(encoding_id)
-            plan = self._plans[key] = resolve_record(writer, self._reader, wanted), codec
+            writer, codec = (self.reader, "") if encoding_id is None else self.written_with(encoding_id)
+            plan = self._plans[key] = READING.resolve_record(writer, self.reader, wanted), codec
         return plan
 
     def _decode(self, data: Bytes, offsets: Ints, wanted: pa.Schema) -> pa.RecordBatch:
         rows = np.arange(len(offsets) - 1, dtype=np.int64)
-        if not self._header:
+        if not self.header:
             return self._decode_group(data, offsets, rows, None, wanted)
         ids, present = header_ids(data, offsets)
         if not present.all():
@@ -200,7 +172,7 @@ class AvroCodec:
             plan, codec = self._plan(encoding_id, wanted)
         except (SchemaError, SchemaNotFoundError) as error:
             raise BadEventError(str(error), index=int(rows[0]), encoding_id=encoding_id) from error
-        skipped = 0 if encoding_id is None else _HEADER
+        skipped = 0 if encoding_id is None else HEADER_SIZE
         starts, ends = offsets[rows] + skipped, offsets[rows + 1]
         try:
             if codec:

@@ -8,142 +8,290 @@ converted where the two schemas count in other units.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from pyspark_pravega.errors import IncompatibleSchemaError, UnsupportedTypeError
-from pyspark_pravega.serde import avro_read as reading
+from pyspark_pravega.serde import avro_read
 from pyspark_pravega.serde import avro_schema as avro
 from pyspark_pravega.serde.avro_blocks import ItemSize
-from pyspark_pravega.serde.avro_read import Read, Skip
 from pyspark_pravega.serde.avro_step import entry_stepper, stepper
+
+Made: TypeAlias = Any
+"""What a Resolver's maker makes: a reader or skipper, or a plan of one."""
 
 _NULL = avro.Primitive("null")
 _SECOND_FRACTIONS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
-def resolve_record(writer: avro.AvroType, reader: avro.AvroType, columns: Iterable[pa.Field], path: str = "") -> Any:
-    """The reader of a record's fields.
+class Resolver:
+    """Resolves a writer's schema to the table's, and makes what reads so: readers of this process, or a native plan."""
 
-    Args:
-        writer: the schema the events were written with.
-        reader: the table's.
-        columns: the wanted fields, by the reader's names.
-        path: the record, for messages, with a dot behind it.
+    def __init__(self, make: Any) -> None:
+        """Take the maker: `avro_read`, or what has functions of the same names."""
+        self._make = make
 
-    Returns:
-        A function from a cursor to the arrays by name.
+    def resolve_record(
+        self, writer: avro.AvroType, reader: avro.AvroType, columns: Iterable[pa.Field], path: str = ""
+    ) -> Any:
+        """The reader of a record's fields.
 
-    Raises:
-        IncompatibleSchemaError: the writer's schema doesn't resolve to the table's.
-        UnsupportedTypeError: a field's type can't be read.
-    """
-    if not isinstance(writer, avro.Record) or not isinstance(reader, avro.Record):
-        raise IncompatibleSchemaError(
-            f"events of type {avro.describe(writer)} can't be read as {avro.describe(reader)}; "
-            "a table's events are records"
-        )
-    wanted = {field.name: field for field in columns}
-    by_writer_name: dict[str, avro.Field] = {}
-    written = {field.name for field in writer.fields}
-    defaults: list[tuple[str, Read]] = []
-    for field in reader.fields:
-        if field.name not in wanted:
-            continue
-        source = next((name for name in (field.name, *field.aliases) if name in written), None)
-        if source is not None:
-            by_writer_name[source] = field
+        Args:
+            writer: the schema the events were written with.
+            reader: the table's.
+            columns: the wanted fields, by the reader's names.
+            path: the record, for messages, with a dot behind it.
+
+        Returns:
+            A function from a cursor to the arrays by name.
+
+        Raises:
+            IncompatibleSchemaError: the writer's schema doesn't resolve to the table's.
+            UnsupportedTypeError: a field's type can't be read.
+        """
+        if not isinstance(writer, avro.Record) or not isinstance(reader, avro.Record):
+            raise IncompatibleSchemaError(
+                f"events of type {avro.describe(writer)} can't be read as {avro.describe(reader)}; "
+                "a table's events are records"
+            )
+        wanted = {field.name: field for field in columns}
+        by_writer_name: dict[str, avro.Field] = {}
+        written = {field.name for field in writer.fields}
+        defaults: list[tuple[str, Made]] = []
+        for field in reader.fields:
+            if field.name not in wanted:
+                continue
+            source = next((name for name in (field.name, *field.aliases) if name in written), None)
+            if source is not None:
+                by_writer_name[source] = field
+            else:
+                defaults.append((field.name, self._default(field, wanted[field.name], f"{path}{field.name}")))
+        unknown = wanted.keys() - {field.name for field in reader.fields}
+        if unknown:
+            raise IncompatibleSchemaError(
+                f"the table's Avro schema has no field {', '.join(sorted(path + name for name in unknown))}"
+            )
+        fields: list[tuple[str | None, Made]] = []
+        for theirs in writer.fields:
+            ours = by_writer_name.get(theirs.name)
+            where = f"{path}{theirs.name}"
+            if ours is None:
+                fields.append((None, self.skip(theirs.type, where)))
+            else:
+                column = wanted[ours.name]
+                fields.append((ours.name, self.resolve(theirs.type, ours.type, column.type, column.nullable, where)))
+        return self._make.record(fields, defaults)
+
+    def resolve(
+        self, writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str
+    ) -> Made:
+        """The reader of a value.
+
+        Args:
+            writer: the type it was written as.
+            reader: the type the table has.
+            kind: the Arrow type to make.
+            nullable: whether it may be null.
+            path: the column, for messages.
+
+        Returns:
+            The reader.
+
+        Raises:
+            IncompatibleSchemaError: the types don't resolve.
+            UnsupportedTypeError: the type can't be read.
+        """
+        if isinstance(writer, avro.Union):
+            return self._union(writer, reader, kind, nullable, path)
+        if isinstance(reader, avro.Union):
+            branches = [branch for branch in reader.branches if branch != _NULL]
+            if writer == _NULL and len(branches) < len(reader.branches):
+                return self._make.null(kind) if nullable else self._make.refused(_null_refused(path))
+            if len(branches) != 1:
+                raise UnsupportedTypeError(f'field "{path}" is a union of several types, {avro.describe(reader)}')
+            reader = branches[0]
+        if isinstance(writer, avro.Recursive) or isinstance(reader, avro.Recursive):
+            raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
+        made = self._same_shape(writer, reader, kind, path)
+        if made is None:
+            raise IncompatibleSchemaError(
+                f'field "{path}" was written as {avro.describe(writer)}, which can\'t be read as '
+                f"{avro.describe(reader)} ({kind})"
+            )
+        return made
+
+    def skip(self, writer: avro.AvroType, path: str) -> Made:
+        """What passes over a value that nobody wants.
+
+        Args:
+            writer: the type it was written as.
+            path: the field, for messages.
+
+        Returns:
+            The skipper.
+
+        Raises:
+            UnsupportedTypeError: the type is recursive.
+        """
+        if isinstance(writer, avro.Union):
+            return self._make.skip_union([self.skip(branch, path) for branch in writer.branches], path)
+        if isinstance(writer, avro.Record):
+            return self._make.skip_record([self.skip(field.type, f"{path}.{field.name}") for field in writer.fields])
+        if isinstance(writer, avro.Array):
+            return self._make.skip_blocks([self.skip(writer.items, path)], item_size(writer.items), path)
+        if isinstance(writer, avro.Map):
+            items = [self._make.skip_bytes(None, path), self.skip(writer.values, path)]
+            return self._make.skip_blocks(items, entry_size(writer), path)
+        if isinstance(writer, avro.Fixed):
+            return self._make.skip_bytes(writer.size, path)
+        if isinstance(writer, avro.Enum):
+            return self._make.skip_number
+        if isinstance(writer, avro.Recursive):
+            raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
+        if writer.kind in ("int", "long"):
+            return self._make.skip_number
+        if writer.kind == "null":
+            return self._make.skip_nothing
+        sizes = {"boolean": 1, "float": 4, "double": 8}
+        return self._make.skip_bytes(sizes.get(writer.kind), path)
+
+    def _union(self, writer: avro.Union, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Made:
+        takes_null = reader == _NULL or (isinstance(reader, avro.Union) and _NULL in reader.branches)
+        branches: list[Made] = []
+        for branch in writer.branches:
+            if branch == _NULL:
+                branches.append(
+                    self._make.null(kind) if nullable and takes_null else self._make.refused(_null_refused(path))
+                )
+                continue
+            branches.append(self._resolve_late(branch, reader, kind, nullable, path))
+        return self._make.union(branches, path)
+
+    def _resolve_late(
+        self, writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str
+    ) -> Made:
+        """As `resolve`, but where types don't resolve only an event that has such a value is bad."""
+        try:
+            return self.resolve(writer, reader, kind, nullable, path)
+        except IncompatibleSchemaError as error:
+            return self._make.refused(str(error))
+
+    def _same_shape(self, writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, path: str) -> Made | None:
+        if isinstance(writer, avro.Record):
+            if not isinstance(reader, avro.Record) or not pa.types.is_struct(kind):
+                return None
+            fields = [kind.field(i) for i in range(kind.num_fields)]
+            return self._make.struct(kind, self.resolve_record(writer, reader, fields, f"{path}."))
+        if isinstance(writer, avro.Array):
+            if not isinstance(reader, avro.Array) or not pa.types.is_list(kind):
+                return None
+            inner = kind.value_field
+            item = self._resolve_late(writer.items, reader.items, inner.type, inner.nullable, f"{path}.element")
+            return self._make.array(kind, item, item_size(writer.items), path)
+        if isinstance(writer, avro.Map):
+            if not isinstance(reader, avro.Map) or not pa.types.is_map(kind):
+                return None
+            inner = kind.item_field
+            value = self._resolve_late(writer.values, reader.values, inner.type, inner.nullable, f"{path}.value")
+            return self._make.mapping(kind, self._make.text(f"{path}.key"), value, entry_size(writer), path)
+        if isinstance(writer, avro.Enum):
+            if not pa.types.is_string(kind):
+                return None
+            if isinstance(reader, avro.Enum):
+                return self._make.enum(writer.symbols, reader.symbols, reader.default, path)
+            return self._make.enum(writer.symbols, None, None, path) if _is(reader, "string") else None
+        if isinstance(writer, (avro.Recursive, avro.Union)):
+            return None
+        return self._scalar(writer, reader, kind, path)
+
+    def _scalar(
+        self, writer: avro.Primitive | avro.Fixed, reader: avro.AvroType, kind: pa.DataType, path: str
+    ) -> Made | None:
+        if isinstance(writer, avro.Fixed) or writer.kind in ("bytes", "string"):
+            return self._bytes(writer, reader, kind, path)
+        if writer.kind == "boolean":
+            return self._make.boolean(path) if _is(reader, "boolean") and pa.types.is_boolean(kind) else None
+        if writer.kind in ("int", "long"):
+            return self._number(writer, reader, kind, path)
+        if writer.kind == "float":
+            fits = _is(reader, "float", "double") and pa.types.is_floating(kind)
+            return self._make.floating(kind, 4, path) if fits else None
+        if writer.kind == "double":
+            fits = _is(reader, "double") and pa.types.is_float64(kind)
+            return self._make.floating(kind, 8, path) if fits else None
+        return None
+
+    def _number(self, writer: avro.Primitive, reader: avro.AvroType, kind: pa.DataType, path: str) -> Made | None:
+        promotions = ("int", "long", "float", "double") if writer.kind == "int" else ("long", "float", "double")
+        if not isinstance(reader, avro.Primitive) or reader.kind not in promotions:
+            return None
+        of_int = writer.kind == "int"
+        if pa.types.is_timestamp(kind):
+            # The unit is the writer's, where it says one.
+            unit = _unit(writer.logical) or _unit(reader.logical)
+            if unit is None or unit > 10**6:
+                return None
+            return self._make.numbers(kind, of_int=of_int, factor=10**6 // unit, path=path)
+        if _unit(writer.logical) and _unit(reader.logical) and _unit(writer.logical) != _unit(reader.logical):
+            return None
+        plain = pa.types.is_signed_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+        if plain or (pa.types.is_date32(kind) and reader.logical == "date"):
+            return self._make.numbers(kind, of_int=of_int, path=path)
+        return None
+
+    def _bytes(
+        self, writer: avro.Primitive | avro.Fixed, reader: avro.AvroType, kind: pa.DataType, path: str
+    ) -> Made | None:
+        size = writer.size if isinstance(writer, avro.Fixed) else None
+        if isinstance(writer, avro.Fixed):
+            if isinstance(reader, avro.Fixed) and reader.size != writer.size:
+                return None
+            if not isinstance(reader, avro.Fixed) and not (writer.logical == "decimal" and _is(reader, "bytes")):
+                return None
+        elif isinstance(reader, avro.Fixed):
+            if not (writer.logical == reader.logical == "decimal"):
+                return None
+        elif not _is(reader, "bytes", "string"):
+            return None
+        if pa.types.is_decimal128(kind):
+            if not isinstance(reader, (avro.Primitive, avro.Fixed)) or reader.logical != "decimal":
+                return None
+            # A writer that doesn't say that it writes decimals has the table's scale.
+            scale = writer.scale if writer.logical == "decimal" else reader.scale
+            return self._make.decimal(size, scale, kind, path)
+        if pa.types.is_string(kind):
+            return self._make.text(path)
+        return self._make.binary(size, path) if pa.types.is_binary(kind) else None
+
+    def _default(self, field: avro.Field, column: pa.Field, path: str) -> Made:
+        if field.default is avro.MISSING:
+            return self._make.refused(
+                f'the field "{path}" isn\'t in the schema the event was written with, and has no default in the '
+                "table's"
+            )
+        kind = field.type
+        if isinstance(kind, avro.Union):
+            # Since Avro 1.12 a default may be of any branch; before, of the first.
+            branches: Iterable[avro.AvroType] = kind.branches
         else:
-            defaults.append((field.name, _default(field, wanted[field.name], f"{path}{field.name}")))
-    unknown = wanted.keys() - {field.name for field in reader.fields}
-    if unknown:
-        raise IncompatibleSchemaError(
-            f"the table's Avro schema has no field {', '.join(sorted(path + name for name in unknown))}"
-        )
-    fields: list[tuple[str | None, Read | Skip]] = []
-    for theirs in writer.fields:
-        ours = by_writer_name.get(theirs.name)
-        where = f"{path}{theirs.name}"
-        if ours is None:
-            fields.append((None, skip(theirs.type, where)))
-        else:
-            column = wanted[ours.name]
-            fields.append((ours.name, resolve(theirs.type, ours.type, column.type, column.nullable, where)))
-    return reading.record(fields, defaults)
+            branches = (kind,)
+        for branch in branches:
+            try:
+                value = default_value(branch, field.default)
+            except (TypeError, ValueError, KeyError):
+                continue
+            if value is None and not column.nullable:
+                return self._make.refused(_null_refused(path))
+            try:
+                return self._make.constant(value, column.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+                break
+        raise IncompatibleSchemaError(f'the default of field "{path}" isn\'t of its type: {field.default!r}')
 
 
-def resolve(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Read:
-    """The reader of a value.
-
-    Args:
-        writer: the type it was written as.
-        reader: the type the table has.
-        kind: the Arrow type to make.
-        nullable: whether it may be null.
-        path: the column, for messages.
-
-    Returns:
-        The reader.
-
-    Raises:
-        IncompatibleSchemaError: the types don't resolve.
-        UnsupportedTypeError: the type can't be read.
-    """
-    if isinstance(writer, avro.Union):
-        return _union(writer, reader, kind, nullable, path)
-    if isinstance(reader, avro.Union):
-        branches = [branch for branch in reader.branches if branch != _NULL]
-        if writer == _NULL and len(branches) < len(reader.branches):
-            return reading.null(kind) if nullable else reading.refused(_null_refused(path))
-        if len(branches) != 1:
-            raise UnsupportedTypeError(f'field "{path}" is a union of several types, {avro.describe(reader)}')
-        reader = branches[0]
-    if isinstance(writer, avro.Recursive) or isinstance(reader, avro.Recursive):
-        raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
-    made = _same_shape(writer, reader, kind, path)
-    if made is None:
-        raise IncompatibleSchemaError(
-            f'field "{path}" was written as {avro.describe(writer)}, which can\'t be read as '
-            f"{avro.describe(reader)} ({kind})"
-        )
-    return made
-
-
-def skip(writer: avro.AvroType, path: str) -> Skip:
-    """What passes over a value that nobody wants.
-
-    Args:
-        writer: the type it was written as.
-        path: the field, for messages.
-
-    Returns:
-        The skipper.
-
-    Raises:
-        UnsupportedTypeError: the type is recursive.
-    """
-    if isinstance(writer, avro.Union):
-        return reading.skip_union([skip(branch, path) for branch in writer.branches], path)
-    if isinstance(writer, avro.Record):
-        return reading.skip_record([skip(field.type, f"{path}.{field.name}") for field in writer.fields])
-    if isinstance(writer, avro.Array):
-        return reading.skip_blocks([skip(writer.items, path)], item_size(writer.items), path)
-    if isinstance(writer, avro.Map):
-        items = [reading.skip_bytes(None, path), skip(writer.values, path)]
-        return reading.skip_blocks(items, entry_size(writer), path)
-    if isinstance(writer, avro.Fixed):
-        return reading.skip_bytes(writer.size, path)
-    if isinstance(writer, avro.Enum):
-        return reading.skip_number
-    if isinstance(writer, avro.Recursive):
-        raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
-    if writer.kind in ("int", "long"):
-        return reading.skip_number
-    if writer.kind == "null":
-        return reading.skip_nothing
-    sizes = {"boolean": 1, "float": 4, "double": 8}
-    return reading.skip_bytes(sizes.get(writer.kind), path)
+READING = Resolver(avro_read)
+"""Makes readers."""
 
 
 def item_size(writer: avro.AvroType) -> ItemSize:
@@ -170,137 +318,6 @@ def _least(writer: avro.AvroType) -> int:
     if isinstance(writer, avro.Primitive):
         return {"null": 0, "float": 4, "double": 8}.get(writer.kind, 1)
     return 1
-
-
-def _union(writer: avro.Union, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Read:
-    takes_null = reader == _NULL or (isinstance(reader, avro.Union) and _NULL in reader.branches)
-    branches: list[Read] = []
-    for branch in writer.branches:
-        if branch == _NULL:
-            branches.append(reading.null(kind) if nullable and takes_null else reading.refused(_null_refused(path)))
-            continue
-        branches.append(_resolve_late(branch, reader, kind, nullable, path))
-    return reading.union(branches, path)
-
-
-def _resolve_late(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str) -> Read:
-    """As `resolve`, but where types don't resolve only an event that has such a value is bad."""
-    try:
-        return resolve(writer, reader, kind, nullable, path)
-    except IncompatibleSchemaError as error:
-        return reading.refused(str(error))
-
-
-def _same_shape(writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, path: str) -> Read | None:
-    if isinstance(writer, avro.Record):
-        if not isinstance(reader, avro.Record) or not pa.types.is_struct(kind):
-            return None
-        fields = [kind.field(i) for i in range(kind.num_fields)]
-        return reading.struct(kind, resolve_record(writer, reader, fields, f"{path}."))
-    if isinstance(writer, avro.Array):
-        if not isinstance(reader, avro.Array) or not pa.types.is_list(kind):
-            return None
-        inner = kind.value_field
-        item = _resolve_late(writer.items, reader.items, inner.type, inner.nullable, f"{path}.element")
-        return reading.array(kind, item, item_size(writer.items), path)
-    if isinstance(writer, avro.Map):
-        if not isinstance(reader, avro.Map) or not pa.types.is_map(kind):
-            return None
-        inner = kind.item_field
-        value = _resolve_late(writer.values, reader.values, inner.type, inner.nullable, f"{path}.value")
-        return reading.mapping(kind, reading.text(f"{path}.key"), value, entry_size(writer), path)
-    if isinstance(writer, avro.Enum):
-        if not pa.types.is_string(kind):
-            return None
-        if isinstance(reader, avro.Enum):
-            return reading.enum(writer.symbols, reader.symbols, reader.default, path)
-        return reading.enum(writer.symbols, None, None, path) if _is(reader, "string") else None
-    if isinstance(writer, (avro.Recursive, avro.Union)):
-        return None
-    return _scalar(writer, reader, kind, path)
-
-
-def _scalar(writer: avro.Primitive | avro.Fixed, reader: avro.AvroType, kind: pa.DataType, path: str) -> Read | None:
-    if isinstance(writer, avro.Fixed) or writer.kind in ("bytes", "string"):
-        return _bytes(writer, reader, kind, path)
-    if writer.kind == "boolean":
-        return reading.boolean(path) if _is(reader, "boolean") and pa.types.is_boolean(kind) else None
-    if writer.kind in ("int", "long"):
-        return _number(writer, reader, kind, path)
-    if writer.kind == "float":
-        fits = _is(reader, "float", "double") and pa.types.is_floating(kind)
-        return reading.floating(kind, 4, path) if fits else None
-    if writer.kind == "double":
-        fits = _is(reader, "double") and pa.types.is_float64(kind)
-        return reading.floating(kind, 8, path) if fits else None
-    return None
-
-
-def _number(writer: avro.Primitive, reader: avro.AvroType, kind: pa.DataType, path: str) -> Read | None:
-    promotions = ("int", "long", "float", "double") if writer.kind == "int" else ("long", "float", "double")
-    if not isinstance(reader, avro.Primitive) or reader.kind not in promotions:
-        return None
-    of_int = writer.kind == "int"
-    if pa.types.is_timestamp(kind):
-        # The unit is the writer's, where it says one.
-        unit = _unit(writer.logical) or _unit(reader.logical)
-        if unit is None or unit > 10**6:
-            return None
-        return reading.numbers(kind, of_int=of_int, factor=10**6 // unit, path=path)
-    if _unit(writer.logical) and _unit(reader.logical) and _unit(writer.logical) != _unit(reader.logical):
-        return None
-    plain = pa.types.is_signed_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
-    if plain or (pa.types.is_date32(kind) and reader.logical == "date"):
-        return reading.numbers(kind, of_int=of_int, path=path)
-    return None
-
-
-def _bytes(writer: avro.Primitive | avro.Fixed, reader: avro.AvroType, kind: pa.DataType, path: str) -> Read | None:
-    size = writer.size if isinstance(writer, avro.Fixed) else None
-    if isinstance(writer, avro.Fixed):
-        if isinstance(reader, avro.Fixed) and reader.size != writer.size:
-            return None
-        if not isinstance(reader, avro.Fixed) and not (writer.logical == "decimal" and _is(reader, "bytes")):
-            return None
-    elif isinstance(reader, avro.Fixed):
-        if not (writer.logical == reader.logical == "decimal"):
-            return None
-    elif not _is(reader, "bytes", "string"):
-        return None
-    if pa.types.is_decimal128(kind):
-        if not isinstance(reader, (avro.Primitive, avro.Fixed)) or reader.logical != "decimal":
-            return None
-        # A writer that doesn't say that it writes decimals has the table's scale.
-        scale = writer.scale if writer.logical == "decimal" else reader.scale
-        return reading.decimal(size, scale, kind, path)
-    if pa.types.is_string(kind):
-        return reading.text(path)
-    return reading.binary(size, path) if pa.types.is_binary(kind) else None
-
-
-def _default(field: avro.Field, column: pa.Field, path: str) -> Read:
-    if field.default is avro.MISSING:
-        return reading.refused(
-            f"the field \"{path}\" isn't in the schema the event was written with, and has no default in the table's"
-        )
-    kind = field.type
-    if isinstance(kind, avro.Union):
-        # Since Avro 1.12 a default may be of any branch; before, of the first.
-        branches: Iterable[avro.AvroType] = kind.branches
-    else:
-        branches = (kind,)
-    for branch in branches:
-        try:
-            value = default_value(branch, field.default)
-        except (TypeError, ValueError, KeyError):
-            continue
-        if value is None and not column.nullable:
-            return reading.refused(_null_refused(path))
-        try:
-            return reading.constant(value, column.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            break
-    raise IncompatibleSchemaError(f'the default of field "{path}" isn\'t of its type: {field.default!r}')
 
 
 def default_value(kind: avro.AvroType, value: Any) -> Any:

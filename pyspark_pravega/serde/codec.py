@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -71,6 +71,24 @@ class BadEventError(EventDecodeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _bad_event, (self.reason, self.index, self.encoding_id)
+
+
+def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, found: BadEventError) -> BadEventError:
+    """The first bad event, where what was found bad may have others before it.
+
+    Args:
+        decode: decodes events, or raises BadEventError.
+        payloads: the events.
+        found: a bad one among them.
+    """
+    while found.index:
+        try:
+            decode(payloads.slice(0, found.index))
+        except BadEventError as earlier:
+            found = earlier
+        else:
+            break
+    return found
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

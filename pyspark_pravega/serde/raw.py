@@ -1,4 +1,4 @@
-"""Events as they are: one binary column."""
+"""Events as they are: one column with the payload, as bytes or as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde.codec import batch_of, subschema
+from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
+from pyspark_pravega.serde.fitting import fit
 
 EVENT = "event"
 """The column that holds the payload."""
@@ -41,3 +42,31 @@ class RawCodec:
         if column.null_count:
             raise EventEncodeError(f'column "{EVENT}" holds null, and is NOT NULL')
         return column
+
+
+class StringCodec:
+    """The payload as UTF-8 text in one column `event STRING NOT NULL`, as Pravega's UTF8StringSerializer writes it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return pa.schema([pa.field(EVENT, pa.string(), nullable=False)])
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec."""
+        values: pa.Array = None
+        if columns:
+            try:
+                values = payloads.cast(pa.string())
+            except pa.ArrowInvalid:
+                for index, payload in enumerate(payloads.to_pylist()):
+                    try:
+                        payload.decode()
+                    except UnicodeDecodeError:
+                        raise BadEventError("it isn't UTF-8", index=index) from None
+                raise
+        return batch_of([values for _ in columns], subschema(self.schema, columns), len(payloads))
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        return fit(batch, self.schema).column(0).cast(pa.binary())

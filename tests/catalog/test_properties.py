@@ -94,7 +94,19 @@ def test_a_routing_key_may_be_of_any_type_with_one_text(kind: Any) -> None:
 
 
 REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[PravegaError], str]] = [
-    ({"format": "json"}, [], COLUMNS, ConfigurationError, '"format" must be "avro" or "raw", not "json"'),
+    ({"format": "jason"}, [], COLUMNS, ConfigurationError, 'not "jason"; did you mean "json"?'),
+    ({"format": "string"}, [], COLUMNS, ConfigurationError, "exactly one column, event STRING"),
+    ({"format": "raw", "compression": "gzip"}, [], EVENT, ConfigurationError, "not for raw"),
+    ({"compression": "lz4"}, [], COLUMNS, ConfigurationError, "one of gzip, none, snappy"),
+    ({"encoding-header": "false"}, [], COLUMNS, ConfigurationError, "Avro events need their header"),
+    (
+        {"format": "json", "encoding-header": "false", "compression": "gzip"},
+        [],
+        COLUMNS,
+        ConfigurationError,
+        "compressed events need their header",
+    ),
+    ({"format": "json", "compatibility": "Full"}, [], COLUMNS, ConfigurationError, "for format json"),
     ({"format": "raw"}, [], COLUMNS, ConfigurationError, "exactly one column, event BINARY"),
     (
         {"format": "raw"}, [], StructType([StructField("event", StringType())]),
@@ -143,3 +155,14 @@ def test_what_a_stream_can_not_be_is_refused_by_name(
     with pytest.raises(kind) as refused:
         check_request(schema, transforms, properties)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("table_format", ["json", "protobuf"])
+def test_the_registry_checks_no_compatibility_but_avro_s(table_format: str) -> None:
+    assert check({"format": table_format}).compatibility == "AllowAny"
+    assert check({"format": table_format, "compatibility": "DenyAll"}).compatibility == "DenyAll"
+
+
+@pytest.mark.parametrize(("given", "kept"), [("binary", "raw"), ("RAW", "raw")])
+def test_binary_is_another_word_for_raw(given: str, kept: str) -> None:
+    assert check({"format": given}, schema=EVENT).properties["format"] == kept

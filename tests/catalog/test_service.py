@@ -84,7 +84,7 @@ def test_the_first_answer_tells_what_the_jvm_needs_to_know(service: Service) -> 
     assert greeting["id"] == 0
     assert set(greeting["result"]) == {"metadata", "scope", "python"}
     assert [field["name"] for field in json.loads(greeting["result"]["metadata"])["fields"]] == [
-        "_segment", "_offset", "_encoding_id", "_event_size",
+        "_segment", "_offset", "_encoding_id", "_event_size", "_corrupt_event",
     ]  # fmt: skip
     assert greeting["result"]["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert service.call("ping")["result"] == service.process.pid
@@ -103,6 +103,7 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
     )["result"]
     assert made["stream"] == f"{scope}/all-orders"
     assert StructType.fromJson(json.loads(made["schema"])) == COLUMNS
+    assert made["properties"].pop("codec").startswith("avro, ")
     assert made["properties"] == {"provider": "pravega", "format": "avro", **properties}
     assert service.call("loadTable", namespace=[scope], table="all_orders")["result"] == made
     assert service.call("listTables", namespace=[scope])["result"] == ["all_orders"]

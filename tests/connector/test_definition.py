@@ -30,7 +30,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import RawCodec
 from pyspark_pravega.settings import Settings
 
@@ -80,7 +80,7 @@ def test_a_stream_with_a_group_has_the_columns_of_its_latest_schema(
     table = load_definition(client, settings, stream)
     assert table.schema == StructType([StructField("x", StringType(), False)])
     assert table.format == "avro"
-    assert isinstance(table.for_writing(), AvroCodec)
+    assert describe(table.for_writing()).startswith("avro")
 
 
 @server
@@ -116,7 +116,7 @@ def test_a_group_without_a_schema_is_an_error_that_says_what_to_do(
 
 
 @server
-@pytest.mark.parametrize("serialization_format", ["Json", "com.example.Mine"])
+@pytest.mark.parametrize("serialization_format", ["com.example.Mine"])
 def test_a_group_of_another_format_is_an_error_that_names_it(
     client: Client, settings: Settings, registry: SchemaRegistry, stream: Stream, serialization_format: str
 ) -> None:

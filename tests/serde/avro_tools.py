@@ -11,7 +11,10 @@ import fastavro
 import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaNotFoundError
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.serde.encodings import WriterSchema
+from pyspark_pravega.serde.native import faster
 from pyspark_pravega.serde.types import avro_to_spark
 
 
@@ -50,10 +53,10 @@ def events(*payloads: bytes) -> pa.Array:
     return pa.array(payloads, type=pa.binary())
 
 
-def codec(reader: str, *writers: str, write: int | None = 0, compression: str = "") -> AvroCodec:
-    """A codec whose encoding ids 0, 1, ... are of the writers' schemas; of the reader's when there are none."""
+def codec(reader: str, *writers: str, write: int | None = 0, compression: str = "") -> Codec:
+    """A codec as tables use it. Encoding ids 0, 1, ... are of the writers' schemas; without any, of the reader's."""
     known = {i: WriterSchema(schema_text=text, codec=compression) for i, text in enumerate(writers or (reader,))}
-    return AvroCodec(reader, avro_to_spark(reader), Encodings(known), write)
+    return faster(AvroCodec(reader, avro_to_spark(reader), Encodings(known), write))
 
 
 def read(reader: str, writer: str, *values: Any) -> list[dict[str, Any]]:

@@ -14,8 +14,9 @@ import pytest
 from avro_tools import Encodings, codec, column, datum, event, events, record
 
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedTypeError
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
 GZIP, SNAPPY = "application/x-gzip", "application/x-snappy-framed"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from avro_tools import codec, column, datum, event, events, read, record
+from avro_tools import Encodings, codec, column, datum, event, events, read, record
 
 from pyspark_pravega.errors import (
     GroupNotFoundError,
@@ -16,8 +16,9 @@ from pyspark_pravega.errors import (
     RegistryUnavailableError,
     SchemaError,
 )
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
 LONG = column("a", "long")
@@ -252,4 +253,4 @@ def test_a_registry_that_is_away_is_not_the_events_fault(fault: type[Exception])
 
 def test_columns_that_are_not_the_schemas_are_refused_at_once() -> None:
     with pytest.raises(SchemaError, match="no field b"):
-        AvroCodec(record(LONG), avro_to_spark(record(LONG, column("b", "int"))), codec(record(LONG))._encodings)
+        AvroCodec(record(LONG), avro_to_spark(record(LONG, column("b", "int"))), Encodings())

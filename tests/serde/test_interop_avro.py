@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from avro_tools import Encodings
 
-from pyspark_pravega.serde.avro import AvroCodec, WriterSchema
+from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
 FIXTURE = Path(__file__).parents[1] / "interop" / "fixture"

@@ -55,7 +55,7 @@ def test_raw_events_have_the_columns_of_the_official_connector(
         ({"stream": "a/b", "strem": "x"}, 'unknown read option "strem"; did you mean "stream"?'),
         ({"stream": "no-such-scope/s"}, 'stream "no-such-scope/s" does not exist'),
         ({"stream": "a_b/c"}, "may hold only letters"),
-        ({"stream": "a/b", "format": "csv"}, 'must be "avro" or "raw"'),
+        ({"stream": "a/b", "format": "csv"}, "must be one of avro, json, protobuf, raw, string"),
     ],
 )
 def test_wrong_options_are_named(

@@ -27,7 +27,7 @@ REFUSED_TABLES = [
     ("t (m MAP<INT, INT>)", "PRAVEGA_UNSUPPORTED_TYPE", "maps only with STRING keys"),
     ("t (`a b` INT)", "PRAVEGA_UNSUPPORTED_TYPE", 'name it "a_b"'),
     ("t (id INT) TBLPROPERTIES ('fromat' = 'avro')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "format"?'),
-    ("t (id INT) TBLPROPERTIES ('format' = 'arvo')", "PRAVEGA_INVALID_CONFIGURATION", '"avro" or "raw"'),
+    ("t (id INT) TBLPROPERTIES ('format' = 'arvo')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "avro"?'),
     ("t (id INT) TBLPROPERTIES ('format' = 'raw')", "PRAVEGA_INVALID_CONFIGURATION", "exactly one column"),
     ("t (id INT) TBLPROPERTIES ('segments' = '0')", "PRAVEGA_INVALID_CONFIGURATION", "a number from 1 to"),
     ("t (id INT) TBLPROPERTIES ('compatibility' = 'Bakward')", "PRAVEGA_INVALID_CONFIGURATION", '"Backward"?'),

@@ -1,7 +1,4 @@
-"""Which Avro type a Spark type is written as, and which Spark type an Avro type is read as.
-
-docs/types.md has it as a table.
-"""
+"""Which Avro type a Spark type is written as, and which Spark type an Avro type is read as."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
-    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -29,17 +25,21 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    VarcharType,
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
 from pyspark_pravega.serde import avro_schema as avro
-from pyspark_pravega.serde.avro_schema import SPARK_TYPE
+from pyspark_pravega.serde.types.common import (
+    CHAR_VARCHAR,
+    MAX_PRECISION,
+    SPARK_TYPE,
+    Names,
+    is_text,
+    replaced,
+    sanitised,
+    unsupported,
+)
 
-CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata key under which Spark keeps that a string column is CHAR or VARCHAR."""
-
-_MAX_PRECISION = 38
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIMPLE: dict[type[DataType], Any] = {
     BooleanType: "boolean",
@@ -53,17 +53,6 @@ _SIMPLE: dict[type[DataType], Any] = {
     DateType: {"type": "int", "logicalType": "date"},
     TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
     TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
-}
-_INSTEAD = {
-    "DayTimeIntervalType": "BIGINT with a number of microseconds",
-    "YearMonthIntervalType": "INT with a number of months",
-    "CalendarIntervalType": "BIGINT with a number of microseconds",
-    "TimeType": "BIGINT with microseconds after midnight",
-    "VariantType": "STRING with the JSON text (to_json)",
-    "NullType": "a column of some type that holds nulls (CAST(NULL AS STRING))",
-    "GeometryType": "BINARY with the WKB (ST_AsBinary)",
-    "GeographyType": "BINARY with the WKB (ST_AsBinary)",
-    "UserDefinedType": "the columns it is made of",
 }
 
 
@@ -84,8 +73,8 @@ def spark_to_avro(schema: StructType, *, name: str, namespace: str) -> str:
     """
     if not schema.fields:
         raise UnsupportedTypeError("a table needs at least one column")
-    record = _sanitised(name)
-    space = ".".join(_sanitised(part) for part in namespace.split(".") if part)
+    record = sanitised(name)
+    space = ".".join(sanitised(part) for part in namespace.split(".") if part)
     writer = _Writer(taken={record})
     value = writer.record(schema, record, "")
     return json.dumps({"type": "record", "name": record, **({"namespace": space} if space else {}), **value})
@@ -112,40 +101,22 @@ def avro_to_spark(schema_text: str) -> StructType:
     return _struct(schema, "")
 
 
-def arrow_safe(schema: StructType) -> StructType:
-    """The schema with CHAR and VARCHAR as the strings that Spark and Arrow handle them as.
-
-    Args:
-        schema: columns.
-
-    Returns:
-        Columns whose type string is kept in the metadata, as Spark's analyser does.
-    """
-    return StructType([_replaced(field) for field in schema.fields])
-
-
 class _Writer:
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
 
     def record(self, schema: StructType, name: str, path: str) -> dict[str, Any]:
-        seen: dict[str, str] = {}
+        names = Names(path)
         fields = []
         for field in schema.fields:
             where = f"{path}{field.name}"
             if not _AVRO_NAME.fullmatch(field.name):
                 raise UnsupportedTypeError(
                     f'column "{where}" can\'t be a field of an Avro record: names are made of the letters A-Z '
-                    f'and a-z, digits and _, and don\'t begin with a digit; name it "{_sanitised(field.name)}", '
+                    f'and a-z, digits and _, and don\'t begin with a digit; name it "{sanitised(field.name)}", '
                     "for example"
                 )
-            twin = seen.get(field.name.lower())
-            if twin is not None:
-                raise UnsupportedTypeError(
-                    f'columns "{path}{twin}" and "{where}" differ at most in case; Spark takes them for the '
-                    "same: rename one"
-                )
-            seen[field.name.lower()] = field.name
+            names.add(field.name)
             fields.append(self._field(field, f"{name}_{field.name}", where))
         return {"fields": fields}
 
@@ -157,7 +128,7 @@ class _Writer:
         comment = field.metadata.get("comment")
         if comment:
             value["doc"] = comment
-        spark = _replaced(field).metadata.get(CHAR_VARCHAR)
+        spark = replaced(field).metadata.get(CHAR_VARCHAR)
         if spark:
             value[SPARK_TYPE] = spark
         return value
@@ -166,14 +137,7 @@ class _Writer:
         simple = _SIMPLE.get(type(kind))
         if simple is not None:
             return simple
-        if isinstance(kind, (CharType, VarcharType)):
-            return "string"
-        if isinstance(kind, StringType):
-            if kind != StringType():
-                raise UnsupportedTypeError(
-                    f'column "{path}" has a collation ({kind.simpleString()}); use STRING without one, and '
-                    "collate in queries"
-                )
+        if is_text(kind, path):
             return "string"
         if isinstance(kind, DecimalType):
             if kind.scale < 0 or kind.scale > kind.precision:
@@ -205,24 +169,15 @@ class _Writer:
                 unique, number = f"{name}_{number}", number + 1
             self._taken.add(unique)
             return {"type": "record", "name": unique, **self.record(kind, unique, f"{path}.")}
-        instead = next((_INSTEAD[base.__name__] for base in type(kind).__mro__ if base.__name__ in _INSTEAD), None)
-        hint = f"; use {instead}" if instead else ""
-        raise UnsupportedTypeError(
-            f'column "{path}" is of type {kind.simpleString().upper()}, which can\'t be written as Avro{hint}'
-        )
+        raise unsupported(kind, path, "Avro")
 
 
 def _struct(record: avro.Record, path: str) -> StructType:
     fields: list[StructField] = []
-    seen: dict[str, str] = {}
+    names = Names(path, "fields")
     for field in record.fields:
         where = f"{path}{field.name}"
-        if field.name.lower() in seen:
-            raise UnsupportedTypeError(
-                f'fields "{path}{seen[field.name.lower()]}" and "{where}" differ only in case; Spark takes them '
-                "for the same"
-            )
-        seen[field.name.lower()] = field.name
+        names.add(field.name)
         kind, nullable = _spark(field.type, where)
         metadata: dict[str, Any] = {}
         if field.doc:
@@ -259,10 +214,9 @@ def _spark(kind: avro.AvroType, path: str) -> tuple[DataType, bool]:
     if isinstance(kind, avro.Enum):
         return StringType(), False
     if kind.logical == "decimal":
-        if kind.precision > _MAX_PRECISION:
+        if kind.precision > MAX_PRECISION:
             raise UnsupportedTypeError(
-                f'field "{path}" is a decimal of {kind.precision} digits; Spark has decimals of '
-                f"{_MAX_PRECISION} at most"
+                f'field "{path}" is a decimal of {kind.precision} digits; Spark has decimals of {MAX_PRECISION} at most'
             )
         return DecimalType(kind.precision, kind.scale), False
     if isinstance(kind, avro.Fixed):
@@ -291,30 +245,3 @@ def _primitive(kind: avro.Primitive, path: str) -> DataType:
         "string": StringType(),
     }
     return plain[kind.kind]
-
-
-def _replaced(field: StructField) -> StructField:
-    plain = _without_lengths(field.dataType)
-    if plain == field.dataType:
-        return field
-    metadata = {**field.metadata, CHAR_VARCHAR: field.dataType.simpleString()}
-    return StructField(field.name, plain, field.nullable, metadata)
-
-
-def _without_lengths(kind: DataType) -> DataType:
-    if isinstance(kind, (CharType, VarcharType)):
-        return StringType()
-    if isinstance(kind, ArrayType):
-        return ArrayType(_without_lengths(kind.elementType), kind.containsNull)
-    if isinstance(kind, MapType):
-        return MapType(_without_lengths(kind.keyType), _without_lengths(kind.valueType), kind.valueContainsNull)
-    if isinstance(kind, StructType):
-        return StructType(
-            [StructField(f.name, _without_lengths(f.dataType), f.nullable, f.metadata) for f in kind.fields]
-        )
-    return kind
-
-
-def _sanitised(name: str) -> str:
-    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return plain if plain and not plain[0].isdigit() else f"_{plain}"

@@ -1,0 +1,326 @@
+//! Avro datums into columns, by a plan that resolves the writer's schema to the table's.
+
+use serde_json::Value;
+
+use crate::column::{Bad, Col, Data, Res};
+use crate::plan::{get, list, number, text};
+
+/// How many items of no bytes an array may have.
+const MAX_EMPTY_ITEMS: u64 = 65536;
+
+/// What to do with a value as it was written.
+pub enum Node {
+    Null,
+    Number { of_int: bool, factor: i64 },
+    Bool,
+    Single,
+    Double,
+    Bytes,
+    Text,
+    Fixed(usize),
+    Decimal { size: Option<usize>, up: i128, down: i128, bound: Option<i128> },
+    Enum(Vec<Option<Vec<u8>>>),
+    Refused,
+    Union(Vec<Node>),
+    Array(Box<Node>, usize),
+    Map(Box<Node>, usize),
+    Record(Record),
+    SkipNothing,
+    SkipNumber,
+    SkipBytes,
+    SkipFixed(usize),
+    SkipUnion(Vec<Node>),
+    SkipBlocks(Vec<Node>, usize),
+    SkipRecord(Vec<Node>),
+}
+
+/// A record's fields in the writer's order, and values for fields that the writer doesn't have.
+pub struct Record {
+    fields: Vec<(Option<usize>, Node)>,
+    defaults: Vec<(usize, Node, Vec<u8>)>,
+}
+
+impl Record {
+    pub fn parse(value: &Value) -> Result<Record, String> {
+        let mut fields = vec![];
+        for field in list(value, "fields")? {
+            fields.push((field[0].as_u64().map(|i| i as usize), Node::parse(&field[1])?));
+        }
+        let mut defaults = vec![];
+        for field in list(value, "defaults")? {
+            let bytes = list(field, "bytes")?.iter().map(|b| b.as_u64().unwrap_or(0) as u8).collect();
+            defaults.push((number(field, "column")? as usize, Node::parse(get(field, "node")?)?, bytes));
+        }
+        Ok(Record { fields, defaults })
+    }
+
+    /// Reads a record into columns of the table's record.
+    #[inline]
+    pub fn read(&self, columns: &mut [Col], at: &mut Cursor) -> Res<()> {
+        for (column, node) in &self.fields {
+            match column {
+                Some(i) => node.read(&mut columns[*i], at)?,
+                None => node.skip(at)?,
+            }
+        }
+        for (i, node, bytes) in &self.defaults {
+            node.read(&mut columns[*i], &mut Cursor::new(bytes))?;
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    pub fn parse(value: &Value) -> Result<Node, String> {
+        let all = |key: &str| list(value, key)?.iter().map(Node::parse).collect::<Result<Vec<_>, _>>();
+        Ok(match text(value, "kind")? {
+            "null" => Node::Null,
+            "number" => Node::Number { of_int: get(value, "int")? == &Value::Bool(true), factor: number(value, "factor")? },
+            "boolean" => Node::Bool,
+            "float" => Node::Single,
+            "double" => Node::Double,
+            "bytes" => Node::Bytes,
+            "text" => Node::Text,
+            "fixed" => Node::Fixed(number(value, "size")? as usize),
+            "decimal" => {
+                let (written, scale) = (number(value, "written")? as u32, number(value, "scale")? as u32);
+                let digits = (number(value, "precision")? as u32).saturating_sub(scale) + written;
+                Node::Decimal {
+                    size: get(value, "size")?.as_u64().map(|n| n as usize),
+                    up: 10i128.pow(scale.saturating_sub(written)),
+                    down: 10i128.checked_pow(written.saturating_sub(scale)).ok_or("a scale of more than 38 digits")?,
+                    bound: 10i128.checked_pow(digits),
+                }
+            }
+            "enum" => Node::Enum(
+                list(value, "symbols")?.iter().map(|s| s.as_str().map(|s| s.as_bytes().to_vec())).collect(),
+            ),
+            "refused" => Node::Refused,
+            "union" => Node::Union(all("of")?),
+            "array" => Node::Array(Box::new(Node::parse(get(value, "item")?)?), number(value, "least")? as usize),
+            "map" => Node::Map(Box::new(Node::parse(get(value, "value")?)?), number(value, "least")? as usize),
+            "record" => Node::Record(Record::parse(value)?),
+            "skip-nothing" => Node::SkipNothing,
+            "skip-number" => Node::SkipNumber,
+            "skip-bytes" => Node::SkipBytes,
+            "skip-fixed" => Node::SkipFixed(number(value, "size")? as usize),
+            "skip-union" => Node::SkipUnion(all("of")?),
+            "skip-blocks" => Node::SkipBlocks(all("of")?, number(value, "least")? as usize),
+            "skip-record" => Node::SkipRecord(all("of")?),
+            other => return Err(format!("no plan of kind {other}")),
+        })
+    }
+
+    fn read(&self, column: &mut Col, at: &mut Cursor) -> Res<()> {
+        match self {
+            Node::Null => {
+                column.push_null();
+                Ok(())
+            }
+            Node::Number { of_int, factor } => {
+                let mut value = at.varint()?;
+                if *of_int && i32::try_from(value).is_err() {
+                    return Err(Bad);
+                }
+                if *factor != 1 {
+                    value = value.checked_mul(*factor).ok_or(Bad)?;
+                }
+                column.push_number(value)
+            }
+            Node::Bool => match at.take(1)?[0] {
+                byte @ (0 | 1) => column.push_bool(byte == 1),
+                _ => Err(Bad),
+            },
+            Node::Single => column.push_single(f32::from_le_bytes(at.take(4)?.try_into().map_err(|_| Bad)?)),
+            Node::Double => column.push_float(f64::from_le_bytes(at.take(8)?.try_into().map_err(|_| Bad)?)),
+            Node::Bytes => column.push_bytes(at.sized()?),
+            Node::Text => {
+                let value = at.sized()?;
+                check_text(value)?;
+                column.push_bytes(value)
+            }
+            Node::Fixed(size) => column.push_bytes(at.take(*size)?),
+            Node::Decimal { size, up, down, bound } => {
+                let digits = match size {
+                    Some(size) => at.take(*size)?,
+                    None => at.sized()?,
+                };
+                let value = signed(digits)?;
+                if bound.is_some_and(|bound| value.unsigned_abs() >= bound.unsigned_abs()) || value % down != 0 {
+                    return Err(Bad);
+                }
+                column.push_decimal(value / down * up)
+            }
+            Node::Enum(symbols) => {
+                let index = usize::try_from(at.varint()?).map_err(|_| Bad)?;
+                column.push_bytes(symbols.get(index).and_then(Option::as_ref).ok_or(Bad)?)
+            }
+            Node::Refused => Err(Bad),
+            Node::Union(branches) => {
+                let index = usize::try_from(at.varint()?).map_err(|_| Bad)?;
+                branches.get(index).ok_or(Bad)?.read(column, at)
+            }
+            Node::Array(item, least) => {
+                let Data::List(_, items) = &mut column.data else { return Err(Bad) };
+                loop {
+                    let count = at.block(*least)?;
+                    if count == 0 {
+                        break;
+                    }
+                    for _ in 0..count {
+                        item.read(items, at)?;
+                    }
+                }
+                column.close_list()
+            }
+            Node::Map(value, least) => {
+                let Data::Map(_, keys, values) = &mut column.data else { return Err(Bad) };
+                loop {
+                    let count = at.block(*least)?;
+                    if count == 0 {
+                        break;
+                    }
+                    for _ in 0..count {
+                        let key = at.sized()?;
+                        check_text(key)?;
+                        keys.push_bytes(key)?;
+                        value.read(values, at)?;
+                    }
+                }
+                column.close_list()
+            }
+            Node::Record(record) => {
+                let Data::Struct(_, children) = &mut column.data else { return Err(Bad) };
+                record.read(children, at)?;
+                column.close_struct()
+            }
+            _ => Err(Bad),
+        }
+    }
+
+    fn skip(&self, at: &mut Cursor) -> Res<()> {
+        match self {
+            Node::SkipNothing => Ok(()),
+            Node::SkipNumber => at.varint().map(|_| ()),
+            Node::SkipBytes => at.sized().map(|_| ()),
+            Node::SkipFixed(size) => at.take(*size).map(|_| ()),
+            Node::SkipUnion(branches) => {
+                let index = usize::try_from(at.varint()?).map_err(|_| Bad)?;
+                branches.get(index).ok_or(Bad)?.skip(at)
+            }
+            Node::SkipBlocks(items, least) => loop {
+                let count = at.block(*least)?;
+                if count == 0 {
+                    return Ok(());
+                }
+                for _ in 0..count {
+                    for item in items {
+                        item.skip(at)?;
+                    }
+                }
+            },
+            Node::SkipRecord(fields) => fields.iter().try_for_each(|field| field.skip(at)),
+            _ => Err(Bad),
+        }
+    }
+}
+
+/// Where reading stands in a datum.
+pub struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(rest: &'a [u8]) -> Cursor<'a> {
+        Cursor { rest }
+    }
+
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    #[inline(always)]
+    fn take(&mut self, size: usize) -> Res<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(size).ok_or(Bad)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    #[inline(always)]
+    fn sized(&mut self) -> Res<&'a [u8]> {
+        let size = usize::try_from(self.varint()?).map_err(|_| Bad)?;
+        self.take(size)
+    }
+
+    #[inline(always)]
+    fn varint(&mut self) -> Res<i64> {
+        match self.rest {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Res<i64> {
+        let mut value = 0u64;
+        for (i, byte) in self.rest.iter().take(10).enumerate() {
+            if i == 9 && *byte > 1 {
+                return Err(Bad);
+            }
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if *byte < 0x80 {
+                self.rest = &self.rest[i + 1..];
+                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        Err(Bad)
+    }
+
+    /// A block's number of items, at least `least` bytes each.
+    #[inline(always)]
+    fn block(&mut self, least: usize) -> Res<u64> {
+        let mut count = self.varint()?;
+        if count < 0 {
+            // The block's size in bytes follows; it is of use only to who skips it.
+            self.varint()?;
+            count = count.checked_neg().ok_or(Bad)?;
+        }
+        let room = if least == 0 { MAX_EMPTY_ITEMS } else { (self.rest.len() / least) as u64 };
+        if count as u64 > room {
+            return Err(Bad);
+        }
+        Ok(count as u64)
+    }
+}
+
+#[inline(always)]
+pub fn check_text(value: &[u8]) -> Res<()> {
+    // Most texts are short and plain.
+    if value.len() <= 16 && value.is_ascii() {
+        return Ok(());
+    }
+    simdutf8::basic::from_utf8(value).map(|_| ()).map_err(|_| Bad)
+}
+
+/// Big-endian two's complement of any length, if 16 bytes hold the value.
+#[inline]
+fn signed(digits: &[u8]) -> Res<i128> {
+    let first = *digits.first().ok_or(Bad)?;
+    let fill = if first >= 0x80 { 0xff } else { 0 };
+    let low = if digits.len() > 16 {
+        let (high, low) = digits.split_at(digits.len() - 16);
+        if high.iter().any(|byte| *byte != fill) || (low[0] ^ fill) >= 0x80 {
+            return Err(Bad);
+        }
+        low
+    } else {
+        digits
+    };
+    let mut value = if fill == 0 { 0i128 } else { -1 };
+    for byte in low {
+        value = value << 8 | i128::from(*byte);
+    }
+    Ok(value)
+}

@@ -1,0 +1,314 @@
+//! Arrow columns that grow value by value, and can be cut back to an earlier length.
+
+use arrow_array::{make_array, ArrayRef};
+use arrow_buffer::{BooleanBufferBuilder, Buffer};
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Field, TimeUnit};
+
+/// An event, or a value, isn't what the plan says. Which rule it breaks is told by the plain codec.
+#[derive(Debug, Clone, Copy)]
+pub struct Bad;
+
+pub type Res<T> = Result<T, Bad>;
+
+/// An Arrow array can't hold more bytes or items than this, with offsets of 32 bits.
+const MAX_OFFSET: usize = i32::MAX as usize;
+
+pub enum Data {
+    Bool(BooleanBufferBuilder),
+    I8(Vec<i8>),
+    I16(Vec<i16>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    Decimal(Vec<i128>),
+    Bytes(Vec<i32>, Vec<u8>),
+    List(Vec<i32>, Box<Col>),
+    Map(Vec<i32>, Box<Col>, Box<Col>),
+    Struct(usize, Vec<Col>),
+}
+
+pub struct Col {
+    pub data: Data,
+    /// Made with the first null.
+    valid: Option<BooleanBufferBuilder>,
+    kind: DataType,
+    pub nullable: bool,
+}
+
+impl Col {
+    /// An empty column of a type, or what is wrong with the type.
+    pub fn new(field: &Field) -> Result<Col, String> {
+        let kind = field.data_type().clone();
+        let data = match &kind {
+            DataType::Boolean => Data::Bool(BooleanBufferBuilder::new(0)),
+            DataType::Int8 => Data::I8(vec![]),
+            DataType::Int16 => Data::I16(vec![]),
+            DataType::Int32 | DataType::Date32 => Data::I32(vec![]),
+            DataType::Int64
+            | DataType::Timestamp(TimeUnit::Microsecond, _)
+            | DataType::Duration(TimeUnit::Microsecond) => Data::I64(vec![]),
+            DataType::Float32 => Data::F32(vec![]),
+            DataType::Float64 => Data::F64(vec![]),
+            DataType::Decimal128(_, _) => Data::Decimal(vec![]),
+            DataType::Utf8 | DataType::Binary => Data::Bytes(vec![0], vec![]),
+            DataType::List(item) => Data::List(vec![0], Box::new(Col::new(item)?)),
+            DataType::Map(entries, _) => {
+                let DataType::Struct(parts) = entries.data_type() else {
+                    return Err("a map of no entries".into());
+                };
+                Data::Map(vec![0], Box::new(Col::new(&parts[0])?), Box::new(Col::new(&parts[1])?))
+            }
+            DataType::Struct(fields) => {
+                Data::Struct(0, fields.iter().map(|f| Col::new(f)).collect::<Result<_, _>>()?)
+            }
+            other => return Err(format!("no columns of type {other}")),
+        };
+        Ok(Col { data, valid: None, kind, nullable: field.is_nullable() })
+    }
+
+    pub fn len(&self) -> usize {
+        match &self.data {
+            Data::Bool(v) => v.len(),
+            Data::I8(v) => v.len(),
+            Data::I16(v) => v.len(),
+            Data::I32(v) => v.len(),
+            Data::I64(v) => v.len(),
+            Data::F32(v) => v.len(),
+            Data::F64(v) => v.len(),
+            Data::Decimal(v) => v.len(),
+            Data::Bytes(o, _) | Data::List(o, _) | Data::Map(o, _, _) => o.len() - 1,
+            Data::Struct(n, _) => *n,
+        }
+    }
+
+    /// Notes that the value just pushed isn't null.
+    #[inline(always)]
+    pub fn pushed(&mut self) {
+        if let Some(valid) = &mut self.valid {
+            valid.append(true);
+        }
+    }
+
+    /// Pushes null; the caller has made sure that the column takes it.
+    #[inline]
+    pub fn push_null(&mut self) {
+        let before = self.len();
+        let valid = self.valid.get_or_insert_with(|| {
+            let mut made = BooleanBufferBuilder::new(before + 64);
+            made.append_n(before, true);
+            made
+        });
+        valid.append(false);
+        self.push_blank();
+    }
+
+    /// A value to stand where nobody looks, or the default of a type that has one.
+    fn push_blank(&mut self) {
+        match &mut self.data {
+            Data::Bool(v) => v.append(false),
+            Data::I8(v) => v.push(0),
+            Data::I16(v) => v.push(0),
+            Data::I32(v) => v.push(0),
+            Data::I64(v) => v.push(0),
+            Data::F32(v) => v.push(0.0),
+            Data::F64(v) => v.push(0.0),
+            Data::Decimal(v) => v.push(0),
+            Data::Bytes(o, _) | Data::List(o, _) | Data::Map(o, _, _) => o.push(o[o.len() - 1]),
+            Data::Struct(n, children) => {
+                *n += 1;
+                for child in children {
+                    if child.nullable {
+                        child.push_null();
+                    } else {
+                        child.push_default();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pushes zero, an empty string or list, or a struct of nulls.
+    pub fn push_default(&mut self) {
+        self.push_blank();
+        self.pushed();
+    }
+
+    #[inline(always)]
+    pub fn push_bytes(&mut self, value: &[u8]) -> Res<()> {
+        let Data::Bytes(offsets, data) = &mut self.data else { return Err(Bad) };
+        data.extend_from_slice(value);
+        if data.len() > MAX_OFFSET {
+            return Err(Bad);
+        }
+        offsets.push(data.len() as i32);
+        self.pushed();
+        Ok(())
+    }
+
+    /// Pushes a whole number, if the column's type has it.
+    #[inline(always)]
+    pub fn push_number(&mut self, value: i64) -> Res<()> {
+        match &mut self.data {
+            Data::I64(v) => v.push(value),
+            Data::I32(v) => v.push(i32::try_from(value).map_err(|_| Bad)?),
+            Data::I16(v) => v.push(i16::try_from(value).map_err(|_| Bad)?),
+            Data::I8(v) => v.push(i8::try_from(value).map_err(|_| Bad)?),
+            Data::F64(v) => v.push(value as f64),
+            Data::F32(v) => v.push(value as f32),
+            Data::Decimal(v) => v.push(value as i128),
+            _ => return Err(Bad),
+        }
+        self.pushed();
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn push_bool(&mut self, value: bool) -> Res<()> {
+        let Data::Bool(v) = &mut self.data else { return Err(Bad) };
+        v.append(value);
+        self.pushed();
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn push_float(&mut self, value: f64) -> Res<()> {
+        match &mut self.data {
+            Data::F64(v) => v.push(value),
+            Data::F32(v) => v.push(value as f32),
+            _ => return Err(Bad),
+        }
+        self.pushed();
+        Ok(())
+    }
+
+    /// Pushes a float without a detour over f64, which would change the payload of some NaNs.
+    #[inline(always)]
+    pub fn push_single(&mut self, value: f32) -> Res<()> {
+        match &mut self.data {
+            Data::F32(v) => v.push(value),
+            Data::F64(v) => v.push(value as f64),
+            _ => return Err(Bad),
+        }
+        self.pushed();
+        Ok(())
+    }
+
+    /// Pushes an unscaled decimal.
+    #[inline(always)]
+    pub fn push_decimal(&mut self, value: i128) -> Res<()> {
+        let Data::Decimal(v) = &mut self.data else { return Err(Bad) };
+        v.push(value);
+        self.pushed();
+        Ok(())
+    }
+
+    /// Closes a list whose items have been pushed.
+    #[inline(always)]
+    pub fn close_list(&mut self) -> Res<()> {
+        let (offsets, items) = match &mut self.data {
+            Data::List(o, item) => (o, item.len()),
+            Data::Map(o, key, _) => (o, key.len()),
+            _ => return Err(Bad),
+        };
+        if items > MAX_OFFSET {
+            return Err(Bad);
+        }
+        offsets.push(items as i32);
+        self.pushed();
+        Ok(())
+    }
+
+    /// Closes a struct whose children have been pushed.
+    #[inline(always)]
+    pub fn close_struct(&mut self) -> Res<()> {
+        let Data::Struct(n, _) = &mut self.data else { return Err(Bad) };
+        *n += 1;
+        self.pushed();
+        Ok(())
+    }
+
+    /// Forgets all values from `len` on, and items that belong to none.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.data {
+            Data::Bool(v) => v.truncate(len.min(v.len())),
+            Data::I8(v) => v.truncate(len),
+            Data::I16(v) => v.truncate(len),
+            Data::I32(v) => v.truncate(len),
+            Data::I64(v) => v.truncate(len),
+            Data::F32(v) => v.truncate(len),
+            Data::F64(v) => v.truncate(len),
+            Data::Decimal(v) => v.truncate(len),
+            Data::Bytes(o, data) => {
+                o.truncate(len + 1);
+                data.truncate(o[o.len() - 1] as usize);
+            }
+            Data::List(o, item) => {
+                o.truncate(len + 1);
+                item.truncate(o[o.len() - 1] as usize);
+            }
+            Data::Map(o, key, value) => {
+                o.truncate(len + 1);
+                key.truncate(o[o.len() - 1] as usize);
+                value.truncate(o[o.len() - 1] as usize);
+            }
+            Data::Struct(n, children) => {
+                *n = len.min(*n);
+                for child in children {
+                    child.truncate(len);
+                }
+            }
+        }
+        if let Some(valid) = &mut self.valid {
+            valid.truncate(len.min(valid.len()));
+        }
+    }
+
+    /// Takes all values out.
+    fn take(&mut self) -> ArrayData {
+        let len = self.len();
+        let valid = self.valid.take().map(|mut v| v.finish().into_inner());
+        let mut made = ArrayData::builder(self.kind.clone()).len(len).null_bit_buffer(valid);
+        fn offsets(o: &mut Vec<i32>) -> Buffer {
+            Buffer::from_vec(std::mem::replace(o, vec![0]))
+        }
+        match &mut self.data {
+            Data::Bool(v) => made = made.add_buffer(v.finish().into_inner()),
+            Data::I8(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::I16(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::I32(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::I64(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::F32(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::F64(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::Decimal(v) => made = made.add_buffer(Buffer::from_vec(std::mem::take(v))),
+            Data::Bytes(o, data) => {
+                made = made.add_buffer(offsets(o)).add_buffer(Buffer::from_vec(std::mem::take(data)))
+            }
+            Data::List(o, item) => made = made.add_buffer(offsets(o)).add_child_data(item.take()),
+            Data::Map(o, key, value) => {
+                let DataType::Map(entries, _) = &self.kind else { unreachable!() };
+                let items = key.len();
+                let pairs = ArrayData::builder(entries.data_type().clone())
+                    .len(items)
+                    .add_child_data(key.take())
+                    .add_child_data(value.take());
+                // Safe because keys and values are pushed in pairs, or cut back together.
+                let pairs = unsafe { pairs.build_unchecked() };
+                made = made.add_buffer(offsets(o)).add_child_data(pairs);
+            }
+            Data::Struct(n, children) => {
+                *n = 0;
+                for child in children {
+                    made = made.add_child_data(child.take());
+                }
+            }
+        }
+        // Safe because offsets only grow, children have the lengths they say, and text was checked to be UTF-8.
+        unsafe { made.build_unchecked() }
+    }
+
+    pub fn finish(&mut self) -> ArrayRef {
+        make_array(self.take())
+    }
+}

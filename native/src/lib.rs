@@ -1,0 +1,314 @@
+//! The per-event loops of pyspark-pravega: events into Arrow batches and back.
+//!
+//! What is to be done is decided in Python, which hands over a plan; here is only the doing. Nothing panics across the
+//! border: a panic is caught and becomes a Python error. An event that a plan can't read is told by its index; the plain
+//! codec then says what is wrong with it.
+
+mod avro;
+mod avro_write;
+mod column;
+mod frames;
+mod json;
+mod json_write;
+mod plan;
+mod protobuf;
+mod protobuf_write;
+mod source;
+mod time;
+
+use std::collections::HashMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_pyarrow::{PyArrowType, ToPyArrow};
+use arrow_schema::Schema;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::Value;
+
+use column::{Bad, Col, Res};
+use source::Source;
+
+/// Runs something that can't be trusted not to panic.
+fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(PyRuntimeError::new_err("the native codec failed")))
+}
+
+fn parsed(plan: &str) -> PyResult<Value> {
+    serde_json::from_str(plan).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn wrong(reason: String) -> PyErr {
+    PyValueError::new_err(reason)
+}
+
+enum Plan {
+    Avro { record: avro::Record, padded: bool },
+    Json(json::Object),
+    Protobuf { message: protobuf::Message, padded: bool },
+}
+
+impl Plan {
+    fn parse(value: &Value) -> Result<Plan, String> {
+        let of = plan::get(value, "plan")?;
+        let padded = plan::flag(value, "padded")?;
+        Ok(match plan::text(value, "format")? {
+            "avro" => Plan::Avro { record: avro::Record::parse(of)?, padded },
+            "json" => Plan::Json(json::Object::parse(of)?),
+            "protobuf" => Plan::Protobuf { message: protobuf::Message::parse(of)?, padded },
+            other => return Err(format!("no format {other}")),
+        })
+    }
+
+    #[inline]
+    fn read(&self, columns: &mut [Col], body: &[u8], scratch: &mut Vec<u8>) -> Res<()> {
+        match self {
+            Plan::Avro { record, padded } => {
+                let mut at = avro::Cursor::new(body);
+                record.read(columns, &mut at)?;
+                let rest = at.rest();
+                match rest.is_empty() || (*padded && rest.iter().all(|byte| *byte == 0)) {
+                    true => Ok(()),
+                    false => Err(Bad),
+                }
+            }
+            Plan::Json(object) => object.event(columns, body, scratch),
+            Plan::Protobuf { message, padded } => message.event(columns, body, *padded),
+        }
+    }
+}
+
+/// Decodes events into some of a table's columns, by one plan for each encoding id.
+#[pyclass(module = "pyspark_pravega_native")]
+struct Decoder {
+    schema: Arc<Schema>,
+    columns: Vec<Col>,
+    plans: Vec<Plan>,
+    by_id: HashMap<i32, usize>,
+    /// For events without header.
+    bare: Option<usize>,
+    /// Whether events may have a header.
+    headers: bool,
+    scratch: Vec<u8>,
+}
+
+#[pymethods]
+impl Decoder {
+    /// A decoder without plans, for columns of a schema, and for events that may have headers or never have one.
+    #[new]
+    fn new(schema: PyArrowType<Schema>, headers: bool) -> PyResult<Self> {
+        guarded(|| {
+            let schema = Arc::new(schema.0);
+            let columns = schema.fields().iter().map(|field| Col::new(field)).collect::<Result<_, _>>().map_err(wrong)?;
+            Ok(Decoder { schema, columns, plans: vec![], by_id: HashMap::new(), bare: None, headers, scratch: vec![] })
+        })
+    }
+
+    /// Adds what to do with events of an encoding id, or with those without header.
+    #[pyo3(signature = (encoding_id, plan))]
+    fn add(&mut self, encoding_id: Option<i32>, plan: &str) -> PyResult<()> {
+        guarded(|| {
+            self.plans.push(Plan::parse(&parsed(plan)?).map_err(wrong)?);
+            match encoding_id {
+                Some(id) => drop(self.by_id.insert(id, self.plans.len() - 1)),
+                None => self.bare = Some(self.plans.len() - 1),
+            }
+            Ok(())
+        })
+    }
+
+    /// The encoding ids for which there's no plan yet.
+    fn unknown(&self, payloads: PyArrowType<ArrayData>) -> PyResult<Vec<i32>> {
+        guarded(|| {
+            let payloads = BinaryArray::from(payloads.0);
+            let (mut found, mut last) = (vec![], None);
+            for index in 0..payloads.len() {
+                if let [1, a, b, c, d, ..] = payloads.value(index) {
+                    let id = i32::from_be_bytes([*a, *b, *c, *d]);
+                    if last != Some(id) && !self.by_id.contains_key(&id) && !found.contains(&id) {
+                        found.push(id);
+                    }
+                    last = Some(id);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Decodes as many events as it can.
+    ///
+    /// Returns the batch, the index of the first event that can't be decoded (None when there's none), and the encoding
+    /// id in its header where no plan is known for that one.
+    fn decode<'py>(
+        &mut self,
+        py: Python<'py>,
+        payloads: PyArrowType<ArrayData>,
+    ) -> PyResult<(Bound<'py, PyAny>, Option<usize>, Option<i32>)> {
+        let (batch, stopped) = guarded(|| {
+            let payloads = BinaryArray::from(payloads.0);
+            let made = self.run(&payloads, false);
+            Ok((self.taken(made.0)?, made.1.into_iter().next()))
+        })?;
+        let (index, id) = match stopped {
+            Some((index, id)) => (Some(index), id),
+            None => (None, None),
+        };
+        Ok((batch.to_pyarrow(py)?, index, id))
+    }
+
+    /// Decodes the events that can be decoded.
+    ///
+    /// Returns the batch, and the indexes of the events that aren't in it.
+    fn decode_good<'py>(
+        &mut self,
+        py: Python<'py>,
+        payloads: PyArrowType<ArrayData>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let (batch, bad) = guarded(|| {
+            let payloads = BinaryArray::from(payloads.0);
+            let (rows, bad) = self.run(&payloads, true);
+            let bad: UInt64Array = bad.into_iter().map(|(index, _)| index as u64).collect();
+            Ok((self.taken(rows)?, bad))
+        })?;
+        Ok((batch.to_pyarrow(py)?, bad.to_data().to_pyarrow(py)?))
+    }
+}
+
+impl Decoder {
+    /// Decodes events up to the first bad one, or all good ones. Returns how many rows there are, and the bad ones.
+    fn run(&mut self, payloads: &BinaryArray, all: bool) -> (usize, Vec<(usize, Option<i32>)>) {
+        for column in &mut self.columns {
+            // What a caught panic has left.
+            column.truncate(0);
+        }
+        let (mut rows, mut bad) = (0, vec![]);
+        let mut last: Option<(i32, usize)> = None;
+        for index in 0..payloads.len() {
+            let event = payloads.value(index);
+            let (found, id, body) = match event {
+                [1, a, b, c, d, body @ ..] if self.headers => {
+                    let id = i32::from_be_bytes([*a, *b, *c, *d]);
+                    let found = match last {
+                        Some((same, plan)) if same == id => Some(plan),
+                        _ => self.by_id.get(&id).copied(),
+                    };
+                    last = found.map(|plan| (id, plan));
+                    (found, Some(id), body)
+                }
+                _ => (self.bare, None, event),
+            };
+            let read = match found {
+                Some(plan) => self.plans[plan].read(&mut self.columns, body, &mut self.scratch).map_err(|_| None),
+                None => Err(id),
+            };
+            match read {
+                Ok(()) => rows += 1,
+                Err(unknown) => {
+                    for column in &mut self.columns {
+                        column.truncate(rows);
+                    }
+                    bad.push((index, unknown));
+                    if !all {
+                        break;
+                    }
+                }
+            }
+        }
+        (rows, bad)
+    }
+
+    fn taken(&mut self, rows: usize) -> PyResult<RecordBatch> {
+        let arrays: Vec<ArrayRef> = self.columns.iter_mut().map(Col::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|e| wrong(e.to_string()))
+    }
+}
+
+enum Writer {
+    Avro(Vec<(usize, avro_write::Node)>),
+    Json(json::Object),
+    Protobuf(protobuf::Message),
+}
+
+/// Encodes rows of a table's columns.
+#[pyclass(module = "pyspark_pravega_native", frozen)]
+struct Encoder {
+    writer: Writer,
+    header: Vec<u8>,
+}
+
+#[pymethods]
+impl Encoder {
+    /// An encoder by a plan; each event begins with the header.
+    #[new]
+    fn new(plan: &str, header: Vec<u8>) -> PyResult<Self> {
+        guarded(|| {
+            let value = parsed(plan)?;
+            let of = plan::get(&value, "plan").map_err(wrong)?;
+            let writer = match plan::text(&value, "format").map_err(wrong)? {
+                "avro" => avro_write::fields(of).map(Writer::Avro),
+                "json" => json::Object::parse(of).map(Writer::Json),
+                "protobuf" => protobuf::Message::parse(of).map(Writer::Protobuf),
+                other => Err(format!("no format {other}")),
+            };
+            Ok(Encoder { writer: writer.map_err(wrong)?, header })
+        })
+    }
+
+    /// Encodes a batch. Returns a binary array, or None when a row can't be an event.
+    fn encode<'py>(&self, py: Python<'py>, batch: PyArrowType<RecordBatch>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let made = guarded(|| {
+            let batch = batch.0;
+            let columns = batch.columns().iter().map(Source::new).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+            Ok(self.run(&columns, batch.num_rows()).ok())
+        })?;
+        made.map(|array| array.to_data().to_pyarrow(py)).transpose()
+    }
+}
+
+impl Encoder {
+    fn run(&self, columns: &[Source], rows: usize) -> Res<BinaryArray> {
+        let mut data = Vec::with_capacity(rows * 64);
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0i32);
+        for row in 0..rows {
+            data.extend_from_slice(&self.header);
+            match &self.writer {
+                Writer::Avro(fields) => avro_write::write_fields(fields, columns, row, &mut data)?,
+                Writer::Json(object) => object.write(columns, row, &mut data)?,
+                Writer::Protobuf(message) => message.write(columns, row, &mut data)?,
+            }
+            offsets.push(i32::try_from(data.len()).map_err(|_| Bad)?);
+        }
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        Ok(BinaryArray::new(offsets, Buffer::from_vec(data), None))
+    }
+}
+
+/// The whole frames at the head of a buffer, at most `limit` of them.
+///
+/// Returns where each begins (little-endian int64 as bytes), how many bytes they are, and whether what follows can't be
+/// the beginning of a frame.
+#[pyfunction]
+fn scan<'py>(py: Python<'py>, buffer: PyArrowType<ArrayData>, limit: usize) -> PyResult<(Bound<'py, PyBytes>, usize, bool)> {
+    let (starts, end, broken) = guarded(|| {
+        let array: ArrayRef = arrow_array::make_array(buffer.0);
+        let data = array.as_primitive_opt::<arrow_array::types::UInt8Type>();
+        Ok(frames::scan(data.ok_or_else(|| wrong("no bytes".into()))?.values(), limit))
+    })?;
+    let bytes: Vec<u8> = starts.iter().flat_map(|start| start.to_le_bytes()).collect();
+    Ok((PyBytes::new(py, &bytes), end, broken))
+}
+
+#[pymodule]
+fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Decoder>()?;
+    module.add_class::<Encoder>()?;
+    module.add_function(wrap_pyfunction!(scan, module)?)
+}

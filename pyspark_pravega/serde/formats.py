@@ -1,0 +1,122 @@
+"""The formats that a table's events can be in, each by its name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.errors import UnsupportedOperationError
+from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.serde.encodings import EncodingSource
+from pyspark_pravega.serde.json_codec import JsonCodec
+from pyspark_pravega.serde.native import faster
+from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
+from pyspark_pravega.serde.types import (
+    avro_to_spark,
+    json_to_spark,
+    protobuf_to_spark,
+    spark_to_avro,
+    spark_to_json,
+    spark_to_protobuf,
+)
+
+AVRO, JSON, PROTOBUF, RAW, STRING = "avro", "json", "protobuf", "raw", "string"
+FORMATS = (AVRO, JSON, PROTOBUF, RAW, STRING)
+"""What the table property `format` may be; `binary` is another word for raw."""
+REGISTERED = {AVRO: "Avro", JSON: "Json", PROTOBUF: "Protobuf"}
+"""Formats with schemas, and what the schema registry calls them."""
+SYNONYMS = {"binary": RAW}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """A table's schema as the registry keeps it."""
+
+    format: str
+    """`avro`, `json` or `protobuf`."""
+    type: str
+    """An Avro record's or Protobuf message's full name; free text for JSON."""
+    data: bytes
+    """UTF-8 text, or a FileDescriptorSet."""
+
+    def columns(self) -> StructType:
+        """The columns of a table with that schema.
+
+        Raises:
+            SchemaError: it can't be a table's; the message says why.
+        """
+        if self.format == PROTOBUF:
+            return protobuf_to_spark(self.data, self.type)
+        return (avro_to_spark if self.format == AVRO else json_to_spark)(self.data.decode())
+
+    def codec(
+        self, columns: StructType, encodings: EncodingSource, *, write_id: int | None = None, header: bool = True
+    ) -> Codec:
+        """What decodes events to that schema's columns, and encodes them.
+
+        Args:
+            columns: what `columns` gave.
+            encodings: looks encoding ids up.
+            write_id: the encoding id of what is written; None for reading only, or for events without headers.
+            header: whether events have headers; only JSON and Protobuf can do without.
+        """
+        return faster(self.plain_codec(columns, encodings, write_id=write_id, header=header))
+
+    def plain_codec(
+        self, columns: StructType, encodings: EncodingSource, *, write_id: int | None = None, header: bool = True
+    ) -> Codec:
+        """As `codec`, but never native."""
+        if self.format == PROTOBUF:
+            return ProtobufCodec(self.data, self.type, columns, encodings, write_id)
+        if self.format == JSON:
+            return JsonCodec(self.data.decode(), columns, encodings, write_id)
+        return AvroCodec(self.data.decode(), columns, encodings, write_id, header)
+
+
+def schema_for(table_format: str, columns: StructType, *, name: str, namespace: str) -> Schema:
+    """The schema for a new table.
+
+    Args:
+        table_format: `avro`, `json` or `protobuf`.
+        columns: the table's columns.
+        name: the stream.
+        namespace: the scope.
+
+    Raises:
+        UnsupportedTypeError: a column's type or name can't be written in the format.
+    """
+    if table_format == PROTOBUF:
+        full_name, data = spark_to_protobuf(columns, name=name, namespace=namespace)
+        return Schema(format=PROTOBUF, type=full_name, data=data)
+    if table_format == JSON:
+        text = spark_to_json(columns, name=name)
+        return Schema(format=JSON, type=f"{namespace}.{name}", data=text.encode())
+    text = spark_to_avro(columns, name=name, namespace=namespace)
+    return Schema(format=AVRO, type=_record_name(text), data=text.encode())
+
+
+def registered_schema(serialization_format: str, type_name: str, data: bytes) -> Schema:
+    """A schema that the registry holds.
+
+    Args:
+        serialization_format: as the registry calls it.
+        type_name: its type.
+        data: its bytes.
+
+    Raises:
+        UnsupportedOperationError: it is of a format of somebody's own.
+    """
+    found = {name: ours for ours, name in REGISTERED.items()}.get(serialization_format)
+    if found is None:
+        raise UnsupportedOperationError(
+            f"the events are in format {serialization_format}; Avro, JSON and Protobuf can be read, and raw events"
+        )
+    return Schema(format=found, type=type_name, data=data)
+
+
+def _record_name(text: str) -> str:
+    record = json.loads(text)
+    return f"{record['namespace']}.{record['name']}"

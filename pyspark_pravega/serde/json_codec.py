@@ -1,0 +1,108 @@
+"""JSON events: `0x01 | int32 encoding id | UTF-8 text`, or the bare text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.serde import compression, json_read, json_schema, json_write
+from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
+from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, header, without_headers
+from pyspark_pravega.serde.fitting import fit
+from pyspark_pravega.serde.types import arrow_safe
+
+
+class JsonCodec:
+    """Events in JSON, whose properties are a table's columns. Those that the table doesn't have are passed over.
+
+    A text can't begin with 0x01, so events with and without headers may be mixed.
+
+    Args:
+        schema_text: the table's JSON Schema.
+        spark_schema: the table's columns, as `json_to_spark(schema_text)` gives them.
+        encodings: looks encoding ids up.
+        write_encoding_id: the id for what is written; None: without header.
+    """
+
+    def __init__(
+        self,
+        schema_text: str,
+        spark_schema: StructType,
+        encodings: EncodingSource,
+        write_encoding_id: int | None = None,
+    ) -> None:
+        self.text = schema_text
+        self.encodings = encodings
+        self.write_id = write_encoding_id
+        self._schema = to_arrow_schema(arrow_safe(spark_schema), timezone="UTC")
+        self._prepare()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("text", "encodings", "write_id", "_schema")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.object = json_read.table_of(json_schema.parse(self.text))
+        self._known = Known(self.encodings, self.check)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return self._schema
+
+    def check(self, _encoding_id: int, _schema: WriterSchema) -> None:
+        """Do nothing: texts tell by themselves what they hold."""
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec."""
+        wanted = subschema(self._schema, columns)
+        if not columns:
+            return batch_of([], wanted, len(payloads))
+        try:
+            return self._decode(payloads, wanted)
+        except BadEventError as error:
+            # Headers are looked at before bodies are.
+            raise first_bad(lambda events: self._decode(events, wanted), payloads, error) from error.__cause__
+
+    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
+        plain, ids, present = self._known.plain(payloads)
+        converters = json_read.columns(self.object, wanted.names)
+        values: list[list[Any]] = [[] for _ in converters]
+        for row, body in enumerate(without_headers(plain, present).to_pylist()):
+            try:
+                value = json_read.parse(body)
+                if not isinstance(value, dict):
+                    raise json_read.UnfitError("it isn't a JSON object")
+                for (name, convert), of_column in zip(converters, values, strict=True):
+                    of_column.append(convert(value.get(name)))
+            except json_read.UnfitError as error:
+                encoding_id = int(ids[row]) if present[row] else None
+                raise BadEventError(str(error), index=row, encoding_id=encoding_id) from None
+        arrays = [pa.array(of_column, type=field.type) for of_column, field in zip(values, wanted, strict=True)]
+        return batch_of(arrays, wanted, len(payloads))
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        bodies = json_write.texts(self.object, fit(batch, self._schema))
+        return pa.array(with_header(bodies, self.write_id, self._known), type=pa.binary())
+
+
+def with_header(bodies: Sequence[bytes], encoding_id: int | None, known: Known) -> list[bytes]:
+    """Bodies as events: compressed, where the encoding says so, and behind their header.
+
+    Args:
+        bodies: what is to be in the events.
+        encoding_id: the id they are written under; None: neither header nor compression.
+        known: looks the id up.
+    """
+    if encoding_id is None:
+        return list(bodies)
+    codec, head = known[encoding_id].codec, header(encoding_id)
+    return [head + compression.compress(codec, body) for body in bodies]

@@ -1,0 +1,136 @@
+"""What the type mappings of all formats share."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
+
+from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.serde.avro_schema import SPARK_TYPE as SPARK_TYPE
+
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata key under which Spark keeps that a string column is CHAR or VARCHAR."""
+MAX_PRECISION = 38
+
+_INSTEAD = {
+    "DayTimeIntervalType": "BIGINT with a number of microseconds",
+    "YearMonthIntervalType": "INT with a number of months",
+    "CalendarIntervalType": "BIGINT with a number of microseconds",
+    "TimeType": "BIGINT with microseconds after midnight",
+    "VariantType": "STRING with the JSON text (to_json)",
+    "NullType": "a column of some type that holds nulls (CAST(NULL AS STRING))",
+    "GeometryType": "BINARY with the WKB (ST_AsBinary)",
+    "GeographyType": "BINARY with the WKB (ST_AsBinary)",
+    "UserDefinedType": "the columns it is made of",
+}
+
+
+def arrow_safe(schema: StructType) -> StructType:
+    """The schema with CHAR and VARCHAR as the strings that Spark and Arrow handle them as.
+
+    Args:
+        schema: columns.
+
+    Returns:
+        Columns whose type string is kept in the metadata, as Spark's analyser does.
+    """
+    return StructType([replaced(field) for field in schema.fields])
+
+
+def replaced(field: StructField) -> StructField:
+    """A column as `arrow_safe` makes it."""
+    plain = _without_lengths(field.dataType)
+    if plain == field.dataType:
+        return field
+    metadata = {**field.metadata, CHAR_VARCHAR: field.dataType.simpleString()}
+    return StructField(field.name, plain, field.nullable, metadata)
+
+
+def is_text(kind: DataType, path: str) -> bool:
+    """Whether a type is STRING, CHAR or VARCHAR.
+
+    Raises:
+        UnsupportedTypeError: it is a string with a collation, which no format keeps.
+    """
+    if isinstance(kind, (CharType, VarcharType)):
+        return True
+    if not isinstance(kind, StringType):
+        return False
+    if kind != StringType():
+        raise UnsupportedTypeError(
+            f'column "{path}" has a collation ({kind.simpleString()}); use STRING without one, and collate in queries'
+        )
+    return True
+
+
+def unsupported(kind: DataType, path: str, format_name: str) -> UnsupportedTypeError:
+    """The error for a column whose type a format can't hold, with what to use instead.
+
+    Args:
+        kind: its type.
+        path: the column.
+        format_name: the format, as in "written as Avro".
+    """
+    instead = next((_INSTEAD[base.__name__] for base in type(kind).__mro__ if base.__name__ in _INSTEAD), None)
+    hint = f"; use {instead}" if instead else ""
+    return UnsupportedTypeError(
+        f'column "{path}" is of type {kind.simpleString().upper()}, which can\'t be written as {format_name}{hint}'
+    )
+
+
+class Names:
+    """The names of one record's fields so far: Spark takes those that differ in case for the same."""
+
+    def __init__(self, path: str, what: str = "columns") -> None:
+        """Begin a record.
+
+        Args:
+            path: the record, with a dot behind it.
+            what: what the fields are called in messages.
+        """
+        self._path, self._what = path, what
+        self._seen: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        """Take a name.
+
+        Raises:
+            UnsupportedTypeError: there was one that differs at most in case.
+        """
+        twin = self._seen.get(name.lower())
+        if twin is not None:
+            raise UnsupportedTypeError(
+                f'{self._what} "{self._path}{twin}" and "{self._path}{name}" differ at most in case; Spark takes '
+                "them for the same: rename one"
+            )
+        self._seen[name.lower()] = name
+
+
+def sanitised(name: str) -> str:
+    """A name with `_` for what identifiers of Avro and Protobuf can't hold."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return plain if plain and not plain[0].isdigit() else f"_{plain}"
+
+
+def _without_lengths(kind: DataType) -> DataType:
+    if isinstance(kind, (CharType, VarcharType)):
+        return StringType()
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_lengths(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(_without_lengths(kind.keyType), _without_lengths(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        return StructType(
+            [StructField(f.name, _without_lengths(f.dataType), f.nullable, f.metadata) for f in kind.fields]
+        )
+    return kind

@@ -1,0 +1,181 @@
+"""Tables of all formats on real servers: bad events in their modes, several types in a stream, groups made again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from client_tools import append, framed
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.jobs import plan_scan
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.definition import TableDefinition, load_definition
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.errors import ConfigurationError, EventDecodeError
+from pyspark_pravega.registry import SchemaInfo
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])
+FORMATS = ["avro", "json", "protobuf"]
+
+
+def make(settings: Settings, scope: str, table_format: str, **properties: str) -> TableDefinition:
+    return Catalog(settings).create_table([scope], "t", COLUMNS, [], {"format": table_format, **properties})
+
+
+def insert(table: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
+    writer = StreamWriter(table, WriteOptions(transaction_timeout_ms=60_000))
+    batch = pa.RecordBatch.from_pylist(list(rows), schema=table.for_writing().schema)
+    writer.commit([writer.write(iter([batch]))])
+
+
+def select(client: Client, table: TableDefinition, *columns: str) -> list[dict[str, Any]]:
+    reader = StreamReader(table, take_snapshot(client, table.stream), columns)
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def spoil(client: Client, table: TableDefinition, *payloads: bytes) -> None:
+    """Append events that aren't the table's."""
+    (segment,) = client.controller.current_segments(table.stream).ids
+    append(client, table.stream, segment, *map(framed, payloads))
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_bad_events_in_each_mode(
+    client: Client, settings: Settings, scope: str, table_format: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make(settings, scope, table_format)
+    insert(table, [{"id": 1, "name": "one"}])
+    bad = b"\x01\0\0\0\0\xff\xff"
+    spoil(client, table, bad)
+    insert(table, [{"id": 2, "name": None}])
+
+    with pytest.raises(EventDecodeError, match=rf"{scope}/t.*segment 0, offset \d+, encoding id 0\): \w+"):
+        select(client, table, "id")
+
+    permissive = table.with_mode("permissive")
+    found = select(client, permissive, "id", "name", "_corrupt_event", "_event_size")
+    assert [(row["id"], row["name"], row["_corrupt_event"]) for row in found] == [
+        (1, "one", None),
+        (None, None, bad),
+        (2, None, None),
+    ]
+    assert found[1]["_event_size"] == len(bad)
+
+    with caplog.at_level(logging.WARNING):
+        kept = select(client, table.with_mode("DROPMALFORMED"), "id", "_offset", "_corrupt_event")
+    assert [row["id"] for row in kept] == [1, 2]
+    assert [row["_offset"] for row in kept] == [row["_offset"] for row in select(client, permissive, "_offset")][::2]
+    assert "1 events of segment 0" in caplog.text
+    assert len(select(client, table.with_mode("drop-malformed"))) == 2
+
+
+def test_the_mode_may_be_the_tables_or_the_reads(client: Client, settings: Settings, scope: str) -> None:
+    table = make(settings, scope, "json", mode="permissive")
+    spoil(client, table, b"{")
+    loaded = load_definition(client, settings, table.stream)
+    assert loaded.mode == "permissive"
+    assert select(client, loaded, "id") == [{"id": None}]
+    strict = load_definition(client, settings, table.stream, {"mode": "fail-fast"})
+    with pytest.raises(EventDecodeError):
+        select(client, strict, "id")
+    assert plan_scan(loaded, ["id"], {"mode": "drop-malformed"}).slices == 1
+    with pytest.raises(ConfigurationError, match="must be one of fail-fast, permissive, drop-malformed"):
+        plan_scan(loaded, ["id"], {"mode": "lenient"})
+
+
+def test_nulls_in_columns_that_spark_takes_for_not_null_are_refused(settings: Settings, scope: str) -> None:
+    columns = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
+    table = Catalog(settings).create_table([scope], "t", columns, [], {})
+    assert plan_scan(table, ["name"], {"mode": "permissive"}).slices == 0
+    with pytest.raises(ConfigurationError, match=r"id of stream .* can't be null: make \"mode\" a property"):
+        plan_scan(table, ["id"], {"mode": "permissive"})
+
+
+class TestSeveralTypes:
+    """As the official serializers write them into a group with allowMultipleTypes."""
+
+    @pytest.fixture
+    def stream(self, client: Client, settings: Settings, scope: str) -> Stream:
+        registry = shared_registry(settings)
+        assert registry is not None
+        stream = Stream(scope, "events")
+        client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))
+        registry.create_group(scope, "events", allow_multiple_types=True, compatibility="AllowAny")
+        for name, field in (("Created", "customer"), ("Paid", "amount")):
+            text = (
+                f'{{"type": "record", "name": "{name}", "namespace": "shop", "fields": '
+                f'[{{"name": "{field}", "type": ["null", "string"], "default": null}}]}}'
+            )
+            schema = SchemaInfo(type=f"shop.{name}", serialization_format="Avro", schema_data=text.encode())
+            version = registry.add_schema(scope, "events", schema)
+            encoding = registry.encoding_id(scope, "events", version)
+            events = [b"\x01" + encoding.to_bytes(4, "big") + b"\x02\x06" + f"{name[0]}-{i}".encode() for i in range(3)]
+            append(client, stream, 0, *map(framed, events))
+        return stream
+
+    def test_one_is_chosen(self, client: Client, settings: Settings, stream: Stream) -> None:
+        for name, column in (("Created", "customer"), ("Paid", "amount")):
+            table = load_definition(client, settings, stream, {"schema-type": f"shop.{name}"})
+            assert table.schema.fieldNames() == [column]
+            found = select(client, table, column, "_offset")
+            assert [row[column] for row in found] == [f"{name[0]}-{i}" for i in range(3)]
+            assert len(select(client, table)) == 3
+
+    def test_without_a_choice_others_are_errors_that_say_so(
+        self, client: Client, settings: Settings, stream: Stream
+    ) -> None:
+        table = load_definition(client, settings, stream)
+        with pytest.raises(EventDecodeError, match=r"of type shop.Created, and the table.* shop.Paid"):
+            select(client, table, "amount")
+
+    def test_a_type_that_is_not_there_is_named(self, client: Client, settings: Settings, stream: Stream) -> None:
+        with pytest.raises(ConfigurationError, match=r'no events of type "shop.Payed".*did you mean "shop.Paid"'):
+            load_definition(client, settings, stream, {"schema-type": "shop.Payed"})
+
+
+def test_a_group_that_was_made_again_is_another_one(client: Client, settings: Settings, scope: str) -> None:
+    catalog = Catalog(settings)
+    for name, value in (("id", 1), ("other", "x"), ("id", 3)):
+        kind = LongType() if name == "id" else StringType()
+        catalog.create_table([scope], "t", StructType([StructField(name, kind)]), [], {})
+        table = catalog.load_table([scope], "t")
+        insert(table, [{name: value}])
+        found = select(client, catalog.load_table([scope], "t"), name, "_encoding_id")
+        assert found == [{name: value, "_encoding_id": 0}]
+        catalog.drop_table([scope], "t")
+
+
+def test_reads_ask_the_registry_once_for_an_id(
+    client: Client, settings: Settings, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(settings, scope, "json")
+    insert(table, [{"id": 1, "name": None}])
+    loaded = load_definition(client, settings, table.stream)
+    assert len(select(client, loaded, "id")) == 1
+    registry = shared_registry(settings)
+    assert registry is not None
+    # From here on the registry can't be reached.
+    monkeypatch.setattr(registry, "_transport", None)
+    assert select(client, loaded, "id", "name") == [{"id": 1, "name": None}]
+
+
+def test_raw_events_have_no_bad_ones(client: Client, settings: Settings, scope: str) -> None:
+    columns = StructType([StructField("event", BinaryType(), False)])
+    table = Catalog(settings).create_table([scope], "t", columns, [], {"format": "binary", "mode": "drop-malformed"})
+    spoil(client, table, b"", b"\xff")
+    loaded = load_definition(client, settings, table.stream)
+    assert select(client, loaded, "event", "_corrupt_event") == [
+        {"event": payload, "_corrupt_event": None} for payload in (b"", b"\xff")
+    ]

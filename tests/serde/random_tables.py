@@ -1,0 +1,112 @@
+"""Random columns, and random values for them."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+scalars = st.sampled_from(
+    [
+        BooleanType(),
+        ByteType(),
+        ShortType(),
+        IntegerType(),
+        LongType(),
+        FloatType(),
+        DoubleType(),
+        StringType(),
+        BinaryType(),
+        DateType(),
+        TimestampType(),
+        TimestampNTZType(),
+    ]
+)
+decimals = st.integers(1, 38).flatmap(
+    lambda precision: st.integers(0, precision).map(lambda scale: DecimalType(precision, scale))
+)
+
+
+def structs(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[StructType]:
+    return st.lists(st.tuples(inner, st.booleans()), min_size=1, max_size=4).map(
+        lambda kinds: StructType([StructField(f"f{i}", kind, null) for i, (kind, null) in enumerate(kinds)])
+    )
+
+
+types: st.SearchStrategy[DataType] = st.recursive(
+    st.one_of(scalars, decimals),
+    lambda inner: st.one_of(
+        st.builds(ArrayType, inner, st.booleans()),
+        st.builds(lambda value, null: MapType(StringType(), value, null), inner, st.booleans()),
+        structs(inner),
+    ),
+    max_leaves=5,
+)
+
+MICROS = st.integers(-(10**16), 10**17)
+
+
+def values(kind: DataType, nullable: bool) -> st.SearchStrategy[Any]:
+    """Values of a type as Arrow takes them."""
+    made: st.SearchStrategy[Any]
+    bits = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}.get(type(kind))
+    if bits:
+        made = st.one_of(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), st.integers(-100, 100))
+    elif isinstance(kind, BooleanType):
+        made = st.booleans()
+    elif isinstance(kind, FloatType):
+        made = st.floats(width=32, allow_nan=False)
+    elif isinstance(kind, DoubleType):
+        made = st.floats(allow_nan=False)
+    elif isinstance(kind, StringType):
+        made = st.text(max_size=12)
+    elif isinstance(kind, BinaryType):
+        made = st.binary(max_size=12)
+    elif isinstance(kind, DateType):
+        made = st.integers(-700_000, 2_900_000)
+    elif isinstance(kind, (TimestampType, TimestampNTZType)):
+        made = MICROS
+    elif isinstance(kind, DecimalType):
+        scale = kind.scale
+        top = 10**kind.precision - 1
+        made = st.one_of(st.integers(-top, top), st.integers(-min(top, 300), min(top, 300))).map(
+            lambda unscaled: decimal.Decimal(unscaled).scaleb(-scale, decimal.Context(prec=60))
+        )
+    elif isinstance(kind, ArrayType):
+        made = st.lists(values(kind.elementType, kind.containsNull), max_size=4)
+    elif isinstance(kind, MapType):
+        made = st.dictionaries(st.text(max_size=4), values(kind.valueType, kind.valueContainsNull), max_size=3).map(
+            lambda entries: list(entries.items())
+        )
+    else:
+        assert isinstance(kind, StructType)
+        made = st.fixed_dictionaries({f.name: values(f.dataType, f.nullable) for f in kind.fields})
+    return st.one_of(st.none(), made) if nullable else made
+
+
+def rows_of(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows as a batch."""
+    arrays = [pa.array([row[field.name] for row in rows], type=field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

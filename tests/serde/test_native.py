@@ -1,0 +1,230 @@
+"""The native codec and the plain one give the same answers, to good events and to bad ones."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from format_tools import Encodings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from random_tables import rows_of, structs, types, values
+
+from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.serde import native
+from pyspark_pravega.serde.codec import BadEventError, Codec
+from pyspark_pravega.serde.encodings import WriterSchema, header
+from pyspark_pravega.serde.formats import Schema, schema_for
+from pyspark_pravega.serde.native import NativeCodec, faster
+
+pytestmark = pytest.mark.skipif(native.module() is None, reason="the native wheel isn't installed, or switched off")
+
+GZIP = "application/x-gzip"
+FORMATS = ["avro", "json", "protobuf"]
+MANY = settings(max_examples=max(300, settings().max_examples))
+
+
+def for_protobuf(kind: DataType) -> DataType:
+    """The type without what Protobuf can't hold: nulls in lists, and lists in lists."""
+    if isinstance(kind, StructType):
+        return StructType(
+            [
+                StructField(
+                    field.name, for_protobuf(field.dataType), is_single(for_protobuf(field.dataType)) and field.nullable
+                )
+                for field in kind.fields
+            ]
+        )
+    if isinstance(kind, ArrayType):
+        return ArrayType(in_list(kind.elementType), False)
+    if isinstance(kind, MapType):
+        return MapType(StringType(), in_list(kind.valueType), False)
+    return kind
+
+
+def in_list(kind: DataType) -> DataType:
+    made = for_protobuf(kind)
+    return made if is_single(made) else StructType([StructField("inner", made, False)])
+
+
+def is_single(kind: DataType) -> bool:
+    return not isinstance(kind, (ArrayType, MapType))
+
+
+def twins(table_format: str, table: StructType, codec: str = "") -> tuple[Codec, NativeCodec]:
+    schema = schema_for(table_format, table, name="t", namespace="s")
+    return twins_of(schema, codec)
+
+
+def twins_of(schema: Schema, codec: str = "", *older: Schema) -> tuple[Codec, NativeCodec]:
+    known = {7: writer(schema, codec), **{i: writer(one, "") for i, one in enumerate(older)}}
+    plain = schema.plain_codec(schema.columns(), Encodings(known), write_id=7)
+    made = faster(plain)
+    assert isinstance(made, NativeCodec)
+    return plain, made
+
+
+def writer(schema: Schema, codec: str) -> WriterSchema:
+    text = "" if schema.format == "protobuf" else schema.data.decode()
+    return WriterSchema(schema_text=text, schema_data=schema.data, type=schema.type, codec=codec)
+
+
+def answer(codec: Codec, payloads: pa.Array, columns: list[str]) -> Any:
+    """Rows, or which event is bad. The entries of maps have no order."""
+    try:
+        batch = codec.decode(payloads, columns)
+    except BadEventError as error:
+        return error.index, error.encoding_id, error.reason
+    batch.validate(full=True)
+    assert batch.num_rows == len(payloads)
+    return [(name, repr(ordered(batch.column(name).type, batch.column(name).to_pylist()))) for name in columns]
+
+
+def ordered(kind: pa.DataType, rows: list[Any]) -> list[Any]:
+    def one(kind: pa.DataType, value: Any) -> Any:
+        if value is None:
+            return None
+        if pa.types.is_map(kind):
+            return sorted(((key, repr(one(kind.item_type, of))) for key, of in value), key=repr)
+        if pa.types.is_list(kind):
+            return [one(kind.value_type, of) for of in value]
+        if pa.types.is_struct(kind):
+            return [one(kind.field(i).type, value[kind.field(i).name]) for i in range(kind.num_fields)]
+        return value
+
+    return [one(kind, value) for value in rows]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@MANY
+@given(structs(types), st.sampled_from(["", GZIP]), st.data())
+def test_rows_are_the_same_whoever_writes_and_reads(
+    table_format: str, table: StructType, codec: str, data: st.DataObject
+) -> None:
+    if table_format == "protobuf":
+        table = for_protobuf(table)  # type: ignore[assignment]
+    plain, made = twins(table_format, table, codec)
+    batch = rows_of(plain.schema, data.draw(st.lists(values(table, False), max_size=8)))
+    columns = plain.schema.names
+    by_plain, by_native = plain.encode(batch), made.encode(batch)
+    by_native.validate(full=True)
+    if table_format == "avro":
+        assert by_native.equals(by_plain)
+    expected = [(name, repr(ordered(batch.column(name).type, batch.column(name).to_pylist()))) for name in columns]
+    for payloads in (by_plain, by_native):
+        assert answer(made, payloads, columns) == expected
+        assert answer(plain, payloads, columns) == expected
+    assert made.decode(by_native, columns).schema.equals(plain.schema, check_metadata=True)
+    # A slice is written as if it were an array of its own.
+    assert made.encode(batch.slice(1)).to_pylist() == by_native.to_pylist()[1:]
+    # Any selection of columns, in any order, holds the same.
+    some = data.draw(st.lists(st.sampled_from(columns), unique=True))
+    assert answer(made, by_plain, some) == answer(plain, by_plain, some)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@MANY
+@given(structs(types), st.data())
+def test_of_broken_events_the_same_one_is_named(table_format: str, table: StructType, data: st.DataObject) -> None:
+    if table_format == "protobuf":
+        table = for_protobuf(table)  # type: ignore[assignment]
+    plain, made = twins(table_format, table)
+    rows = data.draw(st.lists(values(table, False), min_size=1, max_size=4))
+    events = plain.encode(rows_of(plain.schema, rows)).to_pylist()
+    broken = bytearray(data.draw(st.sampled_from(events)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        change = data.draw(st.sampled_from(["set", "cut", "add"]))
+        at = data.draw(st.integers(0, len(broken)))
+        if change == "set" and at < len(broken):
+            broken[at] = data.draw(st.integers(0, 255))
+        elif change == "cut":
+            del broken[at : at + data.draw(st.integers(1, 4))]
+        else:
+            broken[at:at] = data.draw(st.binary(max_size=4))
+    events.insert(data.draw(st.integers(0, len(events))), bytes(broken))
+    payloads = pa.array(events, pa.binary())
+    columns = plain.schema.names
+    assert answer(made, payloads, columns) == answer(plain, payloads, columns)
+    some = data.draw(st.lists(st.sampled_from(columns), unique=True, min_size=1))
+    assert answer(made, payloads, some) == answer(plain, payloads, some)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@given(structs(types), st.lists(st.binary(max_size=40), max_size=5))
+def test_any_bytes_get_the_same_answer(table_format: str, table: StructType, bodies: list[bytes]) -> None:
+    if table_format == "protobuf":
+        table = for_protobuf(table)  # type: ignore[assignment]
+    plain, made = twins(table_format, table)
+    payloads = pa.array([header(7) + body for body in bodies], pa.binary())
+    assert answer(made, payloads, plain.schema.names) == answer(plain, payloads, plain.schema.names)
+
+
+@given(structs(types), structs(types), st.data())
+def test_events_of_older_avro_schemas(table: StructType, other: StructType, data: st.DataObject) -> None:
+    """The writer's columns and the table's have names in common, and any types."""
+    older, newer = (schema_for("avro", one, name="t", namespace="s") for one in (other, table))
+    plain, made = twins_of(newer, "", older)
+    write = older.codec(older.columns(), Encodings({0: writer(older, "")}), write_id=0)
+    rows = data.draw(st.lists(values(other, False), min_size=1, max_size=5))
+    events = write.encode(rows_of(write.schema, rows)).to_pylist()
+    new = data.draw(st.lists(values(table, False), max_size=3))
+    events += plain.encode(rows_of(plain.schema, new)).to_pylist()
+    payloads = pa.array(data.draw(st.permutations(events)), pa.binary())
+    some = data.draw(st.lists(st.sampled_from(plain.schema.names), unique=True, min_size=1))
+    assert answer(made, payloads, some) == answer(plain, payloads, some)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_good_events_among_bad_ones_are_found(table_format: str, good: list[bool]) -> None:
+    table = StructType([StructField("a", StringType(), False), StructField("b", ArrayType(StringType()), False)])
+    _, made = twins(table_format, table)
+    rows = [{"a": f"{i}", "b": [f"{i}"] * (i % 3)} for i in range(len(good))]
+    events = made.encode(rows_of(made.schema, rows)).to_pylist()
+    payloads = pa.array(
+        [e if fine else e[:-1] + b"\xff\xff" for e, fine in zip(events, good, strict=True)], pa.binary()
+    )
+    found = made.decode_good(payloads, ["b", "a"])
+    assert found is not None
+    batch, bad = found
+    batch.validate(full=True)
+    assert bad.tolist() == [i for i, fine in enumerate(good) if not fine]
+    assert batch.to_pylist() == [row for row, fine in zip(rows, good, strict=True) if fine]
+
+
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+def test_a_value_that_does_not_fit_is_refused_in_the_plain_codec_s_words(table_format: str) -> None:
+    table = StructType([StructField("a", StringType(), False)])
+    plain, made = twins(table_format, table)
+    batch = pa.RecordBatch.from_arrays([pa.array(["x", None])], names=["a"])
+    with pytest.raises(EventEncodeError) as by_native:
+        made.encode(batch)
+    with pytest.raises(EventEncodeError) as by_plain:
+        plain.encode(batch)
+    assert str(by_native.value) == str(by_plain.value)
+    assert '"a"' in str(by_native.value)
+
+
+def test_it_travels_to_executors_and_does_without_the_wheel_there(tmp_path: Any) -> None:
+    table = StructType([StructField("a", StringType(), False)])
+    schema = schema_for("json", table, name="t", namespace="s")
+    made = faster(schema.plain_codec(schema.columns(), Encodings()))
+    assert isinstance(made, NativeCodec)
+    assert pickle.loads(pickle.dumps(made)).is_native
+    (tmp_path / "codec").write_bytes(pickle.dumps(made))
+    program = (
+        "import pickle, sys, pyarrow as pa\n"
+        "codec = pickle.load(open(sys.argv[1], 'rb'))\n"
+        'rows = codec.decode(pa.array([b\'{"a": "b"}\'], pa.binary()), ["a"]).to_pylist()\n'
+        "print(codec.is_native, rows)"
+    )
+    environment = {**os.environ, native.SWITCH: "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, str(tmp_path / "codec")]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False [{'a': 'b'}]"

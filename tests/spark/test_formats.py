@@ -1,0 +1,80 @@
+"""Tables of all formats in Spark SQL."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+COLUMNS = """
+    id BIGINT NOT NULL, name STRING, price DECIMAL(10, 2), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, small TINYINT,
+    data BINARY, tags ARRAY<STRING>, attrs MAP<STRING, INT>, point STRUCT<x: INT, label: STRING>, short VARCHAR(5)
+"""
+VALUES = """
+    (1, 'é', 1.50, DATE'2024-02-29', TIMESTAMP'2024-02-29 12:00:00.5Z', TIMESTAMP_NTZ'1969-12-31 23:59:59', 7Y,
+     X'00FF', array('a', 'b'), map('k', 1), named_struct('x', 1, 'label', CAST(NULL AS STRING)), 'abc'),
+    (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, array(), map(), NULL, NULL)
+"""
+
+
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_what_goes_in_comes_out(spark: SparkSession, namespace: str, table_format: str, compression: str) -> None:
+    table = f"{namespace}.t"
+    spark.sql(
+        f"CREATE TABLE {table} ({COLUMNS}) CLUSTERED BY (id) INTO 2 BUCKETS "
+        f"TBLPROPERTIES ('format' = '{table_format}', 'compression' = '{compression}')"
+    )
+    spark.sql(f"INSERT INTO {table} VALUES {VALUES}")
+    expected = spark.sql(f"SELECT * FROM VALUES {VALUES} ORDER BY 1").collect()
+    found = spark.sql(f"SELECT * FROM {table} ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [tuple(row) for row in expected]
+    assert spark.sql(f"SELECT count(*) FROM {table}").first() == (2,)
+    assert spark.sql(f"SELECT point.x FROM {table} WHERE name = 'é'").first() == (1,)
+    described = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
+    assert described["short"] == "varchar(5)"
+    assert f"codec={table_format}, " in described["Table Properties"]
+
+
+def test_lines_of_text(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.lines"
+    spark.sql(f"CREATE TABLE {table} (event STRING NOT NULL) TBLPROPERTIES ('format' = 'string')")
+    spark.sql(f"INSERT INTO {table} VALUES ('one'), ('zwei é')")
+    assert {row.event for row in spark.table(table).collect()} == {"one", "zwei é"}
+
+
+def test_bad_events_are_rows_of_nulls_where_the_table_says_so(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.measured"
+    spark.sql(f"CREATE TABLE {table} (id INT) TBLPROPERTIES ('format' = 'json', 'mode' = 'permissive')")
+    spark.sql(f"INSERT INTO {table} VALUES (1)")
+    assert spark.sql(f"SELECT id, _corrupt_event FROM {table}").collect() == [(1, None)]
+    assert spark.sql(f"SELECT * FROM {table} WITH ('mode' = 'drop-malformed')").collect() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "table_format", "words"),
+    [
+        ("a ARRAY<ARRAY<INT>>", "protobuf", "put it into a STRUCT"),
+        ("a MAP<INT, STRING>", "json", "only STRING keys"),
+        ("`a b` INT", "protobuf", 'name it "a_b"'),
+        ("a VARIANT", "json", "STRING with the JSON text"),
+        ("a INT, A INT", "json", "differ at most in case"),
+    ],
+)
+def test_what_a_format_can_not_hold_is_refused(
+    spark: SparkSession, namespace: str, columns: str, table_format: str, words: str
+) -> None:
+    with pytest.raises(AnalysisException) as refused:
+        spark.sql(f"CREATE TABLE {namespace}.t ({columns}) TBLPROPERTIES ('format' = '{table_format}')")
+    assert words in str(refused.value)
+    assert "UNSUPPORTED_TYPE" in str(refused.value) or "COLUMN_ALREADY_EXISTS" in str(refused.value)
+
+
+def test_protobuf_has_no_nulls_in_lists(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.t"
+    spark.sql(f"CREATE TABLE {table} (tags ARRAY<STRING>) TBLPROPERTIES ('format' = 'protobuf')")
+    with pytest.raises(Exception, match="Protobuf has no nulls in arrays and maps"):
+        spark.sql(f"INSERT INTO {table} VALUES (array('a', NULL))")
+    assert spark.table(table).collect() == []
