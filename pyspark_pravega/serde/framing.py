@@ -17,14 +17,15 @@ import pyarrow.compute as pc
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.native_module import module
 from pyspark_pravega.serde.ragged import Ints, binary_array, ragged_views
 
 HEADER_SIZE = 8
 """Bytes before each payload."""
 MAX_WRITE_SIZE = 8 * 1024 * 1024
 """The largest payload that official writers make, in bytes (Serializer.MAX_EVENT_SIZE)."""
-MAX_READ_SIZE = 16 * 1024 * 1024
-"""The largest payload believed on reading, in bytes: no append to a server can be larger."""
+MAX_READ_SIZE = 2**31 - 1
+"""The largest payload that a frame can announce, in bytes; those beyond `MAX_WRITE_SIZE` are written in parts."""
 
 _WALK = 4096
 _UNIFORM_RUN = 256
@@ -147,6 +148,17 @@ def header_ids(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[npt.NDArray[
 
 def _scan(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
     """The starts of at most `limit` whole frames, and the end of the last one."""
+    native = module()
+    if native is not None:
+        found_starts, end, broken = native.scan(pa.array(data), limit)
+        starts = np.frombuffer(found_starts, np.int64)
+        if broken:
+            raise _not_a_frame(data, np.append(starts, end), len(starts))
+        return starts, end
+    return _scan_in_python(data, limit)
+
+
+def _scan_in_python(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
     view = data.data
     chunks: list[Ints] = []
     found = 0

@@ -1,7 +1,10 @@
 """Stream events as they lie in a segment: `int32 0 | int32 length | payload`."""
 
 import struct
+from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 from pyspark_pravega.errors import EventDecodeError, EventEncodeError
 from pyspark_pravega.serde import framing
 from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.native_module import module
+from pyspark_pravega.serde.ragged import Ints
 
 payloads_ = st.one_of(
     st.lists(st.binary(max_size=40), max_size=60),
@@ -74,7 +79,6 @@ def test_any_buffer_will_do(kind: type) -> None:
         struct.pack(">ii", 1, 3) + b"abc",
         struct.pack(">ii", -1, 3) + b"abc",
         struct.pack(">ii", 0, -1) + b"abc",
-        struct.pack(">ii", 0, framing.MAX_READ_SIZE + 1) + b"abc",
         b"\xff" * 8,
     ],
 )
@@ -92,6 +96,30 @@ def test_arbitrary_bytes_are_events_or_a_decode_error(buffer: bytes) -> None:
     except BadEventError:
         return
     assert frames_of(frames.payloads.to_pylist()) == buffer[: frames.consumed]
+
+
+def scanned(scan: Callable[[npt.NDArray[np.uint8], int], tuple[Ints, int]], data: bytes, limit: int) -> object:
+    try:
+        starts, end = scan(np.frombuffer(data, np.uint8), limit)
+    except BadEventError as error:
+        return str(error)
+    return starts.tolist(), end
+
+
+@pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
+@given(st.lists(st.binary(max_size=6)), st.binary(max_size=30), st.integers(0, 300), st.integers(0, 40))
+def test_the_native_scan_finds_what_the_plain_one_finds(
+    payloads: list[bytes], junk: bytes, same: int, limit: int
+) -> None:
+    data = frames_of([*payloads, *[b"same"] * same]) + junk
+    for most in (limit, len(data)):
+        assert scanned(framing._scan, data, most) == scanned(framing._scan_in_python, data, most)
+
+
+def test_an_event_of_any_size_is_found() -> None:
+    large = bytes(20 << 20)
+    frames = framing.split(frames_of([b"a", large, b"b"]))
+    assert [len(payload) for payload in frames.payloads.to_pylist()] == [1, 20 << 20, 1]
 
 
 def test_slices_and_large_arrays_are_framed_like_others() -> None:
