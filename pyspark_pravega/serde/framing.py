@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.serde.native_module import module
 from pyspark_pravega.serde.ragged import Ints, binary_array, ragged_views
 
 HEADER_SIZE = 8
@@ -147,6 +148,13 @@ def header_ids(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[npt.NDArray[
 
 def _scan(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
     """The starts of at most `limit` whole frames, and the end of the last one."""
+    native = module()
+    if native is not None and len(data):
+        found, end, broken = native.scan(
+            pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]), limit
+        )
+        if not broken:
+            return np.frombuffer(found, dtype=np.int64), end
     view = data.data
     chunks: list[Ints] = []
     found = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,24 +24,11 @@ from pyspark_pravega.serde.encodings import Known, WriterSchema, header
 from pyspark_pravega.serde.fitting import fit
 from pyspark_pravega.serde.format_plans import json_plan, protobuf_plan
 from pyspark_pravega.serde.json_codec import JsonCodec
+from pyspark_pravega.serde.native_module import SWITCH, module
 from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
 
 _FAILED = (ValueError, RuntimeError, pa.ArrowException)
 """What the native module raises when it can't go on; the plain codec then answers."""
-SWITCH = "PYSPARK_PRAVEGA_NATIVE"
-"""The environment variable that keeps the native codec from being used when it is `0`."""
-
-
-def module() -> ModuleType | None:
-    """The native module; None when its wheel isn't installed, or it is switched off."""
-    if os.environ.get(SWITCH) == "0":
-        return None
-    try:
-        import pyspark_pravega_native
-    except ImportError:
-        return None
-    found: ModuleType = pyspark_pravega_native
-    return found
 
 
 def faster(plain: Codec) -> Codec:

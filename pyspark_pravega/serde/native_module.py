@@ -1,0 +1,25 @@
+"""The native module, where its wheel is installed."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from types import ModuleType
+
+SWITCH = "PYSPARK_PRAVEGA_NATIVE"
+"""The environment variable that keeps the native codec from being used when it is `0`."""
+
+
+def module() -> ModuleType | None:
+    """The native module; None when its wheel isn't installed, or it is switched off."""
+    return None if os.environ.get(SWITCH) == "0" else _found()
+
+
+@cache
+def _found() -> ModuleType | None:
+    try:
+        import pyspark_pravega_native
+    except ImportError:
+        return None
+    found: ModuleType = pyspark_pravega_native
+    return found
