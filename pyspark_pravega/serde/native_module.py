@@ -1,8 +1,9 @@
-"""The native module, where it is installed and not switched off."""
+"""The native module, where its wheel is installed."""
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from types import ModuleType
 
 SWITCH = "PYSPARK_PRAVEGA_NATIVE"
@@ -11,8 +12,11 @@ SWITCH = "PYSPARK_PRAVEGA_NATIVE"
 
 def module() -> ModuleType | None:
     """The native module; None when its wheel isn't installed, or it is switched off."""
-    if os.environ.get(SWITCH) == "0":
-        return None
+    return None if os.environ.get(SWITCH) == "0" else _found()
+
+
+@cache
+def _found() -> ModuleType | None:
     try:
         import pyspark_pravega_native
     except ImportError:

@@ -17,13 +17,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from random_tables import rows_of, structs, types, values
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde import native
 from pyspark_pravega.serde.codec import BadEventError, Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
 from pyspark_pravega.serde.native import NativeCodec, faster
+from pyspark_pravega.serde.native_module import SWITCH, module
 
-pytestmark = pytest.mark.skipif(native.module() is None, reason="the native wheel isn't installed, or switched off")
+pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 
 GZIP = "application/x-gzip"
 FORMATS = ["avro", "json", "protobuf"]
@@ -224,7 +224,7 @@ def test_it_travels_to_executors_and_does_without_the_wheel_there(tmp_path: Any)
         'rows = codec.decode(pa.array([b\'{"a": "b"}\'], pa.binary()), ["a"]).to_pylist()\n'
         "print(codec.is_native, rows)"
     )
-    environment = {**os.environ, native.SWITCH: "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, SWITCH: "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program, str(tmp_path / "codec")]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False [{'a': 'b'}]"
