@@ -19,6 +19,11 @@ from pyspark_pravega.connector.writer import StreamWriter
 from pyspark_pravega.serde import framing
 from pyspark_pravega.settings import Settings
 
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+ODD = ["", " ", "\t", "\0", "a\0", "\uffff", "\ufeff", "é", "e\u0301", "日本語", "🚀", FAMILY, "k" * 5000, "🚀" * 999]
+KEYS = [*ODD, *(f"{'🚀é日x'[i % 4] * (i % 40)}{i}" for i in range(10_000 - len(ODD)))]
+"""Routing keys of all sorts, emoji among them."""
+
 
 def insert(definition: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
     """What INSERT does, as one task."""
