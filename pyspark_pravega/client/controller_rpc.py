@@ -26,6 +26,8 @@ _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 _MAX_REPLY_BYTES = 64 << 20
 _ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "createTransaction", "scale"})
 """Methods whose answer is another one when they are done twice: not tried again once they may have arrived."""
+_LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream removed")
+"""gRPC's words for a connection that was made, and then lost."""
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -112,7 +114,8 @@ class ControllerRpc:
         never_sent = error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
         if method in _ONCE and not never_sent:
             return False
-        if self._answered or not (never_sent or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED):
+        somebody_is_there = any(word in details for word in _LOST_CONNECTION)
+        if self._answered or somebody_is_there:
             return True
         # Nobody has ever answered: rather a wrong address than a server that is just being started again.
         return tries < len(self._addresses)
