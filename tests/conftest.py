@@ -9,6 +9,8 @@ import pytest
 from pyspark_pravega.sandbox import Account, Sandbox
 
 READER = Account("reader", "prn::*,READ")
+ANALYST = Account("analyst", "prn::*key-value-table:*,READ_UPDATE;prn::*,READ")
+"""Who may read tables: Pravega 0.13 tells where a table's commit log is only to who may change it."""
 NOBODY = Account("nobody", "")
 SHORT_TOKEN_TTL_S = 10
 
@@ -27,13 +29,13 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="session")
 def secure_sandbox() -> Iterator[Sandbox]:
-    """Both servers with authentication and TLS; their users are `admin`, `reader` and `nobody`."""
-    with Sandbox(heap="1g", auth=True, tls=True, accounts=[READER, NOBODY]) as running:
+    """Both servers with authentication and TLS; their users are `admin`, `analyst`, `reader` and `nobody`."""
+    with Sandbox(heap="1g", auth=True, tls=True, accounts=[ANALYST, READER, NOBODY]) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def auth_sandbox() -> Iterator[Sandbox]:
     """Both servers with authentication and without TLS; delegation tokens are valid for 10 s only."""
-    with Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY], token_ttl_s=SHORT_TOKEN_TTL_S) as running:
+    with Sandbox(heap="1g", auth=True, accounts=[ANALYST, READER, NOBODY], token_ttl_s=SHORT_TOKEN_TTL_S) as running:
         yield running

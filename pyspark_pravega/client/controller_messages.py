@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from pyspark_pravega.client import controller_pb2 as pb
-from pyspark_pravega.client.names import SegmentRange, Stream, StreamSegments, Successor
+from pyspark_pravega.client.names import Access, SegmentRange, Stream, StreamSegments, Successor
 from pyspark_pravega.client.policies import (
     KeyValueTableConfiguration,
     RetentionPolicy,
@@ -19,8 +19,11 @@ from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetenti
 from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut, Unbounded
 
 
-def info(stream: Stream, access: int = 0) -> pb.StreamInfo:
-    """A stream's name; `access` says what its delegation token is for."""
+def info(stream: Stream, access: Access = Access.NONE) -> pb.StreamInfo:
+    """A stream's name; `access` says what its delegation token is for.
+
+    Without a word on it some calls take it that a token for writing is wanted, and refuse who may only read.
+    """
     return pb.StreamInfo(scope=stream.scope, stream=stream.name, access_operation=access)
 
 

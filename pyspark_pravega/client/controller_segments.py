@@ -22,12 +22,12 @@ from pyspark_pravega.errors import InvalidStreamCutError, NotFoundError, Operati
 class ControllerSegments(ControllerCalls):
     """A stream's segments share the key space; each scale and some commits replace them, in a new epoch."""
 
-    def current_segments(self, stream: Stream, access: Access = Access.READ_WRITE) -> StreamSegments:
+    def current_segments(self, stream: Stream, access: Access = Access.NONE) -> StreamSegments:
         """The segments that take events now; none for a sealed stream.
 
         Args:
             stream: the stream.
-            access: what the segments' delegation token is for.
+            access: what the segments' delegation token is for. With any but NONE the user must be allowed to write.
 
         Raises:
             StreamNotFoundError: there is no such stream.

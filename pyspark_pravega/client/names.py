@@ -116,6 +116,8 @@ def transaction_segment_name(segment: str, transaction: uuid.UUID) -> str:
 class Access(IntEnum):
     """What a delegation token is for; the numbers are the controller's."""
 
+    NONE = 1
+    """No token is wanted, and who may read may ask. Pravega 0.13 gives others, where it gives any, to writers only."""
     READ = 3
     WRITE = 4
     READ_WRITE = 5

@@ -116,7 +116,7 @@ class KeyValueTable:
             return wire.UpdateTableEntries(
                 request_id=connection.next_id(),
                 segment=self._stream.segment_name(partition),
-                token=self._token(),
+                token=self._token(write=True),
                 entries=tuple(changes),
             )
 
@@ -143,7 +143,7 @@ class KeyValueTable:
             return wire.RemoveTableKeys(
                 request_id=connection.next_id(),
                 segment=self._stream.segment_name(partition),
-                token=self._token(),
+                token=self._token(write=True),
                 keys=tuple(changes),
             )
 
@@ -186,7 +186,7 @@ class KeyValueTable:
 
     def _read(self, partition: int, keys: list[bytes], connection: Connection) -> list[wire.StoredEntry]:
         """Asks for keys in several requests, of which some are under way at a time."""
-        segment, token = self._stream.segment_name(partition), self._token()
+        segment, token = self._stream.segment_name(partition), self._token(write=False)
         found: dict[int, tuple[wire.StoredEntry, ...]] = {}
         asked: list[int] = []
         for begin in range(0, len(keys), KEYS_IN_REQUEST):
@@ -240,7 +240,7 @@ class KeyValueTable:
         request = wire.ReadTableKeys(
             request_id=connection.next_id(),
             segment=self._stream.segment_name(partition),
-            token=self._token(),
+            token=self._token(write=False),
             suggested_count=PAGE_KEYS,
             first_key=span.first,
             last_key=span.last,
@@ -296,8 +296,8 @@ class KeyValueTable:
         gone = "is gone" if isinstance(reply, wire.TableKeyDoesNotExist) else "has been changed"
         raise ConflictError(f'an entry of key-value table "{self}" {gone}: {_named(changes)}')
 
-    def _token(self) -> str:
-        return self._pool.tokens.get(self._stream, write=True)
+    def _token(self, *, write: bool) -> str:
+        return self._pool.tokens.get(self._stream, write=write)
 
 
 def _flat(pages: Iterator[list[tuple[bytes, int]]]) -> Iterator[tuple[bytes, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark_pravega
 from pyspark_pravega.errors import ConfigurationError
@@ -75,8 +75,9 @@ def configure(
         tls_ca: a PEM file with the authorities to trust, on every machine that takes part; likewise.
 
     Returns:
-        The builder. Spark writes a builder's configuration on the command line of its JVM, so a password or token
-        isn't in it: it is set on the session that the builder gives, where Spark hides it from all it shows.
+        The builder. Spark writes a builder's configuration on the command line of its JVM, and a session's into the
+        event log, so a password or token is in neither: the builder hands it to the catalog when it has made the
+        session.
 
     Raises:
         ConfigurationError: an address is malformed, or credentials are incomplete.
@@ -95,21 +96,21 @@ def configure(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in spark_conf(settings, catalog=catalog).items():
         builder = builder.config(key, value)
-    secrets = {f"spark.sql.catalog.{catalog}.{key}": settings.to_options()[key] for key in _secret_keys(settings)}
-    return _with_secrets(builder, secrets) if secrets else builder
+    shown, whole = settings.to_options(secrets=False), settings.to_options()
+    secrets = {key: value for key, value in whole.items() if key not in shown}
+    return _with_secrets(builder, catalog, secrets)
 
 
-def _secret_keys(settings: Settings) -> set[str]:
-    return settings.to_options().keys() - settings.to_options(secrets=False).keys()
-
-
-def _with_secrets(builder: SparkSession.Builder, secrets: dict[str, str]) -> SparkSession.Builder:
+def _with_secrets(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
+    """Let a builder hand secrets to the JVM when it has made the session."""
     make = builder.getOrCreate
 
     def get_or_create() -> SparkSession:
         session = make()
+        jvm: Any = session.sparkContext._jvm
+        jvm.pyspark.pravega.Secrets.clear(catalog)
         for key, value in secrets.items():
-            session.conf.set(key, value)
+            jvm.pyspark.pravega.Secrets.put(catalog, key, value)
         return session
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]

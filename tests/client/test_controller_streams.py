@@ -381,5 +381,5 @@ def test_writers_note_their_times_and_never_go_back(controller: Controller, stre
 
 @server
 def test_a_server_without_authentication_gives_no_tokens(controller: Controller, stream: Stream) -> None:
-    assert [controller.delegation_token(stream, access) for access in Access] == [""] * 3
+    assert [controller.delegation_token(stream, access) for access in Access] == [""] * 4
     assert controller.current_segments(stream, Access.READ).token == ""

@@ -207,13 +207,14 @@ def test_the_environment_tells_all_that_a_program_needs(secure_sandbox: Sandbox)
 
 
 def secrets_of(sandbox: Sandbox) -> list[str]:
-    known = [sandbox.password_of(name) for name in ("admin", "reader", "nobody")]
+    accounts = (sandbox.data_dir / "private" / "accounts").read_text().splitlines()
+    *users, servers = [line.partition(":")[0] for line in accounts]
+    assert len(users) >= 3
+    known = {user: sandbox.password_of(user) for user in users}
     settings = (sandbox.data_dir / "pravega.properties").read_text().splitlines()
-    known += [line.partition("=")[2] for line in settings if ".credentials.pwd=" in line]
-    assert len(known) == 4
-    users = ("admin", "reader", "nobody", "sandbox-servers")
-    tokens = [base64.b64encode(f"{user}:{word}".encode()).decode() for user, word in zip(users, known, strict=True)]
-    return known + tokens
+    (known[servers],) = [line.partition("=")[2] for line in settings if ".credentials.pwd=" in line]
+    tokens = [base64.b64encode(f"{user}:{password}".encode()).decode() for user, password in known.items()]
+    return [*known.values(), *tokens]
 
 
 def test_no_secret_shows_in_the_process_list_or_the_logs(asking: Sandbox) -> None:

@@ -43,7 +43,8 @@ public class PravegaCatalog implements TableCatalog, SupportsNamespaces {
       }
       return null;
     });
-    process = CatalogProcess.of(PythonSource.driverPython(), new TreeMap<>(options.asCaseSensitiveMap()), session);
+    Map<String, String> given = Secrets.with(name, options.asCaseSensitiveMap());
+    process = CatalogProcess.of(PythonSource.driverPython(), given, session);
   }
 
   @Override

@@ -1,0 +1,202 @@
+"""SQL on a cluster with authentication and TLS: it works, and no secret shows anywhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
+LOG_MUCH = """
+rootLogger.level = warn
+logger.spark.name = org.apache.spark
+logger.spark.level = info
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n%ex
+"""
+PROGRAM = Path(__file__).with_name("secure_program.py")
+
+
+def run(
+    command: list[str], environment: Mapping[str, str], folder: Path, *, standard_input: str = ""
+) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run a program to its end; besides its output, the command lines of all processes that came from it."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
+    process = subprocess.Popen(
+        command, env={**clean, **environment}, cwd=folder, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with watched(process.pid) as seen:
+        stdout, stderr = process.communicate(standard_input, timeout=300)
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr), "\n".join(sorted(seen))
+
+
+@contextmanager
+def watched(root: int) -> Iterator[set[str]]:
+    """Collect the command lines of a process and its descendants while a block runs."""
+    seen: set[str] = set()
+    family = {root}
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            for folder in Path("/proc").glob("[0-9]*"):
+                try:
+                    parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                    if parent in family or int(folder.name) in family:
+                        family.add(int(folder.name))
+                        seen.add((folder / "cmdline").read_text().replace("\0", " "))
+                except (OSError, ValueError):  # it has just ended
+                    continue
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def assert_no_secret(sandbox: Sandbox, *texts: str, user: str = "admin") -> None:
+    password = sandbox.password_of(user)
+    for secret in (password, base64.b64encode(f"{user}:{password}".encode()).decode()):
+        for text in (*texts, sandbox.pravega_log.read_text(), sandbox.registry_log.read_text()):
+            at = text.find(secret)
+            assert at < 0, f"a secret shows after: {text[max(0, at - 200) : at]}"
+
+
+def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    statements = """
+        CREATE NAMESPACE pravega.secure_cli;
+        CREATE TABLE pravega.secure_cli.t CLUSTERED BY (s) INTO 4 BUCKETS AS SELECT id, 'x' AS s FROM range(10);
+        INSERT INTO pravega.secure_cli.t VALUES (10, 'y');
+        SELECT 'rows', count(*), max(id) FROM pravega.secure_cli.t;
+        DESCRIBE EXTENDED pravega.secure_cli.t;
+        EXPLAIN EXTENDED SELECT id FROM pravega.secure_cli.t;
+        SET -v;
+        DROP NAMESPACE pravega.secure_cli CASCADE"""
+    logging = tmp_path / "log4j2.properties"
+    logging.write_text(LOG_MUCH)
+    kept = {"enabled": "true", "compress": "false", "dir": f"file://{events}"}
+    flags = [flag for key, value in kept.items() for flag in ("--conf", f"spark.eventLog.{key}={value}")]
+    flags += ["--driver-java-options", f"-Dlog4j2.configurationFile={logging}"]
+    command = [*CLI, "sql", "--verbose", "-e", statements, "--", *flags]
+
+    done, commands = run(command, secure_sandbox.environment(), tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "rows\t11\t10\n" in done.stdout
+    assert "INFO SparkContext: " in done.stderr
+    (log,) = events.glob("*/events_*")
+    assert "spark.sql.catalog.pravega.tls-ca" in log.read_text()
+    for part in ("SparkSQLCLIDriver", "pyspark_pravega.catalog.service", "pyspark.daemon"):
+        assert part in commands
+    assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
+
+
+def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    connection = {
+        "controller-uri": secure_sandbox.controller_uri,
+        "schema-registry-uri": secure_sandbox.schema_registry_uri,
+        "tls-ca": str(secure_sandbox.tls_ca),
+        "username": "admin",
+        "password": secure_sandbox.password,
+    }
+
+    done, commands = run(
+        [sys.executable, str(PROGRAM), str(events)], {}, tmp_path, standard_input=json.dumps(connection) + "\n"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "rows: 24 5\n" in done.stdout
+    assert "key='spark.sql.catalog.pravega.username', value='admin'" in done.stdout
+    assert "key='spark.sql.catalog.pravega.password'" not in done.stdout
+    said = dict(re.findall(r"== refused: (.*?)\n.*?\[(PRAVEGA_\w+)\]", done.stdout, re.DOTALL))
+    assert said == {
+        "wrong password": "PRAVEGA_UNAUTHENTICATED",
+        "nobody": "PRAVEGA_UNAUTHENTICATED",
+        "unknown authority": "PRAVEGA_CERTIFICATE_REJECTED",
+        "without TLS": "PRAVEGA_CONTROLLER_UNAVAILABLE",
+    }
+    assert re.search(r"== another session\n\[Row\(.*tableName='t'", done.stdout)
+    (log,) = events.glob("*/events_*")
+    for part in ("SparkSubmit", "pyspark_pravega.catalog.service", "pyspark.daemon"):
+        assert part in commands
+    assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """What is said of an error, in one line."""
+    assert done.returncode != 0
+    (line,) = [line for line in done.stderr.splitlines() if "PRAVEGA_" in line]
+    assert "Traceback" not in done.stderr
+    assert "\tat " not in done.stderr
+    return line
+
+
+def test_a_wrong_password_is_said_in_one_line(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    environment = {**secure_sandbox.environment(), "PRAVEGA_PASSWORD": "sesame-open"}
+
+    done, commands = run([*CLI, "sql", "-e", "SHOW NAMESPACES IN pravega"], environment, tmp_path)
+
+    assert one_line(done).startswith("[PRAVEGA_UNAUTHENTICATED] the Pravega controller at tls://127.0.0.1:")
+    assert "check username and password" in done.stderr
+    assert "sesame-open" not in done.stdout + done.stderr + commands
+
+
+def test_who_may_only_read_reads(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    statements = """
+        CREATE NAMESPACE pravega.secure_reader;
+        CREATE TABLE pravega.secure_reader.t AS SELECT id FROM range(10)"""
+    done, _ = run([*CLI, "sql", "-e", statements], secure_sandbox.environment(), tmp_path)
+    assert done.returncode == 0, done.stderr
+    credentials = tmp_path / "credentials"
+    credentials.write_text(f"username = analyst\npassword = {secure_sandbox.password_of('analyst')}\n")
+    arguments = ["sql", "--credentials-file", str(credentials), "-e"]
+    statements = "SELECT 'rows', count(*) FROM pravega.secure_reader.t; INSERT INTO pravega.secure_reader.t VALUES (1)"
+
+    done, commands = run([*CLI, *arguments, statements], secure_sandbox.environment(secrets=False), tmp_path)
+
+    assert done.stdout == "rows\t10\n"
+    assert one_line(done).startswith("[PRAVEGA_UNAUTHENTICATED] the user has no permission for ")
+    assert_no_secret(secure_sandbox, done.stdout, done.stderr, commands, user="analyst")
+
+
+def test_the_printed_configuration_holds_no_secret_and_says_so(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    # As if the sandbox had been started from the command line.
+    state = tmp_path / "pyspark-pravega" / "sandbox" / "sandbox.json"
+    state.parent.mkdir(parents=True)
+    state.write_text((secure_sandbox.data_dir / "sandbox.json").read_text())
+
+    done, _ = run([*CLI, "config"], {"XDG_STATE_HOME": str(tmp_path)}, tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    flags = shlex.split(done.stdout)
+    assert f"spark.sql.catalog.pravega.controller-uri={secure_sandbox.controller_uri}" in flags
+    assert "spark.sql.catalog.pravega.username=admin" in flags
+    assert "password isn't among the flags" in done.stderr
+    assert "PRAVEGA_PASSWORD" in done.stderr
+    assert_no_secret(secure_sandbox, done.stdout, done.stderr)
