@@ -27,14 +27,15 @@ def describe_machine() -> str:
     )
 
 
-def append(report: str, arguments: Sequence[str]) -> None:
+def append(report: str, arguments: Sequence[str], program: str = "benchmarks.read_write") -> None:
     """Add a section to the record.
 
     Args:
         report: the results in Markdown.
         arguments: those of the command line.
+        program: the module that was run.
     """
-    command = shlex.join(["python", "-m", "benchmarks.read_write", *arguments])
+    command = shlex.join(["python", "-m", program, *arguments])
     with RECORD.open("a") as file:
         file.write(f"\n## {datetime.date.today()}: `{command}`\n\n{describe_machine()}\n\n{report}\n")
 
