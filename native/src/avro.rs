@@ -18,10 +18,12 @@ pub enum Node {
     Bytes,
     Text,
     Fixed(usize),
-    Decimal { size: Option<usize>, up: i128, down: i128, bound: Option<i128> },
+    Decimal(Box<Decimal>),
     Enum(Vec<Option<Vec<u8>>>),
     Refused,
     Union(Vec<Node>),
+    /// A union of null, which is the branch of that number, and one type.
+    Optional(u8, Box<Node>),
     Array(Box<Node>, usize),
     Map(Box<Node>, usize),
     Record(Record),
@@ -32,6 +34,14 @@ pub enum Node {
     SkipUnion(Vec<Node>),
     SkipBlocks(Vec<Node>, usize),
     SkipRecord(Vec<Node>),
+}
+
+/// How a decimal's unscaled value becomes the column's.
+pub struct Decimal {
+    size: Option<usize>,
+    up: i128,
+    down: i128,
+    bound: Option<i128>,
 }
 
 /// A record's fields in the writer's order, and values for fields that the writer doesn't have.
@@ -85,18 +95,25 @@ impl Node {
             "decimal" => {
                 let (written, scale) = (number(value, "written")? as u32, number(value, "scale")? as u32);
                 let digits = (number(value, "precision")? as u32).saturating_sub(scale) + written;
-                Node::Decimal {
+                Node::Decimal(Box::new(Decimal {
                     size: get(value, "size")?.as_u64().map(|n| n as usize),
                     up: 10i128.pow(scale.saturating_sub(written)),
                     down: 10i128.checked_pow(written.saturating_sub(scale)).ok_or("a scale of more than 38 digits")?,
                     bound: 10i128.checked_pow(digits),
-                }
+                }))
             }
             "enum" => Node::Enum(
                 list(value, "symbols")?.iter().map(|s| s.as_str().map(|s| s.as_bytes().to_vec())).collect(),
             ),
             "refused" => Node::Refused,
-            "union" => Node::Union(all("of")?),
+            "union" => {
+                let mut branches = all("of")?;
+                match branches.as_slice() {
+                    [Node::Null, _] => Node::Optional(0, Box::new(branches.remove(1))),
+                    [_, Node::Null] => Node::Optional(1, Box::new(branches.remove(0))),
+                    _ => Node::Union(branches),
+                }
+            }
             "array" => Node::Array(Box::new(Node::parse(get(value, "item")?)?), number(value, "least")? as usize),
             "map" => Node::Map(Box::new(Node::parse(get(value, "value")?)?), number(value, "least")? as usize),
             "record" => Node::Record(Record::parse(value)?),
@@ -140,7 +157,8 @@ impl Node {
                 column.push_bytes(value)
             }
             Node::Fixed(size) => column.push_bytes(at.take(*size)?),
-            Node::Decimal { size, up, down, bound } => {
+            Node::Decimal(plan) => {
+                let Decimal { size, up, down, bound } = plan.as_ref();
                 let digits = match size {
                     Some(size) => at.take(*size)?,
                     None => at.sized()?,
@@ -160,6 +178,14 @@ impl Node {
                 let index = usize::try_from(at.varint()?).map_err(|_| Bad)?;
                 branches.get(index).ok_or(Bad)?.read(column, at)
             }
+            Node::Optional(null, node) => match at.varint()? {
+                index @ (0 | 1) if index != i64::from(*null) => node.read(column, at),
+                0 | 1 => {
+                    column.push_null();
+                    Ok(())
+                }
+                _ => Err(Bad),
+            },
             Node::Array(item, least) => {
                 let Data::List(_, items) = &mut column.data else { return Err(Bad) };
                 loop {
@@ -264,6 +290,19 @@ impl<'a> Cursor<'a> {
     }
 
     fn long_varint(&mut self) -> Res<i64> {
+        if let Some(word) = self.rest.get(..8) {
+            let word = u64::from_le_bytes(word.try_into().map_err(|_| Bad)?);
+            let last = !word & 0x8080_8080_8080_8080;
+            if last != 0 {
+                let mut value = word & (last ^ (last - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+                // Groups of seven bits move together: pairs, then fours, then all eight.
+                value = (value & 0x007f_007f_007f_007f) | (value & 0x7f00_7f00_7f00_7f00) >> 1;
+                value = (value & 0x0000_3fff_0000_3fff) | (value & 0x3fff_0000_3fff_0000) >> 2;
+                value = (value & 0x0000_0000_0fff_ffff) | (value & 0x0fff_ffff_0000_0000) >> 4;
+                self.rest = &self.rest[(last.trailing_zeros() / 8) as usize + 1..];
+                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
         let mut value = 0u64;
         for (i, byte) in self.rest.iter().take(10).enumerate() {
             if i == 9 && *byte > 1 {

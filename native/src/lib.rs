@@ -185,6 +185,7 @@ impl Decoder {
         for column in &mut self.columns {
             // What a caught panic has left.
             column.truncate(0);
+            column.reserve(payloads.len());
         }
         let (mut rows, mut bad) = (0, vec![]);
         let mut last: Option<(i32, usize)> = None;

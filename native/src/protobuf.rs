@@ -537,7 +537,7 @@ fn has_twins(keys: &Col, first: usize) -> bool {
         Data::I32(v) => twins(count, |i| v[first + i]),
         Data::I64(v) => twins(count, |i| v[first + i]),
         Data::Decimal(v) => twins(count, |i| v[first + i]),
-        Data::Bool(v) => twins(count, |i| v.get_bit(first + i)),
+        Data::Bool(v) => twins(count, |i| v[first + i]),
         _ => true,
     }
 }

@@ -37,7 +37,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     what.add_argument("-e", dest="statement", metavar="SQL", help="run these statements and leave")
     what.add_argument("-f", dest="file", metavar="FILE", type=Path, help="run the statements of a file and leave")
     sql.add_argument("--verbose", action="store_true", help="let Spark log as it is configured to")
-    _add_connection(sql)
+    add_connection(sql)
     sql.add_argument("spark_arguments", nargs="*", metavar="-- SPARK-SQL-ARGUMENT", help=argparse.SUPPRESS)
     sql.set_defaults(run=run_sql)
     config = subparsers.add_parser(
@@ -45,7 +45,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="print the flags that make the catalog known to any Spark program",
         description="Prints --jars and --conf flags, for spark-submit, spark-shell, pyspark, the Thrift server, ...",
     )
-    _add_connection(config)
+    add_connection(config)
     config.set_defaults(run=print_config)
 
 
@@ -54,7 +54,7 @@ def run_sql(arguments: argparse.Namespace) -> int:
     if arguments.file is not None and not arguments.file.is_file():
         raise ConfigurationError(f"there is no file {arguments.file}")
     home = Path(pyspark.__file__).parent
-    settings = _settings(arguments)
+    settings = resolve_settings(arguments)
     # Who asks goes by the environment: everybody may see a command line.
     command = [str(home / "bin" / "spark-sql"), *_flags(_nobodys(settings), arguments.catalog)]
     others = {name: value for name, value in os.environ.items() if not name.lower().startswith("pravega_")}
@@ -75,7 +75,7 @@ def run_sql(arguments: argparse.Namespace) -> int:
 
 def print_config(arguments: argparse.Namespace) -> int:
     """Print the flags on one line."""
-    settings = _settings(arguments)
+    settings = resolve_settings(arguments)
     # Other programs don't know in which Python this package is.
     print(shlex.join([*_flags(settings, arguments.catalog), "--conf", f"spark.pyspark.python={sys.executable}"]))
     for key, variable in (("password", "PRAVEGA_PASSWORD"), ("auth_token", "PRAVEGA_AUTH_TOKEN")):
@@ -88,7 +88,12 @@ def print_config(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
+def resolve_settings(arguments: argparse.Namespace) -> Settings:
+    """The settings of a command line: its arguments, else the environment, else the running sandbox.
+
+    Args:
+        arguments: with what `add_connection` has added.
+    """
     given = {
         "controller-uri": arguments.controller,
         "schema-registry-uri": arguments.schema_registry,
@@ -134,7 +139,12 @@ def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:
     return sandbox.environment(secrets=not own)
 
 
-def _add_connection(parser: argparse.ArgumentParser) -> None:
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where Pravega is.
+
+    Args:
+        parser: where to add them.
+    """
     parser.add_argument("--controller", metavar="URI", help="tcp:// or tls://host:port (PRAVEGA_CONTROLLER_URI)")
     parser.add_argument(
         "--schema-registry", metavar="URI", help="http:// or https://host:port (PRAVEGA_SCHEMA_REGISTRY_URI)"
