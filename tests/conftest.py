@@ -13,6 +13,20 @@ ANALYST = Account("analyst", "prn::*key-value-table:*,READ_UPDATE;prn::*,READ")
 """Who may read tables: Pravega 0.13 tells where a table's commit log is only to who may change it."""
 NOBODY = Account("nobody", "")
 SHORT_TOKEN_TTL_S = 10
+OF_TABLE = "prn::/scope:rights/stream:t,{0};prn::/scope:rights/stream:t.ledger_kvtable,{0};"
+RIGHTS = {
+    "rights-reader": OF_TABLE.format("READ")
+    + "prn::/scope:rights/key-value-table:t.ledger,READ_UPDATE;prn::/namespace:rights/group:t*,READ",
+    "rights-writer": OF_TABLE.format("READ_UPDATE")
+    + "prn::/scope:rights/key-value-table:t.ledger,READ_UPDATE;prn::/namespace:rights/group:t*,READ",
+    "rights-maker": "prn::/scope:rights,READ_UPDATE;prn::/scope:rights/*,READ_UPDATE;"
+    "prn::/namespace:rights*,READ_UPDATE",
+    "rights-lister": "prn::/,READ;prn::/scope:rights,READ;prn::/scope:rights/stream:t,READ",
+    "rights-namespaces": "prn::/,READ_UPDATE;prn::/scope:rights-new,READ",
+    "rights-analyst": "prn::/scope:rights/key-value-table:*,READ_UPDATE;prn::/scope:rights*,READ;"
+    "prn::/namespace:rights*,READ",
+}
+"""The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL."""
 
 
 @pytest.fixture(scope="session")
@@ -37,5 +51,6 @@ def secure_sandbox() -> Iterator[Sandbox]:
 @pytest.fixture(scope="session")
 def auth_sandbox() -> Iterator[Sandbox]:
     """Both servers with authentication and without TLS; delegation tokens are valid for 10 s only."""
-    with Sandbox(heap="1g", auth=True, accounts=[ANALYST, READER, NOBODY], token_ttl_s=SHORT_TOKEN_TTL_S) as running:
+    narrow = [Account(user, acl) for user, acl in RIGHTS.items()]
+    with Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY, *narrow], token_ttl_s=SHORT_TOKEN_TTL_S) as running:
         yield running

@@ -7,6 +7,7 @@ import pickle
 import socket
 import ssl
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +60,19 @@ def test_who_knows_the_password_may_do_everything(asking: Sandbox) -> None:
         with connect(asking, user(asking, "reader")) as reader:
             assert reader.latest_schema("shop", "orders") == (ORDER, version)
         registry.delete_group("shop", "orders")
+
+
+@server
+def test_changes_succeed_also_when_the_registrys_own_token_has_expired(auth_sandbox: Sandbox) -> None:
+    # The registry is given tokens for 10 s, as everybody is there.
+    with connect(auth_sandbox, user(auth_sandbox, "admin")) as registry:
+        for number in range(3):
+            assert registry.create_group("expiring", f"g{number}")
+            version = registry.add_schema("expiring", f"g{number}", ORDER)
+            assert registry.encoding_id("expiring", f"g{number}", version) == 0
+            time.sleep(6)
+    said = auth_sandbox.registry_log.read_text()
+    assert "Auth Check Failed UpdateTableEntries" in said
 
 
 @server

@@ -32,6 +32,12 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
+PLUG_IN = """
+import base64, os
+class Mine:
+    def authorization(self):
+        return "Basic " + base64.b64encode(f"admin:{os.environ['MY_SECRET']}".encode()).decode()
+"""
 PROGRAM = Path(__file__).with_name("secure_program.py")
 
 
@@ -171,8 +177,17 @@ def test_who_may_only_read_reads(secure_sandbox: Sandbox, tmp_path: Path) -> Non
     statements = """
         CREATE NAMESPACE pravega.secure_reader;
         CREATE TABLE pravega.secure_reader.t AS SELECT id FROM range(10)"""
-    done, _ = run([*CLI, "sql", "-e", statements], secure_sandbox.environment(), tmp_path)
+    # The owner's credentials come from a plug-in: in the catalog process, and in Spark's workers.
+    (tmp_path / "my_credentials.py").write_text(PLUG_IN)
+    owner = {
+        **secure_sandbox.environment(secrets=False),
+        "PRAVEGA_CREDENTIALS_PROVIDER": "my_credentials:Mine",
+        "MY_SECRET": str(secure_sandbox.password),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    }
+    done, _ = run([*CLI, "sql", "-e", statements], owner, tmp_path)
     assert done.returncode == 0, done.stderr
+    assert_no_secret(secure_sandbox, done.stdout, done.stderr)
     credentials = tmp_path / "credentials"
     credentials.write_text(f"username = analyst\npassword = {secure_sandbox.password_of('analyst')}\n")
     arguments = ["sql", "--credentials-file", str(credentials), "-e"]

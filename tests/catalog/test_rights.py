@@ -1,0 +1,99 @@
+"""Which rights on Pravega and the registry suffice for what: as docs/security.md tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.errors import AuthenticationError
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+COLUMNS = StructType().add("id", "long").add("s", "string")
+
+
+def catalog_of(sandbox: Sandbox, user: str) -> Catalog:
+    options = {"username": user, "password": sandbox.password_of(user), "timeout": "30"}
+    return Catalog(Settings.resolve(options, environ=sandbox.environment(secrets=False)))
+
+
+def read(catalog: Catalog, table: str) -> int:
+    definition = catalog.load_table(["rights"], table)
+    snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
+    reader = StreamReader(definition, snapshot, ["id"])
+    return sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition))
+
+
+def write(catalog: Catalog, table: str) -> bool:
+    writer = StreamWriter(catalog.load_table(["rights"], table), WriteOptions(transaction_timeout_ms=30_000))
+    rows = pa.record_batch({"id": pa.array([1, 2, 3], pa.int64()), "s": pa.array(["a", "b", "c"])})
+    writer.commit([writer.write(iter([rows]))])
+    return True
+
+
+def create_and_drop(catalog: Catalog) -> bool:
+    catalog.create_table(["rights"], "t_made", COLUMNS, [], {})
+    return catalog.drop_table(["rights"], "t_made")
+
+
+def make_namespace(catalog: Catalog) -> bool:
+    catalog.create_namespace(["rights_new"])
+    return catalog.drop_namespace(["rights_new"], cascade=False)
+
+
+@pytest.fixture(scope="module")
+def owner(auth_sandbox: Sandbox) -> Iterator[Catalog]:
+    """A catalog with the table that the rights are for, into which nobody has written, and with one more."""
+    catalog = catalog_of(auth_sandbox, "admin")
+    catalog.create_namespace(["rights"])
+    for table in ("t", "other"):
+        catalog.create_table(["rights"], table, COLUMNS, [], {})
+    yield catalog
+    catalog.drop_namespace(["rights"], cascade=True)
+
+
+WORK: dict[str, Callable[[Catalog], object]] = {
+    "write": lambda catalog: write(catalog, "t"),
+    "read": lambda catalog: read(catalog, "t") % 3 == 0,
+    "write other": lambda catalog: write(catalog, "other"),
+    "read other": lambda catalog: read(catalog, "other") % 3 == 0,
+    "make tables": create_and_drop,
+    "make namespaces": make_namespace,
+    "list tables": lambda catalog: catalog.list_tables(["rights"]),
+    "list namespaces": lambda catalog: catalog.list_namespaces(),
+}
+MAY = {
+    "rights-writer": {"write": True, "read": True},
+    "rights-reader": {"read": True},
+    "rights-maker": {**dict.fromkeys(["write", "read", "write other", "read other", "make tables"], True),
+                     "list tables": ["other", "t"]},
+    "rights-lister": {"list tables": ["t"], "list namespaces": ["rights"]},
+    "rights-namespaces": {"make namespaces": True, "list namespaces": []},
+    "rights-analyst": {"read": True, "read other": True, "list tables": ["other", "t"]},
+    "nobody": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("user", MAY)
+def test_rights_suffice_for_what_they_are_said_to_and_for_nothing_else(
+    auth_sandbox: Sandbox, owner: Catalog, user: str
+) -> None:
+    catalog = catalog_of(auth_sandbox, user)
+    done: dict[str, object] = {}
+    for name, work in WORK.items():
+        try:
+            done[name] = work(catalog)
+        except AuthenticationError as error:
+            assert "the user has no permission for" in str(error), name  # noqa: PT017
+    assert done == MAY[user]
