@@ -24,6 +24,8 @@ pub enum Node {
     Union(Vec<Node>),
     /// A union of null, which is the branch of that number, and one type.
     Optional(u8, Box<Node>),
+    /// A value of a union of several types: in one field of a struct, with the others null.
+    Member(usize, Box<Node>),
     Array(Box<Node>, usize),
     Map(Box<Node>, usize),
     Record(Record),
@@ -114,6 +116,7 @@ impl Node {
                     _ => Node::Union(branches),
                 }
             }
+            "member" => Node::Member(number(value, "index")? as usize, Box::new(Node::parse(get(value, "of")?)?)),
             "array" => Node::Array(Box::new(Node::parse(get(value, "item")?)?), number(value, "least")? as usize),
             "map" => Node::Map(Box::new(Node::parse(get(value, "value")?)?), number(value, "least")? as usize),
             "record" => Node::Record(Record::parse(value)?),
@@ -215,6 +218,17 @@ impl Node {
                 }
                 _ => Err(Bad),
             },
+            Node::Member(index, node) => {
+                let Data::Struct(_, children) = &mut column.data else { return Err(Bad) };
+                for (i, child) in children.iter_mut().enumerate() {
+                    if i == *index {
+                        node.read(child, at)?;
+                    } else {
+                        child.push_null();
+                    }
+                }
+                column.close_struct()
+            }
             Node::Array(item, least) => {
                 let Data::List(_, items) = &mut column.data else { return Err(Bad) };
                 loop {
