@@ -24,6 +24,8 @@ pub enum Node {
     Union(Vec<Node>),
     /// A union of null, which is the branch of that number, and one type.
     Optional(u8, Box<Node>),
+    /// A value of a union of several types: in one field of a struct, with the others null.
+    Member(usize, Box<Node>),
     Array(Box<Node>, usize),
     Map(Box<Node>, usize),
     Record(Record),
@@ -69,8 +71,8 @@ impl Record {
     pub fn read(&self, columns: &mut [Col], at: &mut Cursor) -> Res<()> {
         for (column, node) in &self.fields {
             match column {
-                Some(i) => node.read(&mut columns[*i], at)?,
-                None => node.skip(at)?,
+                Some(i) => node.read_quickly(&mut columns[*i], at)?,
+                None => node.skip_quickly(at)?,
             }
         }
         for (i, node, bytes) in &self.defaults {
@@ -114,6 +116,7 @@ impl Node {
                     _ => Node::Union(branches),
                 }
             }
+            "member" => Node::Member(number(value, "index")? as usize, Box::new(Node::parse(get(value, "of")?)?)),
             "array" => Node::Array(Box::new(Node::parse(get(value, "item")?)?), number(value, "least")? as usize),
             "map" => Node::Map(Box::new(Node::parse(get(value, "value")?)?), number(value, "least")? as usize),
             "record" => Node::Record(Record::parse(value)?),
@@ -128,6 +131,39 @@ impl Node {
         })
     }
 
+    /// Reads the most frequent types in place, others by a call.
+    #[inline(always)]
+    fn read_quickly(&self, column: &mut Col, at: &mut Cursor) -> Res<()> {
+        match self {
+            Node::Optional(null, node) => match at.varint()? {
+                index @ (0 | 1) if index != i64::from(*null) => node.read_plainly(column, at),
+                0 | 1 => {
+                    column.push_null();
+                    Ok(())
+                }
+                _ => Err(Bad),
+            },
+            other => other.read_plainly(column, at),
+        }
+    }
+
+    #[inline(always)]
+    fn read_plainly(&self, column: &mut Col, at: &mut Cursor) -> Res<()> {
+        match self {
+            Node::Number { of_int, factor: 1 } => {
+                let value = at.varint()?;
+                if *of_int && i32::try_from(value).is_err() {
+                    return Err(Bad);
+                }
+                column.push_number(value)
+            }
+            Node::Double => column.push_float(f64::from_le_bytes(at.take(8)?.try_into().map_err(|_| Bad)?)),
+            Node::Text => text_into(column, at),
+            other => other.read(column, at),
+        }
+    }
+
+    #[inline(never)]
     fn read(&self, column: &mut Col, at: &mut Cursor) -> Res<()> {
         match self {
             Node::Null => {
@@ -151,11 +187,7 @@ impl Node {
             Node::Single => column.push_single(f32::from_le_bytes(at.take(4)?.try_into().map_err(|_| Bad)?)),
             Node::Double => column.push_float(f64::from_le_bytes(at.take(8)?.try_into().map_err(|_| Bad)?)),
             Node::Bytes => column.push_bytes(at.sized()?),
-            Node::Text => {
-                let value = at.sized()?;
-                check_text(value)?;
-                column.push_bytes(value)
-            }
+            Node::Text => text_into(column, at),
             Node::Fixed(size) => column.push_bytes(at.take(*size)?),
             Node::Decimal(plan) => {
                 let Decimal { size, up, down, bound } = plan.as_ref();
@@ -186,6 +218,17 @@ impl Node {
                 }
                 _ => Err(Bad),
             },
+            Node::Member(index, node) => {
+                let Data::Struct(_, children) = &mut column.data else { return Err(Bad) };
+                for (i, child) in children.iter_mut().enumerate() {
+                    if i == *index {
+                        node.read(child, at)?;
+                    } else {
+                        child.push_null();
+                    }
+                }
+                column.close_struct()
+            }
             Node::Array(item, least) => {
                 let Data::List(_, items) = &mut column.data else { return Err(Bad) };
                 loop {
@@ -224,6 +267,17 @@ impl Node {
         }
     }
 
+    #[inline(always)]
+    fn skip_quickly(&self, at: &mut Cursor) -> Res<()> {
+        match self {
+            Node::SkipNumber => at.varint().map(|_| ()),
+            Node::SkipBytes => at.sized().map(|_| ()),
+            Node::SkipFixed(size) => at.take(*size).map(|_| ()),
+            other => other.skip(at),
+        }
+    }
+
+    #[inline(never)]
     fn skip(&self, at: &mut Cursor) -> Res<()> {
         match self {
             Node::SkipNothing => Ok(()),
@@ -289,6 +343,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[inline(always)]
     fn long_varint(&mut self) -> Res<i64> {
         if let Some(word) = self.rest.get(..8) {
             let word = u64::from_le_bytes(word.try_into().map_err(|_| Bad)?);
@@ -303,6 +358,11 @@ impl<'a> Cursor<'a> {
                 return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
             }
         }
+        self.longest_varint()
+    }
+
+    #[cold]
+    fn longest_varint(&mut self) -> Res<i64> {
         let mut value = 0u64;
         for (i, byte) in self.rest.iter().take(10).enumerate() {
             if i == 9 && *byte > 1 {
@@ -332,6 +392,23 @@ impl<'a> Cursor<'a> {
         }
         Ok(count as u64)
     }
+}
+
+/// Reads a string.
+#[inline(always)]
+fn text_into(column: &mut Col, at: &mut Cursor) -> Res<()> {
+    let size = usize::try_from(at.varint()?).map_err(|_| Bad)?;
+    if let (0..=16, Some(chunk)) = (size, at.rest.first_chunk::<16>()) {
+        let marks = u128::from_le_bytes(*chunk) & 0x8080_8080_8080_8080_8080_8080_8080_8080;
+        // Of the marks those count that lie within the string.
+        if marks.trailing_zeros() as usize >= 8 * size {
+            at.rest = &at.rest[size..];
+            return column.push_short(chunk, size);
+        }
+    }
+    let value = at.take(size)?;
+    check_text(value)?;
+    column.push_bytes(value)
 }
 
 #[inline(always)]

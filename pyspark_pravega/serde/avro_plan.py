@@ -101,6 +101,9 @@ class _Maker:
     def union(self, branches: Sequence[Plan], path: str) -> Plan:
         return {"kind": "union", "of": list(branches)}
 
+    def member(self, kind: pa.StructType, index: int, read_value: Plan) -> Plan:
+        return {"kind": "member", "index": index, "of": read_value}
+
     def record(self, fields: Sequence[tuple[str | None, Plan]], defaults: Sequence[tuple[str, Plan]]) -> Plan:
         # A default that's refused is a plan of no bytes.
         filled = [(name, one if "node" in one else {"node": one, "bytes": []}) for name, one in defaults]

@@ -259,6 +259,24 @@ def union(branches: Sequence[Read], path: str) -> Read:
     return read
 
 
+def member(kind: pa.StructType, index: int, read_value: Read) -> Read:
+    """A value of a union of several types: a struct of which one field has it, and the others are null.
+
+    Args:
+        kind: the struct.
+        index: the field.
+        read_value: reads the value.
+    """
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+
+    def read(cursor: Cursor) -> pa.Array:
+        value = read_value(cursor)
+        arrays = [value if i == index else pa.nulls(len(cursor), field.type) for i, field in enumerate(fields)]
+        return pa.StructArray.from_arrays(arrays, fields=fields)
+
+    return read
+
+
 def record(
     fields: Sequence[tuple[str | None, Read | Skip]], defaults: Sequence[tuple[str, Read]]
 ) -> Callable[[Cursor], dict[str, pa.Array]]:

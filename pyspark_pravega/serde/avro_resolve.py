@@ -7,7 +7,7 @@ converted where the two schemas count in other units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -109,7 +109,7 @@ class Resolver:
             if writer == _NULL and len(branches) < len(reader.branches):
                 return self._make.null(kind) if nullable else self._make.refused(_null_refused(path))
             if len(branches) != 1:
-                raise UnsupportedTypeError(f'field "{path}" is a union of several types, {avro.describe(reader)}')
+                return self._member(writer, branches, kind, path)
             reader = branches[0]
         if isinstance(writer, avro.Recursive) or isinstance(reader, avro.Recursive):
             raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
@@ -167,6 +167,22 @@ class Resolver:
                 continue
             branches.append(self._resolve_late(branch, reader, kind, nullable, path))
         return self._make.union(branches, path)
+
+    def _member(self, writer: avro.AvroType, branches: Sequence[avro.AvroType], kind: pa.DataType, path: str) -> Made:
+        """A value for a union of several types: the first branch of the same type, or else the first that takes it."""
+        if not pa.types.is_struct(kind):
+            raise IncompatibleSchemaError(f'field "{path}" is a union of several types, and the column is {kind}')
+        same = [i for i, branch in enumerate(branches) if _same_type(writer, branch)]
+        for i in (*same, *range(len(branches))):
+            try:
+                made = self.resolve(writer, branches[i], kind.field(i).type, True, f"{path}.{kind.field(i).name}")
+            except IncompatibleSchemaError:
+                continue
+            return self._make.member(kind, i, made)
+        names = ", ".join(map(avro.describe, branches))
+        raise IncompatibleSchemaError(
+            f'field "{path}" was written as {avro.describe(writer)}, which is none of {names}'
+        )
 
     def _resolve_late(
         self, writer: avro.AvroType, reader: avro.AvroType, kind: pa.DataType, nullable: bool, path: str
@@ -271,9 +287,10 @@ class Resolver:
                 "table's"
             )
         kind = field.type
-        if isinstance(kind, avro.Union):
+        branches: Iterable[avro.AvroType]
+        if isinstance(kind, avro.Union) and len(kind.members) == 1:
             # Since Avro 1.12 a default may be of any branch; before, of the first.
-            branches: Iterable[avro.AvroType] = kind.branches
+            branches = kind.branches
         else:
             branches = (kind,)
         for branch in branches:
@@ -338,9 +355,11 @@ def default_value(kind: avro.AvroType, value: Any) -> Any:
     if isinstance(kind, avro.Union):
         for branch in kind.branches:
             try:
-                return default_value(branch, value)
+                found = default_value(branch, value)
             except (TypeError, ValueError, KeyError):
                 continue
+            several = len(kind.members) > 1 and branch != _NULL
+            return {avro.member_name(kind.members.index(branch)): found} if several else found
         raise TypeError(value)
     if isinstance(kind, avro.Array):
         return [default_value(kind.items, item) for item in _checked(value, list)]
@@ -397,6 +416,14 @@ def _is(schema: avro.AvroType, *kinds: Literal["boolean", "int", "long", "float"
 def _unit(logical: str | None) -> int | None:
     """How many of a timestamp's or time's units make a second; None for other types."""
     return _SECOND_FRACTIONS.get(logical.rpartition("-")[2]) if logical else None
+
+
+def _same_type(one: avro.AvroType, other: avro.AvroType) -> bool:
+    if isinstance(one, avro.Primitive) and isinstance(other, avro.Primitive):
+        return (one.kind, one.logical) == (other.kind, other.logical)
+    if isinstance(one, (avro.Array, avro.Map)):
+        return type(one) is type(other)
+    return type(one) is type(other) and getattr(one, "name", None) == getattr(other, "name", "")
 
 
 def _null_refused(path: str) -> str:

@@ -94,6 +94,11 @@ class Union:
 
     branches: tuple[AvroType, ...]
 
+    @property
+    def members(self) -> tuple[AvroType, ...]:
+        """The branches that aren't null."""
+        return tuple(branch for branch in self.branches if branch != Primitive("null"))
+
 
 @dataclass(frozen=True)
 class Field:
@@ -146,6 +151,11 @@ def parse(text: str) -> AvroType:
     except RecursionError:
         raise SchemaError("the Avro schema is nested too deeply") from None
     return _Parser().parse(value, "", 0)
+
+
+def member_name(index: int) -> str:
+    """The field that stands for a member of a union of several types, as Spark's own reader of Avro calls it."""
+    return f"member{index}"
 
 
 def describe(schema: AvroType) -> str:

@@ -110,7 +110,9 @@ def _writer(schema: avro.AvroType, kind: pa.DataType, path: str) -> Write:
         return without_null
     branches = [branch for branch in schema.branches if branch != _NULL]
     if len(branches) != 1:
-        raise UnsupportedTypeError(f'field "{path}" is a union of several types, {avro.describe(schema)}')
+        raise UnsupportedTypeError(
+            f'field "{path}" is a union of several types, {avro.describe(schema)}, which can be read, but not written'
+        )
     write = _value(branches[0], kind, path)
     value_mark = _zigzag(schema.branches.index(branches[0]))
     null_mark = _zigzag(schema.branches.index(_NULL)) if _NULL in schema.branches else None

@@ -61,7 +61,7 @@ def codec(reader: str, *writers: str, write: int | None = 0, compression: str = 
 
 def read(reader: str, writer: str, *values: Any) -> list[dict[str, Any]]:
     """Values written by fastavro in one schema, as our codec reads them in another."""
-    made = codec(reader, writer)
+    made = codec(reader, writer, write=None)
     batch = made.decode(events(*(event(0, datum(writer, value)) for value in values)), made.schema.names)
     batch.validate(full=True)
     assert batch.schema.equals(made.schema, check_metadata=True)

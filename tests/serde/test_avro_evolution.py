@@ -254,3 +254,54 @@ def test_a_registry_that_is_away_is_not_the_events_fault(fault: type[Exception])
 def test_columns_that_are_not_the_schemas_are_refused_at_once() -> None:
     with pytest.raises(SchemaError, match="no field b"):
         AvroCodec(record(LONG), avro_to_spark(record(LONG, column("b", "int"))), Encodings())
+
+
+NESTED = {"type": "record", "name": "N", "fields": [column("x", "int")]}
+SEVERAL = ["null", "long", "string", NESTED, {"type": "array", "items": ["int", "string"]}]
+
+
+def members(*values: Any) -> dict[str, Any]:
+    return {f"member{i}": value for i, value in enumerate((*values, *[None] * (4 - len(values))))}
+
+
+def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
+    schema = record(column("a", SEVERAL))
+    values = [7, None, "x", {"x": 3}, [1, "y"], -(2**40)]
+    assert read(schema, schema, *({"a": value} for value in values)) == [
+        {"a": members(7)},
+        {"a": None},
+        {"a": members(None, "x")},
+        {"a": members(None, None, {"x": 3})},
+        {"a": members(None, None, None, [{"member0": 1, "member1": None}, {"member0": None, "member1": "y"}])},
+        {"a": members(-(2**40))},
+    ]
+    assert read(record(column("z", "int", default=0)), schema, *({"a": value} for value in values)) == [{"z": 0}] * 6
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "expected"),
+    [
+        ("int", 5, members(5)),
+        ("string", "s", members(None, "s")),
+        (["null", "int"], 6, members(6)),
+        (["string", "null"], None, None),
+        (NESTED, {"x": 1}, members(None, None, {"x": 1})),
+    ],
+)
+def test_a_type_becomes_a_member_of_a_union(written: Any, value: Any, expected: Any) -> None:
+    assert read(record(column("a", SEVERAL)), record(column("a", written)), {"a": value}) == [{"a": expected}]
+
+
+def test_a_value_that_no_member_takes_is_bad() -> None:
+    writer = record(column("a", ["boolean", "string"]))
+    made = codec(record(column("a", ["int", "string"])), writer, write=None)
+    good, bad = (event(0, datum(writer, {"a": value})) for value in ("x", True))
+    with pytest.raises(BadEventError, match="boolean, which is none of int, string") as caught:
+        made.decode(events(good, bad), ["a"])
+    assert caught.value.index == 1
+
+
+@pytest.mark.parametrize(("default", "expected"), [(None, None), (4, members(4)), ("d", members(None, "d"))])
+def test_a_union_of_several_types_has_a_default_of_any_of_them(default: Any, expected: Any) -> None:
+    reader = record(LONG, column("b", SEVERAL, default=default))
+    assert read(reader, record(LONG), {"a": 1}) == [{"a": 1, "b": expected}]

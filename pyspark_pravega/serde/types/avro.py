@@ -195,10 +195,12 @@ def _spark(kind: avro.AvroType, path: str) -> tuple[DataType, bool]:
         nullable = len(others) < len(kind.branches)
         if len(others) == 1:
             return _spark(others[0], path)[0], nullable
-        raise UnsupportedTypeError(
-            f'field "{path}" is a union of several types, {avro.describe(kind)}, which isn\'t supported yet; '
-            "unions of null and one type are"
-        )
+        if not others:
+            raise UnsupportedTypeError(f'field "{path}" is always null; Spark has no such columns')
+        members = [(avro.member_name(i), branch) for i, branch in enumerate(others)]
+        return StructType(
+            [StructField(name, _spark(one, f"{path}.{name}")[0], True) for name, one in members]
+        ), nullable
     if isinstance(kind, avro.Recursive):
         raise UnsupportedTypeError(
             f'field "{path}" holds the record {kind.name} within itself; Spark has no recursive types'
