@@ -265,17 +265,14 @@ impl Message {
             if number == 0 || tag > u64::from(u32::MAX) {
                 return Err(Bad);
             }
+            // The official library drops entries with fields that aren't theirs: left to the plain codec, which asks it.
             let (i, field, column) = match number {
                 1 => (0, key, &mut *keys),
                 2 => (1, value, &mut *values),
-                _ => {
-                    at.skip(number, wire, 0)?;
-                    continue;
-                }
+                _ => return Err(Bad),
             };
             if wire != field.wire as u8 {
-                at.skip(number, wire, 0)?;
-                continue;
+                return Err(Bad);
             }
             if seen[i] {
                 // A message in two parts is left to the plain codec.
