@@ -27,7 +27,7 @@ from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import REGISTERED, Schema, schema_for
 from pyspark_pravega.settings import Settings
 
-CLAIM_S = 10.0
+CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
 
 
@@ -200,6 +200,9 @@ class Catalog:
             raise
         if not made:
             raise StreamExistsError(f'stream "{stream}" exists already')
+        # Who was so slow that others took it for dead may find theirs there; the stream's maker decides.
+        if ledger.properties() != request.properties:
+            ledger.set_properties(request.properties)
 
     def _claim(self, stream: Stream) -> Ledger:
         """The table's commit log, which of several who create the table at once only one can make."""
