@@ -86,16 +86,43 @@ def from_values(values: Mapping[str, str], *, origin: str) -> Credentials | None
     return PasswordCredentials(username=username, password=password)
 
 
-def from_file(path: str) -> Credentials:
-    """Credentials from a file on this machine.
+class FileCredentials:
+    """Credentials in a file on this machine, read again when the file has changed."""
 
-    Args:
-        path: a file with lines `key = value`; the keys are `username` and `password`, or `auth-method` and
-            `auth-token`; lines that begin with `#` are passed over.
+    def __init__(self, path: str) -> None:
+        """Read the file.
 
-    Raises:
-        ConfigurationError: the file can't be read, or doesn't hold credentials.
-    """
+        Args:
+            path: a file with lines `key = value`; the keys are `username` and `password`, or `auth-method` and
+                `auth-token`; lines that begin with `#` are passed over.
+
+        Raises:
+            ConfigurationError: the file can't be read, or doesn't hold credentials.
+        """
+        self.path = path
+        self._seen, self._read = self._state(), _read(path)
+
+    def authorization(self) -> str:
+        """What the file says now; what it said before, while it can't be read."""
+        state = self._state()
+        if state != self._seen:
+            try:
+                self._read = _read(self.path)
+                self._seen = state
+            except ConfigurationError:
+                # Somebody is just writing it.
+                pass
+        return self._read.authorization()
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            found = Path(self.path).expanduser().stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+
+def _read(path: str) -> Credentials:
     try:
         lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

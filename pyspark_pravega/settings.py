@@ -118,7 +118,7 @@ class Settings:
         if self.credentials_provider:
             return security.from_provider(self.credentials_provider)
         if self.credentials_file:
-            return security.from_file(self.credentials_file)
+            return security.FileCredentials(self.credentials_file)
         given = {
             "username": self.username,
             "password": self.password,

@@ -50,13 +50,28 @@ def test_a_file_without_credentials_is_refused_without_being_shown(tmp_path: Pat
     file = tmp_path / "credentials"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=reason) as refused:
-        security.from_file(str(file))
+        security.FileCredentials(str(file))
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "credentials"
+    file.write_text("auth-token = one")
+    found = security.FileCredentials(str(file))
+    assert found.authorization() == "Bearer one"
+    file.write_text("auth-token = the second")
+    assert found.authorization() == "Bearer the second"
+    file.write_text("half a line")
+    assert found.authorization() == "Bearer the second"
+    file.unlink()
+    assert found.authorization() == "Bearer the second"
+    file.write_text("auth-token = three")
+    assert found.authorization() == "Bearer three"
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ConfigurationError, match="credentials-file /nowhere/x can't be read on this machine: No such"):
-        security.from_file("/nowhere/x")
+        security.FileCredentials("/nowhere/x")
 
 
 def provide() -> TokenCredentials:
