@@ -111,6 +111,10 @@ def event_batches(
         need = framing.HEADER_SIZE
         if have >= need:
             need += _LENGTH.unpack_from(rest)[0]
+            if end is not None and start + need > end:
+                # Nothing that comes can complete it: what follows isn't worth the memory.
+                have = end - start
+                break
     if have and end is not None:
         raise WireError(
             f'segment {segment_id} of stream "{stream}" holds {have} bytes before offset {end} that are no whole event'
