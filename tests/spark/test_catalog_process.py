@@ -117,7 +117,13 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
             if writing.result():
                 succeeded.add(number)
 
-    counted = dict(spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect())
+    query = f"SELECT round, count(*) FROM {table} GROUP BY round"
+    try:
+        counted = dict(spark.sql(query).collect())
+    except Exception as error:
+        # The last kill may reach the process just when it is asked.
+        assert "the next statement starts it again" in str(error)
+        counted = dict(spark.sql(query).collect())
     assert set(counted.values()) <= {1000}
     assert succeeded <= set(counted)
     assert succeeded, "no INSERT has succeeded: the test proves nothing"

@@ -131,7 +131,8 @@ def test_a_catalog_that_cannot_be_reached_says_so_soon(
     with pytest.raises(AnalysisException) as refused:
         spark.sql(f"CREATE TABLE {table} (id INT)")
 
-    assert time.monotonic() - began < 15
+    # Soon, and not after some time-out: a catalog process of its own is started meanwhile.
+    assert time.monotonic() - began < 90
     assert refused.value.getCondition() == condition
     assert words in str(refused.value)
     assert spark.sql(f"SHOW TABLES IN {namespace}").collect() == []
