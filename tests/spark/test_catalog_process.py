@@ -122,7 +122,8 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
         counted = dict(spark.sql(query).collect())
     except Exception as error:
         # The last kill may reach the process just when it is asked.
-        assert "the next statement starts it again" in str(error)
+        if "the next statement starts it again" not in str(error):
+            raise
         counted = dict(spark.sql(query).collect())
     assert set(counted.values()) <= {1000}
     assert succeeded <= set(counted)
