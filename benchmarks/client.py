@@ -196,7 +196,7 @@ def main() -> None:
             )
         client = stack.enter_context(Client(settings))
         client.controller.create_scope(SCOPE)
-        for size, count in WORKLOADS.items():
+        for size, count in () if arguments.only_memory else WORKLOADS.items():
             parts.append(compare(client, javas[size], size, int(count * arguments.scale), arguments.runs))
         if arguments.memory:
             parts.append(memory_of_a_long_read(client, sandbox.controller_uri))
@@ -229,6 +229,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="part of the events to use, for a quick look")
     parser.add_argument("--heap", default="8g", help="the server's heap; it holds all events")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="without the read of a 2 GB stream")
+    parser.add_argument("--only-memory", action="store_true", help="nothing but the read of a 2 GB stream")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
 
