@@ -59,7 +59,8 @@ class ControllerTransactions(ControllerSegments):
             ) from error
         return Transaction(
             id=messages.transaction_id(reply.txn_id),
-            segments=messages.segments(stream, reply.active_segments, reply.delegation_token),
+            # Without its token: a transaction travels between processes, and each asks for tokens of its own.
+            segments=messages.segments(stream, reply.active_segments, ""),
         )
 
     def ping_transaction(self, stream: Stream, transaction: uuid.UUID, *, lease_ms: int) -> None:
