@@ -94,19 +94,13 @@ def blocks(payloads: pa.Array, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tu
     """Cut events into runs that make a block each.
 
     Args:
-        payloads: binary, without frames.
+        payloads: binary, without frames; of sizes that `place` has let through.
         block_bytes: how large a block should be at most, frames included; one event alone may be larger.
 
     Yields:
         Index of a block's first event, and of the one after its last.
-
-    Raises:
-        EventEncodeError: an event is larger than Pravega takes.
     """
     sizes = pc.binary_length(payloads).to_numpy(zero_copy_only=False).astype(np.int64)
-    if not len(sizes):
-        return
-    check_sizes(sizes)
     ends = np.cumsum(sizes + framing.HEADER_SIZE)
     start = 0
     while start < len(sizes):
@@ -116,7 +110,7 @@ def blocks(payloads: pa.Array, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tu
         start = end
 
 
-def check_sizes(sizes: npt.NDArray[np.int64]) -> None:
+def _check_sizes(sizes: npt.NDArray[np.int64]) -> None:
     """Refuse events that Pravega doesn't take.
 
     Args:
@@ -142,5 +136,5 @@ def _binary(events: Events) -> pa.Array:
     if array.type not in (pa.binary(), pa.large_binary()):
         array = array.cast(pa.large_binary() if array.type == pa.large_string() else pa.binary())
     if len(array):
-        check_sizes(pc.binary_length(array).to_numpy(zero_copy_only=False).astype(np.int64))
+        _check_sizes(pc.binary_length(array).to_numpy(zero_copy_only=False).astype(np.int64))
     return array

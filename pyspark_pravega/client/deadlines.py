@@ -59,11 +59,6 @@ class Limit:
         """Seconds; 0 when it is over."""
         return max(0.0, self._end - time.monotonic())
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has come."""
-        return self.left == 0.0
-
     def wait(self, seconds: float = POLL_S) -> bool:
         """Sleep for some time, but not beyond the limit.
 

@@ -26,8 +26,8 @@ LINGER_S = 0.1
 class _Lane:
     """One segment's events: first in a buffer, then under way."""
 
-    def __init__(self, writer: SegmentWriter, owner: SegmentRange) -> None:
-        self.writer, self.owner = writer, owner
+    def __init__(self, writer: SegmentWriter) -> None:
+        self.writer = writer
         self.buffered: list[Placed] = []
         self.bytes = 0
 
@@ -180,7 +180,7 @@ class EventWriter:
             lane = self._lanes.get(owner.segment_id)
             if lane is None:
                 writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id)
-                lane = self._lanes[owner.segment_id] = _Lane(writer, owner)
+                lane = self._lanes[owner.segment_id] = _Lane(writer)
             lane.put(part)
 
     def _send(self, *, full_only: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark_pravega.client.connection import Connection
@@ -22,6 +23,7 @@ from pyspark_pravega.errors import (
 REQUEST_BYTES = 1 << 20
 """What one request asks for: servers answer with at most 2 MiB, mostly 1."""
 REQUESTS_IN_FLIGHT = 3
+STATES_AT_ONCE = 8
 ANSWER_TIMEOUT_S = 120.0
 """A server whose cache is full answers tens of seconds late."""
 KEEP_ALIVE_S = 20.0
@@ -62,6 +64,31 @@ def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, segm
     if not info.exists or info.deleted:
         raise SegmentNotFoundError(f'segment "{name}" does not exist')
     return SegmentState(start_offset=info.start_offset, write_offset=info.write_offset, sealed=info.sealed)
+
+
+def segment_states(pool: ConnectionPool, stream: Stream, segment_ids: Iterable[int]) -> dict[int, SegmentState | None]:
+    """Ask for the states of several segments, some of them at a time.
+
+    Args:
+        pool: connections to the segment stores.
+        stream: the segments' stream.
+        segment_ids: the segments.
+
+    Returns:
+        Segment id to state; None for a segment that doesn't exist, or no longer.
+    """
+
+    def ask(segment_id: int) -> SegmentState | None:
+        try:
+            return segment_state(pool, stream, segment_id)
+        except SegmentNotFoundError:
+            return None
+
+    ids = list(segment_ids)
+    if len(ids) <= STATES_AT_ONCE:
+        return {segment_id: ask(segment_id) for segment_id in ids}
+    with ThreadPoolExecutor(STATES_AT_ONCE) as threads:
+        return dict(zip(ids, threads.map(ask, ids), strict=True))
 
 
 def read_range(

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 
 from pyspark_pravega.client.controller import Controller
 from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.names import SegmentRange, Stream, StreamSegments, segment_epoch
 from pyspark_pravega.client.pool import ConnectionPool
-from pyspark_pravega.client.reading import SegmentState, segment_state
+from pyspark_pravega.client.reading import segment_states
 from pyspark_pravega.client.stream_cut import StreamCut
 from pyspark_pravega.errors import (
     InvalidStreamCutError,
     NotFoundError,
     OperationFailedError,
     PravegaError,
-    SegmentNotFoundError,
     SegmentTruncatedError,
     StreamNotFoundError,
 )
 
-_ASK_AT_ONCE = 8
 _SAME = 1e-9
 
 
@@ -57,7 +54,7 @@ def tail_cut(pool: ConnectionPool, stream: Stream) -> StreamCut:
     while True:
         current = controller.current_segments(stream)
         last = current if current.ids else _last_segments(controller, stream)
-        states = _states(pool, last, last.ids)
+        states = segment_states(pool, last.stream, last.ids)
         # A current segment that is sealed by now has successors that this list doesn't know.
         if not any(state is None or (state.sealed and current.ids) for state in states.values()):
             return StreamCut(stream, {i: state.write_offset for i, state in states.items() if state})
@@ -153,7 +150,7 @@ def _problem(pool: ConnectionPool, cut: StreamCut) -> PravegaError | None:
     if not controller.is_stream_cut_valid(stream, cut):
         return InvalidStreamCutError(f"{cut} isn't a cut of its stream: nobody can have read just up to it")
     reached = [segment_id for segment_id, offset in cut.items() if offset >= 0]
-    for segment_id, state in _states(pool, current, reached).items():
+    for segment_id, state in segment_states(pool, current.stream, reached).items():
         offset = cut[segment_id]
         if state is None or offset < state.start_offset:
             where = "is gone" if state is None else f"begins at {state.start_offset}"
@@ -187,21 +184,3 @@ def _ranges(controller: Controller, stream: Stream, segment_ids: Iterable[int]) 
         if not controller.stream_exists(stream):
             raise StreamNotFoundError(f'stream "{stream}" does not exist') from None
         raise InvalidStreamCutError(f'a cut of stream "{stream}" doesn\'t fit it: {error}') from None
-
-
-def _states(
-    pool: ConnectionPool, segments: StreamSegments, segment_ids: Iterable[int]
-) -> dict[int, SegmentState | None]:
-    """Segments' states; None for those that are gone."""
-
-    def ask(segment_id: int) -> SegmentState | None:
-        try:
-            return segment_state(pool, segments.stream, segment_id)
-        except SegmentNotFoundError:
-            return None
-
-    ids = list(segment_ids)
-    if len(ids) <= _ASK_AT_ONCE:
-        return {segment_id: ask(segment_id) for segment_id in ids}
-    with ThreadPoolExecutor(_ASK_AT_ONCE) as threads:
-        return dict(zip(ids, threads.map(ask, ids), strict=True))

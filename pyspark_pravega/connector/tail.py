@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.reading import SegmentState, segment_state
-from pyspark_pravega.errors import SegmentNotFoundError
-
-_ASK_AT_ONCE = 8
+from pyspark_pravega.client.reading import segment_states
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +55,11 @@ def take_tail(client: Client, stream: Stream) -> Snapshot | None:
     current = controller.current_segments(stream)
     head = controller.head(stream)
     segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
-    try:
-        states = _states(client, stream, segment_ids)
-    except SegmentNotFoundError:
-        return None
+    states = {}
+    for segment_id, found in segment_states(client.pool, stream, segment_ids).items():
+        if found is None:
+            return None
+        states[segment_id] = found
     # A current segment that is sealed by now has successors that this list doesn't know.
     if any(states[segment_id].sealed for segment_id in current.ids):
         return None
@@ -72,13 +69,3 @@ def take_tail(client: Client, stream: Stream) -> Snapshot | None:
         start = max(state.start_offset, head.get(segment_id, 0))
         slices.append(SegmentSlice(segment_id=segment_id, start=start, end=max(start, state.write_offset)))
     return Snapshot(stream=stream, slices=tuple(slices))
-
-
-def _states(client: Client, stream: Stream, segment_ids: list[int]) -> dict[int, SegmentState]:
-    def ask(segment_id: int) -> SegmentState:
-        return segment_state(client.pool, stream, segment_id)
-
-    if len(segment_ids) <= _ASK_AT_ONCE:
-        return {segment_id: ask(segment_id) for segment_id in segment_ids}
-    with ThreadPoolExecutor(_ASK_AT_ONCE) as threads:
-        return dict(zip(segment_ids, threads.map(ask, segment_ids), strict=True))
