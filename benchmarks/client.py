@@ -183,7 +183,7 @@ def main() -> None:
     parts = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
-        sandbox = stack.enter_context(Sandbox(heap=arguments.heap))
+        sandbox = stack.enter_context(Sandbox(heap=arguments.heap, preallocate=True))
         settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": _TIMEOUT_S}, environ={})
         files = {str(size): _as_text(*make_events(size)) for size in WORKLOADS}
         javas = {}

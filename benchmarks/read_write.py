@@ -155,7 +155,7 @@ def _clients(events: int, event_size: int, heap: str) -> Iterator[Clients]:
     """Start servers and clients, and make the rows."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
-        sandbox = stack.enter_context(Sandbox(heap=heap))
+        sandbox = stack.enter_context(Sandbox(heap=heap, preallocate=True))
         # Before the first call to the controller: a process with gRPC's threads in it can't always fork.
         spark = stack.enter_context(ours_in_spark(sandbox, SCOPE, TIMEOUT_S))
         settings = Settings.resolve(

@@ -13,6 +13,7 @@ mod json_write;
 mod plan;
 mod protobuf;
 mod protobuf_write;
+mod routing;
 mod source;
 mod time;
 
@@ -21,7 +22,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, ArrayRef, BinaryArray, LargeBinaryArray, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_pyarrow::{PyArrowType, ToPyArrow};
@@ -306,10 +308,61 @@ fn scan<'py>(py: Python<'py>, buffer: PyArrowType<ArrayData>, limit: usize) -> P
     Ok((PyBytes::new(py, &bytes), end, broken))
 }
 
+/// Frames of events, by the segment that takes each.
+///
+/// Takes a large binary array without nulls, a uint32 array with a part for each value, and how many parts there are;
+/// returns a large binary array for each part, whose values are frames that lie one after another.
+#[pyfunction]
+fn frame_parts<'py>(
+    py: Python<'py>,
+    payloads: PyArrowType<ArrayData>,
+    owners: PyArrowType<ArrayData>,
+    count: usize,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let made = guarded(|| {
+        let (payloads, owners) = (arrow_array::make_array(payloads.0), arrow_array::make_array(owners.0));
+        let payloads = payloads.as_binary_opt::<i64>().ok_or_else(|| wrong("no large binary array".into()))?;
+        let owners = owners.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong("no uint32 array".into()))?.values();
+        let offsets = payloads.value_offsets();
+        let data = payloads.value_data();
+        let values = offsets.windows(2).map(|ends| &data[ends[0] as usize..ends[1] as usize]);
+        if owners.len() != payloads.len() {
+            return Err(wrong(format!("{} payloads, but {} owners", payloads.len(), owners.len())));
+        }
+        frames::parts(values, owners, count).ok_or_else(|| wrong("no such part, or a payload that is too long".into()))
+    })?;
+    made.into_iter()
+        .map(|(bytes, offsets)| {
+            let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+            LargeBinaryArray::new(offsets, Buffer::from_vec(bytes), None).to_data().to_pyarrow(py)
+        })
+        .collect()
+}
+
+/// Where routing keys lie in the key space: little-endian float64 as bytes. Takes a large string array; null is "".
+#[pyfunction]
+fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) -> PyResult<Bound<'py, PyBytes>> {
+    let made = guarded(|| {
+        let keys = arrow_array::make_array(keys.0);
+        let keys = keys.as_string_opt::<i64>().ok_or_else(|| wrong("no large string array".into()))?;
+        let mut units = vec![];
+        let mut made = Vec::with_capacity(keys.len() * 8);
+        for key in keys {
+            made.extend_from_slice(&routing::fraction(key.unwrap_or(""), seed, &mut units).to_le_bytes());
+        }
+        Ok(made)
+    })?;
+    Ok(PyBytes::new(py, &made))
+}
+
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // What pyspark_pravega.serde.native_module.INTERFACE asks for.
+    module.add("INTERFACE", 2)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;
+    module.add_function(wrap_pyfunction!(frame_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(key_fractions, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)
 }

@@ -1,4 +1,4 @@
-"""Events on their way to segments: which one takes each, and how many go in one block."""
+"""Events on their way to segments: which one takes each, in frames, and how many go in one block."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.client.routing import key_fractions, segment_indexes
-from pyspark_pravega.client.writing import BLOCK_BYTES, MAX_EVENT_BYTES
+from pyspark_pravega.client.writing import BLOCK_BYTES
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde import framing
 
@@ -23,51 +22,64 @@ Keys: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None] | str | None
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Events, and where each lies in the key space."""
+    """Events in their frames, and where each lies in the key space."""
 
-    payloads: pa.Array
-    """Binary, without frames."""
+    frames: pa.LargeBinaryArray
+    """The events, frames included, lying one after another."""
     fractions: npt.NDArray[np.float64]
     """In [0, 1), shape (events,)."""
 
     def __len__(self) -> int:
-        return len(self.payloads)
+        return len(self.frames)
+
+    @property
+    def data(self) -> pa.Buffer:
+        """The frames, ready to be appended; no copy."""
+        return framing.frames_bytes(self.frames)
 
     def slice(self, start: int, end: int) -> Placed:
         """Some of the events, without a copy."""
-        return Placed(payloads=self.payloads.slice(start, end - start), fractions=self.fractions[start:end])
+        return Placed(frames=self.frames.slice(start, end - start), fractions=self.fractions[start:end])
 
 
-def place(events: Events, keys: Keys, keyless: float) -> Placed:
-    """Bring events and keys into one form.
+def place(
+    events: Events, keys: Keys, keyless: float, ranges: Sequence[SegmentRange]
+) -> Iterator[tuple[SegmentRange, Placed]]:
+    """Bring events and keys into one form, by the segment that takes them.
 
     Args:
         events: binary or string values, none of them null.
         keys: a key for each event, one for all of them, or None.
         keyless: where events without a key go, a fraction in [0, 1).
+        ranges: a stream's current segments, ordered by key range.
+
+    Yields:
+        A segment and its events, in their order; segments without any are left out.
 
     Raises:
         EventEncodeError: an event is null or larger than Pravega takes, or there isn't a key for each.
     """
     payloads = _binary(events)
-    count = len(payloads)
-    if keys is None:
-        return Placed(payloads=payloads, fractions=np.full(count, keyless))
-    if isinstance(keys, str):
-        return Placed(payloads=payloads, fractions=np.full(count, key_fractions(pa.array([keys]))[0]))
-    column = pa.array(keys, pa.string()) if not isinstance(keys, pa.Array | pa.ChunkedArray) else keys
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if len(column) != count:
-        raise EventEncodeError(f"{count} events came with {len(column)} routing keys: give each a key, or one to all")
-    fractions = key_fractions(column.cast(pa.string()))
-    if column.null_count:
-        fractions[column.is_null().to_numpy(zero_copy_only=False)] = keyless
-    return Placed(payloads=payloads, fractions=fractions)
+    fractions = _fractions(keys, len(payloads), keyless)
+    if not len(payloads):
+        return
+    indexes = segment_indexes(fractions, ranges).astype(np.uint32)
+    if (indexes == indexes[0]).all():
+        frames = framing.by_owner(payloads, np.zeros(len(payloads), np.uint32), 1)[0]
+        yield ranges[indexes[0]], Placed(frames=frames, fractions=fractions)
+        return
+    # Sorting small numbers is done by radix.
+    kind = np.uint8 if len(ranges) <= 256 else np.uint32
+    ordered = fractions[np.argsort(indexes.astype(kind), kind="stable")]
+    start = 0
+    for owner, frames in zip(ranges, framing.by_owner(payloads, indexes, len(ranges)), strict=True):
+        if len(frames):
+            yield owner, Placed(frames=frames, fractions=ordered[start : start + len(frames)])
+            start += len(frames)
 
 
 def by_segment(placed: Placed, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:
-    """Events by the segment that takes them; those of one segment keep their order.
+    """Placed events by the segment that takes them now; those of one segment keep their order.
 
     Args:
         placed: events.
@@ -77,54 +89,61 @@ def by_segment(placed: Placed, ranges: Sequence[SegmentRange]) -> Iterator[tuple
         A segment and its events; segments without any are left out.
     """
     indexes = segment_indexes(placed.fractions, ranges)
-    if len(indexes) == 0:
-        return
-    if (indexes == indexes[0]).all():
-        yield ranges[indexes[0]], placed
-        return
     for index in np.unique(indexes):
         where = np.flatnonzero(indexes == index)
         yield (
             ranges[index],
-            Placed(payloads=placed.payloads.take(pa.array(where)), fractions=placed.fractions[where]),
+            Placed(frames=placed.frames.take(pa.array(where)), fractions=placed.fractions[where]),
         )
 
 
-def blocks(payloads: pa.Array, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
+def joined(parts: Sequence[Placed]) -> Placed:
+    """Events of several parts as one, in their order.
+
+    Args:
+        parts: at least one.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return Placed(
+        frames=pa.concat_arrays([part.frames for part in parts]),
+        fractions=np.concatenate([part.fractions for part in parts]),
+    )
+
+
+def blocks(placed: Placed, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Placed]:
     """Cut events into runs that make a block each.
 
     Args:
-        payloads: binary, without frames; of sizes that `place` has let through.
+        placed: events.
         block_bytes: how large a block should be at most, frames included; one event alone may be larger.
 
     Yields:
-        Index of a block's first event, and of the one after its last.
+        A block's events.
     """
-    sizes = pc.binary_length(payloads).to_numpy(zero_copy_only=False).astype(np.int64)
-    ends = np.cumsum(sizes + framing.HEADER_SIZE)
+    ends = framing.frame_ends(placed.frames)
     start = 0
-    while start < len(sizes):
+    while start < len(ends):
         done = ends[start - 1] if start else 0
         end = max(start + 1, int(np.searchsorted(ends, done + block_bytes, side="right")))
-        yield start, end
+        yield placed.slice(start, end)
         start = end
 
 
-def _check_sizes(sizes: npt.NDArray[np.int64]) -> None:
-    """Refuse events that Pravega doesn't take.
-
-    Args:
-        sizes: bytes of each, without frames; at least one.
-
-    Raises:
-        EventEncodeError: one is too large.
-    """
-    largest = int(sizes.max())
-    if largest > MAX_EVENT_BYTES:
-        raise EventEncodeError(
-            f"an event of {largest:,} bytes is larger than Pravega takes ({MAX_EVENT_BYTES:,} bytes): "
-            "make the row smaller, or split it"
-        )
+def _fractions(keys: Keys, count: int, keyless: float) -> npt.NDArray[np.float64]:
+    if keys is None:
+        return np.full(count, keyless)
+    if isinstance(keys, str):
+        return np.full(count, key_fractions(pa.array([keys]))[0])
+    column = pa.array(keys, pa.string()) if not isinstance(keys, pa.Array | pa.ChunkedArray) else keys
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if len(column) != count:
+        raise EventEncodeError(f"{count} events came with {len(column)} routing keys: give each a key, or one to all")
+    fractions = key_fractions(column)
+    if column.null_count:
+        fractions[column.is_null().to_numpy(zero_copy_only=False)] = keyless
+    return fractions
 
 
 def _binary(events: Events) -> pa.Array:
@@ -135,6 +154,4 @@ def _binary(events: Events) -> pa.Array:
         raise EventEncodeError(f"{array.null_count} of {len(array)} events are null: an event has bytes")
     if array.type not in (pa.binary(), pa.large_binary()):
         array = array.cast(pa.large_binary() if array.type == pa.large_string() else pa.binary())
-    if len(array):
-        _check_sizes(pc.binary_length(array).to_numpy(zero_copy_only=False).astype(np.int64))
     return array

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import pyarrow as pa
 
-from pyspark_pravega.client.batching import Events, Keys, Placed, blocks, by_segment, place
+from pyspark_pravega.client.batching import Events, Keys, Placed, blocks, by_segment, joined, place
 from pyspark_pravega.client.deadlines import Retries
 from pyspark_pravega.client.names import SegmentRange, Stream
 from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.errors import PravegaError, SegmentSealedError, StreamSealedError
-from pyspark_pravega.serde import framing
 
 if TYPE_CHECKING:
     from pyspark_pravega.client.client import Client
 
 LINGER_S = 0.1
+_WORTH_A_BLOCK = 4
+"""Part of a block that is sent without waiting for the rest, when blocks before it are sent."""
 
 
 class _Lane:
@@ -33,12 +33,21 @@ class _Lane:
 
     def put(self, placed: Placed) -> None:
         self.buffered.append(placed)
-        self.bytes += placed.payloads.nbytes + framing.HEADER_SIZE * len(placed)
+        self.bytes += placed.data.size
 
-    def take(self) -> Placed:
-        """Everything in the buffer."""
+    def take(self, block_bytes: int) -> Iterator[Placed]:
+        """Everything in the buffer, small parts together: they are copied only where blocks would be small without."""
         parts, self.buffered, self.bytes = self.buffered, [], 0
-        return _joined(parts)
+        together: list[Placed] = []
+        size = 0
+        for part in parts:
+            if together and size + part.data.size > block_bytes:
+                yield joined(together)
+                together, size = [], 0
+            together.append(part)
+            size += part.data.size
+        if together:
+            yield joined(together)
 
 
 class EventWriter:
@@ -106,9 +115,9 @@ class EventWriter:
         """
         with self._lock:
             self._check()
-            placed = place(events, keys, self._keyless())
-            self.events_written += len(placed)
-            self._distribute(placed)
+            for owner, part in place(events, keys, self._keyless(), self._ranges):
+                self.events_written += len(part)
+                self._lane(owner).put(part)
             self._send(full_only=True)
             if self._oldest is None and any(lane.buffered for lane in self._lanes.values()):
                 self._oldest = time.monotonic()
@@ -175,13 +184,12 @@ class EventWriter:
         chosen = self._ranges[self._turn]
         return (chosen.min_key + chosen.max_key) / 2
 
-    def _distribute(self, placed: Placed) -> None:
-        for owner, part in by_segment(placed, self._ranges):
-            lane = self._lanes.get(owner.segment_id)
-            if lane is None:
-                writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id)
-                lane = self._lanes[owner.segment_id] = _Lane(writer)
-            lane.put(part)
+    def _lane(self, owner: SegmentRange) -> _Lane:
+        lane = self._lanes.get(owner.segment_id)
+        if lane is None:
+            writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id)
+            lane = self._lanes[owner.segment_id] = _Lane(writer)
+        return lane
 
     def _send(self, *, full_only: bool) -> None:
         """Send what is in the buffers, wherever the stream's segments are by now."""
@@ -199,21 +207,19 @@ class EventWriter:
             self._oldest = None
 
     def _send_lane(self, lane: _Lane, *, full_only: bool) -> None:
-        placed = lane.take()
-        cuts = list(blocks(placed.payloads, block_bytes=self._block_bytes))
-        # What doesn't fill a block waits for more.
-        waiting = cuts.pop() if full_only and len(cuts) > 1 else None
-        for start, end in cuts:
-            part = placed.slice(start, end)
+        cuts = [block for part in lane.take(self._block_bytes) for block in blocks(part, block_bytes=self._block_bytes)]
+        # What is far from filling a block waits for more.
+        if full_only and len(cuts) > 1 and cuts[-1].data.size < self._block_bytes // _WORTH_A_BLOCK:
+            lane.put(cuts.pop())
+        for index, block in enumerate(cuts):
             try:
-                lane.writer.append(memoryview(framing.join(part.payloads)), len(part), origin=part)
+                lane.writer.append(memoryview(block.data), len(block), origin=block)
             except PravegaError:
                 # The segment's writer knows this block already; what lies behind it goes back.
-                if end < len(placed):
-                    lane.put(placed.slice(end, len(placed)))
+                waiting, lane.buffered, lane.bytes = lane.buffered, [], 0
+                for part in [*cuts[index + 1 :], *waiting]:
+                    lane.put(part)
                 raise
-        if waiting:
-            lane.put(placed.slice(*waiting))
 
     def _flush_lanes(self) -> bool:
         """Whether a segment turned out to be sealed."""
@@ -245,7 +251,8 @@ class EventWriter:
                 lane = self._lanes.pop(segment_id)
                 left += self._settle(lane)
             if left:
-                self._distribute(_joined(left))
+                for owner, part in by_segment(joined(left), self._ranges):
+                    self._lane(owner).put(part)
         except PravegaError as error:
             self._fail(error)
 
@@ -260,7 +267,7 @@ class EventWriter:
         finally:
             lane.writer.close()
         parts = [part for part in unstored if isinstance(part, Placed)]
-        return parts + ([lane.take()] if lane.buffered else [])
+        return parts + lane.buffered
 
     def _segments_after_the_seal(self) -> tuple[SegmentRange, ...]:
         """The current segments, once the scale that sealed some of ours is through."""
@@ -295,17 +302,6 @@ class EventWriter:
                 except PravegaError:
                     # It is kept for the writer's next call.
                     return
-
-
-def _joined(parts: Sequence[Placed]) -> Placed:
-    if len(parts) == 1:
-        return parts[0]
-    wide = any(part.payloads.type == pa.large_binary() for part in parts)
-    kind = pa.large_binary() if wide or sum(part.payloads.nbytes for part in parts) > 2**30 else pa.binary()
-    return Placed(
-        payloads=pa.concat_arrays([part.payloads.cast(kind) for part in parts]),
-        fractions=np.concatenate([part.fractions for part in parts]),
-    )
 
 
 def _current(client: Client, stream: Stream) -> tuple[SegmentRange, ...]:

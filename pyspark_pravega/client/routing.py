@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.serde.native_module import module
 
 SEED = 1741865571
 """Java's "EventRouter".hashCode()."""
@@ -24,18 +25,22 @@ TABLE_SEED = 2274733797 | 0xFFFFFFFF << 32
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _U64 = npt.NDArray[np.uint64]
+_FEW = 16
 
 
 def key_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
     """Where keys lie in the key space.
 
     Args:
-        keys: a column of strings; each distinct key is hashed once. Nulls count as empty keys.
+        keys: a column of strings, or of what is a string by a cast. Nulls count as empty keys.
 
     Returns:
         For each key a fraction in [0, 1), shape (len(keys),).
     """
-    encoded = pc.dictionary_encode(keys.fill_null(""))
+    native = module()
+    if native is not None:
+        return np.frombuffer(bytearray(native.key_fractions(keys.cast(pa.large_string()), SEED)), np.float64)
+    encoded = pc.dictionary_encode(keys.cast(pa.string()).fill_null(""))
     indices: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
     return _distinct_fractions(encoded.dictionary)[indices]
 
@@ -50,8 +55,14 @@ def segment_indexes(fractions: npt.NDArray[np.float64], ranges: Sequence[Segment
     Returns:
         For each fraction the index into `ranges`, of the same shape.
     """
-    upper = np.array([r.max_key for r in ranges[:-1]])
-    return np.searchsorted(upper, fractions, side="right")
+    upper = [r.max_key for r in ranges[:-1]]
+    if len(upper) > _FEW:
+        return np.searchsorted(np.array(upper), fractions, side="right")
+    # A comparison with each border has no branch that could be guessed wrong.
+    indexes = np.zeros(len(fractions), np.intp)
+    for border in upper:
+        indexes += fractions >= border
+    return indexes
 
 
 def table_key_fractions(keys: Sequence[bytes]) -> npt.NDArray[np.float64]:

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from pyspark_pravega.client.batching import Events, Keys, blocks, by_segment, place
+from pyspark_pravega.client.batching import Events, Keys, blocks, place
 from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
-from pyspark_pravega.serde import framing
 
 if TYPE_CHECKING:
     from pyspark_pravega.client.client import Client
@@ -132,13 +131,12 @@ class TransactionWriter:
         chosen = ranges[self._turn % len(ranges)]
         self._turn += 1
         # With one segment there's nothing to choose, and no key to hash.
-        placed = place(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
+        placed = place(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2, ranges)
         with self._lost_if_gone():
-            for owner, part in by_segment(placed, ranges):
+            for owner, part in placed:
                 writer = self._writer(owner.segment_id)
-                for start, end in blocks(part.payloads):
-                    block = part.payloads.slice(start, end - start)
-                    writer.append(memoryview(framing.join(block)), end - start)
+                for block in blocks(part):
+                    writer.append(memoryview(block.data), len(block))
 
     def flush(self) -> None:
         """Wait until everything that was written is stored.

@@ -52,7 +52,14 @@ def check_heap(argument: str, heap: str) -> None:
 
 
 def pravega(
-    jars: Path, folder: Path, ports: Ports, *, heap: str, log_level: str, secured: Secured | None = None
+    jars: Path,
+    folder: Path,
+    ports: Ports,
+    *,
+    heap: str,
+    log_level: str,
+    secured: Secured | None = None,
+    preallocate: bool = False,
 ) -> Launch:
     """How to start the standalone Pravega; writes its configuration file.
 
@@ -63,6 +70,7 @@ def pravega(
         heap: the heap's size, as in `-Xmx`.
         log_level: WARN, INFO, DEBUG ...
         secured: what authentication and TLS need.
+        preallocate: whether the whole heap is taken from the operating system before the server answers.
 
     Returns:
         The launch. ZooKeeper and segment store listen on loopback; the controller has no such setting, and listens on
@@ -94,7 +102,8 @@ def pravega(
         # call. A system property overrides it, a line of the file doesn't. The cache lies outside the heap.
         "pravegaservice.cache.size.max": str(_bytes(heap) // 2),
     }
-    return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, heap, log_level)
+    memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
+    return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, memory, log_level)
 
 
 def registry(
@@ -141,7 +150,7 @@ def registry(
         }
     file = _write_settings(folder / state.REGISTRY_SETTINGS, settings)
     properties = {"conf.file": str(file)}
-    return _launch([jars], folder, "io.pravega.schemaregistry.service.Main", properties, heap, log_level)
+    return _launch([jars], folder, "io.pravega.schemaregistry.service.Main", properties, [f"-Xmx{heap}"], log_level)
 
 
 def _pravega_authentication(asking: Authentication) -> dict[str, object]:
@@ -175,7 +184,7 @@ def _bytes(heap: str) -> int:
 
 
 def _launch(
-    folders: list[Path], folder: Path, main: str, properties: Mapping[str, str], heap: str, log_level: str
+    folders: list[Path], folder: Path, main: str, properties: Mapping[str, str], memory: list[str], log_level: str
 ) -> Launch:
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -187,7 +196,7 @@ def _launch(
     }
     command = [
         str(places.java()),
-        f"-Xmx{heap}",
+        *memory,
         # A server that has run out of memory hangs otherwise, and every caller with it.
         "-XX:+ExitOnOutOfMemoryError",
         *(f"-D{key}={value}" for key, value in properties.items()),

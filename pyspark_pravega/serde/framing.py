@@ -87,29 +87,87 @@ def join(payloads: pa.Array) -> pa.Buffer:
     Raises:
         EventEncodeError: a payload is larger than an event may be.
     """
-    source, offsets = binary_array(payloads)
+    return frames_bytes(by_owner(payloads, np.zeros(len(payloads), np.uint32), 1)[0])
+
+
+def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> list[pa.LargeBinaryArray]:
+    """Put each payload into a frame, and the frames of each owner one after another.
+
+    Args:
+        payloads: an Arrow binary array without nulls.
+        owners: whose each payload is, from 0, shape (len(payloads),).
+        count: how many owners there are.
+
+    Returns:
+        For each owner an array of its frames, headers included, in the payloads' order; its values lie one after
+        another (see `frames_bytes`).
+
+    Raises:
+        EventEncodeError: a payload is larger than an event may be.
+    """
+    data, offsets = binary_array(payloads)
     sizes = np.diff(offsets)
-    n = len(sizes)
-    if n and sizes.max() > MAX_WRITE_SIZE:
+    if len(sizes) and sizes.max() > MAX_WRITE_SIZE:
         row = int(np.argmax(sizes))
         raise EventEncodeError(
-            f"row {row} of the batch makes an event of {int(sizes[row])} bytes; "
-            f"Pravega takes events of {MAX_WRITE_SIZE} bytes at most"
+            f"row {row} of the batch: an event of {int(sizes[row]):,} bytes is larger than Pravega takes "
+            f"({MAX_WRITE_SIZE:,} bytes): make the row smaller, or split it"
         )
-    framed = np.empty(int(offsets[-1] - offsets[0]) + HEADER_SIZE * n, dtype=np.uint8)
+    if not len(sizes):
+        return [pa.array([], pa.large_binary())] * count
+    wide = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+    native = module()
+    if native is not None:
+        parts: list[pa.LargeBinaryArray] = native.frame_parts(wide, pa.array(owners, pa.uint32()), count)
+        return parts
+    framed = _framed(wide, sizes)
+    if count == 1:
+        return [framed]
+    return [framed.take(pa.array(np.flatnonzero(owners == owner))) for owner in range(count)]
+
+
+def frames_bytes(frames: pa.LargeBinaryArray) -> pa.Buffer:
+    """The bytes of frames that lie one after another, without a copy.
+
+    Args:
+        frames: an array that `by_owner` has made, or a slice of one.
+
+    Returns:
+        The frames in one buffer, ready to be appended.
+    """
+    if not len(frames):
+        return pa.py_buffer(b"")
+    _, offsets, data = frames.buffers()
+    ends = np.frombuffer(offsets, np.int64)
+    first, last = int(ends[frames.offset]), int(ends[frames.offset + len(frames)])
+    return data.slice(first, last - first)
+
+
+def frame_ends(frames: pa.LargeBinaryArray) -> Ints:
+    """Where frames end that lie one after another.
+
+    Args:
+        frames: an array that `by_owner` has made, or a slice of one.
+
+    Returns:
+        Bytes from the beginning of the first frame, shape (len(frames),).
+    """
+    if not len(frames):
+        return np.empty(0, np.int64)
+    offsets: Ints = np.frombuffer(frames.buffers()[1], np.int64)
+    ends: Ints = offsets[frames.offset + 1 : frames.offset + len(frames) + 1] - offsets[frames.offset]
+    return ends
+
+
+def _framed(payloads: pa.LargeBinaryArray, sizes: Ints) -> pa.LargeBinaryArray:
     # Headers and payloads alternate as the elements of one Arrow array, whose data are the frames.
-    if n:
-        headers = np.zeros((n, 2), dtype=">i4")
-        headers[:, 1] = sizes
-        head_array = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(HEADER_SIZE), n, [None, pa.py_buffer(headers)]
-        ).cast(pa.large_binary())
-        body_array = pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(source)]
-        )
-        joined = pc.binary_join_element_wise(head_array, body_array, pa.scalar(b"", pa.large_binary()))
-        return joined.buffers()[2].slice(0, len(framed))
-    return pa.py_buffer(framed)
+    n = len(sizes)
+    headers = np.zeros((n, 2), dtype=">i4")
+    headers[:, 1] = sizes
+    heads = pa.FixedSizeBinaryArray.from_buffers(pa.binary(HEADER_SIZE), n, [None, pa.py_buffer(headers)])
+    return pc.binary_join_element_wise(heads.cast(pa.large_binary()), payloads, pa.scalar(b"", pa.large_binary()))
 
 
 def encoding_ids(payloads: pa.Array) -> pa.Int32Array:

@@ -9,9 +9,13 @@ from types import ModuleType
 SWITCH = "PYSPARK_PRAVEGA_NATIVE"
 """The environment variable that keeps the native codec from being used when it is `0`."""
 
+INTERFACE = 2
+"""What this package expects of the native module; one of another interface isn't used."""
+
 
 def module() -> ModuleType | None:
-    """The native module; None when its wheel isn't installed, or it is switched off."""
+    """The native module; None when its wheel isn't installed, is one of another release, or is
+    switched off."""
     return None if os.environ.get(SWITCH) == "0" else _found()
 
 
@@ -22,4 +26,4 @@ def _found() -> ModuleType | None:
     except ImportError:
         return None
     found: ModuleType = pyspark_pravega_native
-    return found
+    return found if getattr(found, "INTERFACE", None) == INTERFACE else None

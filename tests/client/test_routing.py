@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_pravega.client import SegmentRange
 from pyspark_pravega.client.routing import SEED, key_fractions, segment_indexes
+from pyspark_pravega.serde.native_module import SWITCH
 
 
 def reference(key: str) -> float:
@@ -21,7 +22,13 @@ def reference(key: str) -> float:
 
 
 def fractions(keys: list[str | None], kind: pa.DataType | None = None) -> list[float]:
-    return list(key_fractions(pa.array(keys, kind or pa.string())))
+    """The same with the native module and without."""
+    column = pa.array(keys, kind or pa.string())
+    found = list(key_fractions(column))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "0")
+        assert list(key_fractions(column)) == found
+    return found
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ def test_one_segment_takes_every_key() -> None:
 
 @given(
     st.lists(st.floats(0, 1, exclude_max=True)),
-    st.sets(st.floats(0, 1, exclude_min=True, exclude_max=True), max_size=8),
+    st.sets(st.floats(0, 1, exclude_min=True, exclude_max=True), max_size=40),
 )
 def test_each_key_goes_to_the_one_range_that_holds_it(keys: list[float], borders: set[float]) -> None:
     made = ranges(0.0, *sorted(borders), 1.0)

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark_pravega.errors import EventDecodeError, EventEncodeError
 from pyspark_pravega.serde import framing
 from pyspark_pravega.serde.codec import BadEventError
-from pyspark_pravega.serde.native_module import module
+from pyspark_pravega.serde.native_module import SWITCH, module
 from pyspark_pravega.serde.ragged import Ints
 
 payloads_ = st.one_of(
@@ -23,6 +24,13 @@ payloads_ = st.one_of(
         lambda runs: [bytes([size]) * size for size, count in runs for _ in range(count)]
     ),
 )
+
+
+def in_python(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function says without the native module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "0")
+        return function(*arguments)
 
 
 def frames_of(payloads: list[bytes]) -> bytes:
@@ -38,6 +46,22 @@ def test_joined_payloads_are_frames_and_split_gives_them_back(payloads: list[byt
     assert frames.payloads.to_pylist() == payloads
     assert frames.sizes.tolist() == [len(payload) for payload in payloads]
     assert frames.consumed == len(joined.to_pybytes())
+
+
+@given(payloads_, st.integers(1, 5), st.data())
+def test_frames_go_to_their_owners_in_their_order(payloads: list[bytes], count: int, data: st.DataObject) -> None:
+    owners = data.draw(st.lists(st.integers(0, count - 1), min_size=len(payloads), max_size=len(payloads)))
+    theirs = [[p for p, mine in zip(payloads, owners, strict=True) if mine == owner] for owner in range(count)]
+    column, numbers = pa.array([b"before", *payloads], pa.binary()).slice(1), np.array(owners, np.uint32)
+    for found in framing.by_owner(column, numbers, count), in_python(framing.by_owner, column, numbers, count):
+        assert [framing.frames_bytes(frames).to_pybytes() for frames in found] == [frames_of(part) for part in theirs]
+        for frames, part in zip(found, theirs, strict=True):
+            frames.validate(full=True)
+            assert frames.to_pylist() == [frames_of([payload]) for payload in part]
+            behind = frames.slice(len(frames) // 2)
+            assert framing.frames_bytes(behind).to_pybytes() == frames_of(part[len(part) // 2 :])
+            ends = np.cumsum([len(payload) + framing.HEADER_SIZE for payload in part[len(part) // 2 :]])
+            assert framing.frame_ends(behind).tolist() == ends.tolist()
 
 
 @given(payloads_, st.data())
@@ -128,7 +152,7 @@ def test_slices_and_large_arrays_are_framed_like_others() -> None:
 
 
 def test_an_event_larger_than_pravega_takes_is_refused() -> None:
-    with pytest.raises(EventEncodeError, match=r"row 1 .* 8388609 bytes"):
+    with pytest.raises(EventEncodeError, match=r"row 1 .* 8,388,609 bytes"):
         framing.join(pa.array([b"a", bytes(framing.MAX_WRITE_SIZE + 1)]))
     framing.join(pa.array([bytes(framing.MAX_WRITE_SIZE)]))
 
