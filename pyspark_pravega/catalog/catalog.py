@@ -24,7 +24,7 @@ from pyspark_pravega.errors import (
     StreamNotFoundError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.serde.formats import REGISTERED, Schema, schema_for
+from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
 from pyspark_pravega.settings import Settings
 
 CLAIM_S = 30.0
@@ -146,9 +146,10 @@ class Catalog:
         stream = stream_of(namespace, table)
         request = check_request(schema, transforms, properties)
         registry = formed = None
-        if request.format in REGISTERED:
+        custom = request.format not in FORMATS
+        if request.format in REGISTERED or custom:
             registry = shared_registry(self.settings)
-            if registry is None:
+            if registry is None and (not custom or request.properties.get("encoding-header") == "true"):
                 raise ConfigurationError(
                     "a table with columns needs a schema registry: set schema-registry-uri (or "
                     "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
@@ -241,4 +242,6 @@ class Catalog:
 
 
 def _schema_info(formed: Schema) -> SchemaInfo:
-    return SchemaInfo(type=formed.type, serialization_format=REGISTERED[formed.format], schema_data=formed.data)
+    return SchemaInfo(
+        type=formed.type, serialization_format=REGISTERED.get(formed.format, formed.format), schema_data=formed.data
+    )

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.client import ScalingPolicy, StreamConfiguration
-from pyspark_pravega.connector.definition import COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
+from pyspark_pravega.connector.definition import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -29,6 +29,7 @@ from pyspark_pravega.errors import (
     UnsupportedTypeError,
     did_you_mean,
 )
+from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import MODES
 from pyspark_pravega.serde.native import describe
@@ -132,7 +133,7 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
         FORMAT: definition.format,
         SEGMENTS: str(definition.configuration.scaling.min_segments),
         CODEC: describe(definition.codec),
-        **definition.properties,
+        **{key: value for key, value in definition.properties.items() if key != COLUMNS},
     }
 
 
@@ -150,6 +151,8 @@ def _checked(properties: Mapping[str, str]) -> dict[str, str]:
             continue
         if name in _OWN:
             kept[name] = value
+        elif key == COLUMNS:
+            raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
         elif key in _SPARKS_OWN or "." in key:
             kept[key] = value
         else:
@@ -163,9 +166,13 @@ def _checked(properties: Mapping[str, str]) -> dict[str, str]:
 def _format(schema: StructType, kept: dict[str, str]) -> str:
     given = kept.setdefault(FORMAT, AVRO)
     table_format = SYNONYMS.get(given.lower(), given.lower())
-    if table_format not in FORMATS:
+    custom = table_format not in FORMATS and is_custom(given)
+    if custom:
+        table_format = given
+        kept.setdefault(ENCODING_HEADER, "false")
+    elif table_format not in FORMATS:
         raise ConfigurationError(
-            f'table property "format" must be one of {", ".join(FORMATS)}, not "{given}"'
+            f'table property "format" must be one of {", ".join(FORMATS)}, or package.module:Class, not "{given}"'
             f"{did_you_mean(table_format, FORMATS)}"
         )
     kept[FORMAT] = table_format
@@ -190,6 +197,10 @@ def _format(schema: StructType, kept: dict[str, str]) -> str:
         raise ConfigurationError(
             '"schema-type" chooses among the types of events that others have written: a new table has one'
         )
+    if custom:
+        # Its class has to agree before anything is made.
+        CustomCodec(given, schema, kept)
+        kept[COLUMNS] = schema.json()
     if kept.get(ENCODING_HEADER) == "false":
         if table_format == AVRO:
             raise ConfigurationError(

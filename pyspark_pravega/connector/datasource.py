@@ -27,6 +27,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.serde.custom import is_custom
 from pyspark_pravega.serde.formats import FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.settings import Settings
@@ -90,16 +91,19 @@ class DefaultSource(DataSource):
         settings = Settings.resolve(options)
         stream = stream_of(options, settings)
         client = shared_client(settings)
-        wanted = options.get(FORMAT, "").lower()
-        wanted = SYNONYMS.get(wanted, wanted)
-        if wanted and wanted not in FORMATS:
-            raise ConfigurationError(f'option "format" must be one of {", ".join(FORMATS)}, not "{wanted}"')
+        given = options.get(FORMAT, "")
+        wanted = SYNONYMS.get(given.lower(), given.lower())
+        custom = bool(given) and wanted not in FORMATS
+        if custom and not is_custom(given):
+            raise ConfigurationError(
+                f'option "format" must be one of {", ".join(FORMATS)}, or package.module:Class, not "{given}"'
+            )
         if wanted in (RAW, STRING):
             configuration = client.controller.stream_configuration(stream)
             return raw_definition(settings, stream, configuration, {}, text=wanted == STRING)
-        chosen = {key: options[key] for key in (MODE, SCHEMA_TYPE) if key in options}
+        chosen = {key: options[key] for key in (MODE, SCHEMA_TYPE, *([FORMAT] if custom else [])) if key in options}
         definition = load_definition(client, settings, stream, chosen)
-        if wanted and wanted != definition.format:
+        if wanted and not custom and wanted != definition.format:
             raise ConfigurationError(
                 f'the events of stream "{stream}" are in format {definition.format}, not in {wanted}, which option '
                 '"format" asks for'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -20,13 +21,17 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.codec import Codec
-from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, Schema, registered_schema
+from pyspark_pravega.serde.custom import CustomCodec, find
+from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, Schema, registered_schema
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
 
 CORRUPT_EVENT = "_corrupt_event"
-MODE, SCHEMA_TYPE = "mode", "schema-type"
+ENCODING_HEADER = "encoding-header"
+MODE, SCHEMA_TYPE, FORMAT = "mode", "schema-type", "format"
+COLUMNS = "spark.columns"
+"""The property that keeps the columns of a table whose format is of somebody's own."""
 COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
 """What the table property `compression` may be, and what the schema registry calls it."""
 
@@ -52,7 +57,7 @@ class TableDefinition:
     stream: Stream
     schema: StructType
     format: str
-    """One of `serde.formats.FORMATS`."""
+    """One of `serde.formats.FORMATS`, or a format of somebody's own (`serde.custom`)."""
     codec: Codec
     """Decodes; `for_writing` gives one that encodes."""
     configuration: StreamConfiguration
@@ -99,7 +104,7 @@ class TableDefinition:
             return self.codec
         encodings = RegistryEncodings(self.settings, self.stream)
         schema, version = self.registered
-        if self.properties.get("encoding-header") == "false":
+        if self.properties.get(ENCODING_HEADER) == "false":
             return _codec(schema, encodings, header=False)
         registry = shared_registry(self.settings)
         assert registry is not None
@@ -108,6 +113,9 @@ class TableDefinition:
         if codec:
             registry.add_codec(scope, group, codec)
         encoding_id = registry.encoding_id(scope, group, version, codec)
+        if self.format not in FORMATS:
+            assert isinstance(self.codec, CustomCodec)
+            return self.codec.writing(encoding_id)
         return _codec(schema, encodings, write_id=encoding_id)
 
 
@@ -120,7 +128,8 @@ def load_definition(
         client: the cluster.
         settings: where the schema registry is.
         stream: the stream.
-        options: `mode` and `schema-type`, which are stronger than the table's properties of these names.
+        options: `mode`, `schema-type`, and `format` of somebody's own, which are stronger than the table's properties
+            of these names.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -132,8 +141,12 @@ def load_definition(
     ledger = open_ledger(client, stream)
     properties = ledger.properties() if ledger is not None else {}
     given = {**properties, **(options or {})}
-    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE))
-    if found is None:
+    custom = given.get(FORMAT, RAW)
+    custom = "" if custom in FORMATS else custom
+    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom)
+    if custom:
+        made = _custom_definition(settings, stream, configuration, properties, custom, found)
+    elif found is None:
         made = raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
     else:
         schema = _schema(found.schema)
@@ -198,8 +211,10 @@ class _Registered:
 
 
 def _registered(
-    settings: Settings, stream: Stream, properties: dict[str, str], type_name: str | None
+    settings: Settings, stream: Stream, properties: dict[str, str], type_name: str | None, custom: str
 ) -> _Registered | None:
+    if custom and properties.get(ENCODING_HEADER) == "false":
+        return None
     registry = shared_registry(settings)
     if registry is None:
         if properties.get("format", RAW) in REGISTERED:
@@ -226,12 +241,50 @@ def _registered(
             f"{did_you_mean(type_name or '', types)}"
         )
     schema, version, _ = of_type[-1]
-    if schema.serialization_format not in REGISTERED.values():
+    if schema.serialization_format not in REGISTERED.values() and not custom:
         raise UnsupportedOperationError(
             f'the events of stream "{stream}" are in format {group.serialization_format}; '
-            "Avro, JSON and Protobuf can be read, and raw events of streams without a group"
+            "Avro, JSON and Protobuf can be read, raw events of streams without a group, and what a class of your own "
+            'decodes: option "format" = "package.module:Class"'
         )
     return _Registered(schema=schema, version=version, multiple=group.allow_multiple_types, group_made=history[0][2])
+
+
+def _custom_definition(
+    settings: Settings,
+    stream: Stream,
+    configuration: StreamConfiguration,
+    properties: dict[str, str],
+    name: str,
+    found: _Registered | None,
+) -> TableDefinition:
+    if COLUMNS in properties:
+        columns = StructType.fromJson(json.loads(properties[COLUMNS]))
+    else:
+        told = find(name).columns(properties)
+        if told is None:
+            raise ConfigurationError(
+                f'stream "{stream}" wasn\'t made by CREATE TABLE with format "{name}", so that class must tell its '
+                "columns: define its class method columns(properties)"
+            )
+        columns = told
+    header = properties.get(ENCODING_HEADER, "false" if found is None else "true") == "true"
+    encodings = RegistryEncodings(settings, stream, found.group_made) if header and found is not None else None
+    if header and encodings is None:
+        raise ConfigurationError(
+            f'the events of stream "{stream}" have headers with encoding ids, and its group isn\'t there: set '
+            "schema-registry-uri (or PRAVEGA_SCHEMA_REGISTRY_URI)"
+        )
+    return TableDefinition(
+        settings=settings,
+        stream=stream,
+        schema=columns,
+        format=name,
+        codec=CustomCodec(name, columns, properties, encodings, header=header),
+        configuration=configuration,
+        properties=properties,
+        registered=(found.schema, found.version) if header and found is not None else None,
+    )
 
 
 def _schema(registered: SchemaInfo) -> Schema:

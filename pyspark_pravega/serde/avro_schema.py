@@ -15,6 +15,9 @@ from pyspark_pravega.errors import SchemaError
 SPARK_TYPE = "spark.type"
 """The property that keeps the Spark type where Avro has none of its own (TINYINT, SMALLINT, CHAR, VARCHAR)."""
 
+VARIANT = "variant"
+"""The logical type of a record that holds a VARIANT's bytes, as Iceberg writes it."""
+
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _LOGICAL = {
     "int": {"date", "time-millis"},
@@ -79,6 +82,8 @@ class Array:
     """Items of one type."""
 
     items: AvroType
+    is_map: bool = False
+    """Whether it has the logical type `map`: its items are records of a key and a value, as Iceberg writes it."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,17 @@ class Record:
 
     name: str
     fields: tuple[Field, ...]
+    logical: str | None = None
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether it holds the bytes of a VARIANT."""
+        parts = [(field.name, field.type) for field in self.fields]
+        return (
+            self.logical == VARIANT
+            and sorted(name for name, _ in parts) == ["metadata", "value"]
+            and all(kind == Primitive("bytes") for _, kind in parts)
+        )
 
 
 @dataclass(frozen=True)
@@ -189,7 +205,7 @@ class _Parser:
         if kind in _PRIMITIVES:
             return self._primitive(kind, value)
         if kind == "array":
-            return Array(self.parse(_get(value, "items"), namespace, depth + 1))
+            return Array(self.parse(_get(value, "items"), namespace, depth + 1), value.get("logicalType") == "map")
         if kind == "map":
             return Map(self.parse(_get(value, "values"), namespace, depth + 1))
         if kind in ("record", "error", "enum", "fixed"):
@@ -230,7 +246,12 @@ class _Parser:
             fields = _get(value, "fields")
             if not isinstance(fields, list):
                 raise SchemaError(f'the fields of record "{full}" must be a list')
-            made = Record(full, tuple(self._field(field, full, inner, depth) for field in fields))
+            logical = value.get("logicalType")
+            made = Record(
+                full,
+                tuple(self._field(field, full, inner, depth) for field in fields),
+                logical if isinstance(logical, str) else None,
+            )
             names = [field.name for field in made.fields]
             if len(set(names)) != len(names):
                 raise SchemaError(f'record "{full}" has two fields of one name')

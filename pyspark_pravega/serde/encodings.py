@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,6 +133,20 @@ def without_headers(payloads: pa.Array, present: npt.NDArray[np.bool_]) -> pa.Ar
     data, offsets = binary_array(payloads)
     starts: Ints = offsets[:-1] + np.where(present, HEADER_SIZE, 0)
     return ragged_views(data, starts, offsets[1:])
+
+
+def with_header(bodies: Sequence[bytes], encoding_id: int | None, known: Known) -> list[bytes]:
+    """Bodies as events: compressed, where the encoding says so, and behind their header.
+
+    Args:
+        bodies: what is to be in the events.
+        encoding_id: the id they are written under; None: neither header nor compression.
+        known: looks the id up.
+    """
+    if encoding_id is None:
+        return list(bodies)
+    codec, head = known[encoding_id].codec, header(encoding_id)
+    return [head + compression.compress(codec, body) for body in bodies]
 
 
 def _decompressed(

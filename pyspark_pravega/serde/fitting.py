@@ -86,6 +86,7 @@ def alike(given: pa.DataType, kind: pa.DataType) -> bool:
         types.is_decimal,
         types.is_date,
         types.is_duration,
+        types.is_time,
         lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
         lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_binary_view(t),
         types.is_boolean,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
@@ -10,10 +11,12 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.encodings import EncodingSource
 from pyspark_pravega.serde.json_codec import JsonCodec
 from pyspark_pravega.serde.native import faster
 from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
+from pyspark_pravega.serde.stored import StoredCodec, stored_columns
 from pyspark_pravega.serde.types import (
     avro_to_spark,
     json_to_spark,
@@ -22,6 +25,9 @@ from pyspark_pravega.serde.types import (
     spark_to_json,
     spark_to_protobuf,
 )
+from pyspark_pravega.serde.types.common import is_plain_key
+from pyspark_pravega.serde.types.json import is_document
+from pyspark_pravega.serde.types.protobuf import has_keys
 
 AVRO, JSON, PROTOBUF, RAW, STRING = "avro", "json", "protobuf", "raw", "string"
 FORMATS = (AVRO, JSON, PROTOBUF, RAW, STRING)
@@ -36,11 +42,11 @@ class Schema:
     """A table's schema as the registry keeps it."""
 
     format: str
-    """`avro`, `json` or `protobuf`."""
+    """`avro`, `json` or `protobuf`, or a format of somebody's own."""
     type: str
-    """An Avro record's or Protobuf message's full name; free text for JSON."""
+    """An Avro record's or Protobuf message's full name; free text for others."""
     data: bytes
-    """UTF-8 text, or a FileDescriptorSet."""
+    """UTF-8 text, or a FileDescriptorSet; Spark's JSON of the columns for a format of somebody's own."""
 
     def columns(self) -> StructType:
         """The columns of a table with that schema.
@@ -63,24 +69,43 @@ class Schema:
             write_id: the encoding id of what is written; None for reading only, or for events without headers.
             header: whether events have headers; only JSON and Protobuf can do without.
         """
-        return faster(self.plain_codec(columns, encodings, write_id=write_id, header=header))
+        return self._codec(columns, encodings, write_id, header, faster)
 
     def plain_codec(
         self, columns: StructType, encodings: EncodingSource, *, write_id: int | None = None, header: bool = True
     ) -> Codec:
         """As `codec`, but never native."""
+        return self._codec(columns, encodings, write_id, header, lambda plain: plain)
+
+    def _codec(
+        self,
+        columns: StructType,
+        encodings: EncodingSource,
+        write_id: int | None,
+        header: bool,
+        choose: Callable[[Codec], Codec],
+    ) -> Codec:
+        if self.format == JSON and is_document(self.data.decode()):
+            return DocumentCodec(columns, encodings, write_id)
+        stored = stored_columns(
+            columns, is_map=has_keys if self.format == PROTOBUF else is_plain_key, variant_is_text=self.format == JSON
+        )
+        plain: Codec
         if self.format == PROTOBUF:
-            return ProtobufCodec(self.data, self.type, columns, encodings, write_id)
-        if self.format == JSON:
-            return JsonCodec(self.data.decode(), columns, encodings, write_id)
-        return AvroCodec(self.data.decode(), columns, encodings, write_id, header)
+            plain = ProtobufCodec(self.data, self.type, stored, encodings, write_id)
+        elif self.format == JSON:
+            plain = JsonCodec(self.data.decode(), stored, encodings, write_id)
+        else:
+            plain = AvroCodec(self.data.decode(), stored, encodings, write_id, header)
+        made = choose(plain)
+        return made if stored == columns else StoredCodec(made, columns)
 
 
 def schema_for(table_format: str, columns: StructType, *, name: str, namespace: str) -> Schema:
     """The schema for a new table.
 
     Args:
-        table_format: `avro`, `json` or `protobuf`.
+        table_format: `avro`, `json` or `protobuf`, or a format of somebody's own.
         columns: the table's columns.
         name: the stream.
         namespace: the scope.
@@ -94,6 +119,8 @@ def schema_for(table_format: str, columns: StructType, *, name: str, namespace: 
     if table_format == JSON:
         text = spark_to_json(columns, name=name)
         return Schema(format=JSON, type=f"{namespace}.{name}", data=text.encode())
+    if table_format != AVRO:
+        return Schema(format=table_format, type=f"{namespace}.{name}", data=columns.json().encode())
     text = spark_to_avro(columns, name=name, namespace=namespace)
     return Schema(format=AVRO, type=_record_name(text), data=text.encode())
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.serde import compression, json_read, json_schema, json_write
+from pyspark_pravega.serde import json_read, json_schema, json_write
 from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
-from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, header, without_headers
+from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
 from pyspark_pravega.serde.fitting import fit
 from pyspark_pravega.serde.types import arrow_safe
 
@@ -92,17 +92,3 @@ class JsonCodec:
         """See Codec."""
         bodies = json_write.texts(self.object, fit(batch, self._schema))
         return pa.array(with_header(bodies, self.write_id, self._known), type=pa.binary())
-
-
-def with_header(bodies: Sequence[bytes], encoding_id: int | None, known: Known) -> list[bytes]:
-    """Bodies as events: compressed, where the encoding says so, and behind their header.
-
-    Args:
-        bodies: what is to be in the events.
-        encoding_id: the id they are written under; None: neither header nor compression.
-        known: looks the id up.
-    """
-    if encoding_id is None:
-        return list(bodies)
-    codec, head = known[encoding_id].codec, header(encoding_id)
-    return [head + compression.compress(codec, body) for body in bodies]

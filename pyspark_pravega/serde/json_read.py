@@ -124,7 +124,7 @@ def _nullable(convert: Convert, nullable: bool, path: str) -> Convert:
 
 def _array(kind: Items, path: str) -> Convert:
     item = _nullable(converter(kind.item, f"{path}.element"), kind.nullable, f"{path}.element")
-    of_bytes = kind.item == Scalar("bigint")
+    of_bytes = isinstance(kind.item, Scalar) and kind.item.kind == "bigint"
 
     def read(value: Any) -> Any:
         if isinstance(value, list):

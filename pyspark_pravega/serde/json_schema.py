@@ -34,6 +34,8 @@ class Scalar:
     kind: str
     precision: int = 0
     scale: int = 0
+    spark: str | None = None
+    """The Spark type's name, where it is kept as this kind: intervals, times, VARIANT."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Items:
 
     item: JsonType
     nullable: bool
+    is_map: bool = False
+    """Whether its items are the entries of a map, objects of a key and a value."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,12 @@ def parse(text: str) -> JsonType:
         text: the schema's JSON.
 
     Returns:
-        What its documents hold. What JSON Schema leaves open (any type, unions, tuples) is a Scalar of kind `json`.
+        What its documents hold. What JSON Schema leaves open (any type, unions, tuples), and an
+        object within itself, is a Scalar of kind `json`.
 
     Raises:
         SchemaError: it isn't a JSON Schema.
-        UnsupportedTypeError: it is recursive.
+        UnsupportedTypeError: a property refers to another document, or is always null.
     """
     try:
         value = json.loads(text)
@@ -115,9 +120,8 @@ class _Parser:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             if reference in within:
-                raise UnsupportedTypeError(
-                    f'property "{path}" holds {reference} within itself; Spark has no recursive types'
-                )
+                # Spark has no recursive types.
+                return _ANY, True
             return self.parse(self._resolve(reference, path), path, (*within, reference))
         within = (*within, "")
         for combined in ("anyOf", "oneOf"):
@@ -129,6 +133,8 @@ class _Parser:
         return self._typed(schema, path, within)
 
     def _typed(self, schema: Mapping[str, Any], path: str, within: tuple[str, ...]) -> tuple[JsonType, bool]:
+        if schema.get(SPARK_TYPE) == "variant":
+            return Scalar("json", spark="variant"), False
         kind = schema.get("type")
         nullable = False
         if isinstance(kind, list):
@@ -150,7 +156,7 @@ class _Parser:
             if isinstance(items, list) or "prefixItems" in schema:
                 return _ANY, True
             item, _ = self.parse(items, f"{path}.element", within)
-            return Items(item, not _is_not_null(items)), nullable
+            return Items(item, not _is_not_null(items), schema.get(SPARK_TYPE) == "map"), nullable
         if kind in ("boolean", "integer", "number", "string"):
             return _scalar(kind, schema), nullable
         if kind == "null":
@@ -214,7 +220,9 @@ def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:
             return Scalar("timestamp_millis")
         if schema.get("format") == "int32" and spark is None:
             return Scalar("int")
-        return Scalar(spark if spark in _INTEGERS else "bigint")
+        return (
+            Scalar(spark) if spark in _INTEGERS else Scalar("bigint", spark=spark if isinstance(spark, str) else None)
+        )
     if kind == "number":
         found = _DECIMAL.fullmatch(spark) if isinstance(spark, str) else None
         if found and 0 <= int(found[2]) <= int(found[1]) <= 38 and int(found[1]):

@@ -20,12 +20,15 @@ from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.avro_plan import NoPlanError, Plan, record_plan, write_plan
 from pyspark_pravega.serde.codec import BadEventError, Codec, subschema
+from pyspark_pravega.serde.custom import CustomCodec
+from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.encodings import Known, WriterSchema, header
 from pyspark_pravega.serde.fitting import fit
 from pyspark_pravega.serde.format_plans import json_plan, protobuf_plan
 from pyspark_pravega.serde.json_codec import JsonCodec
 from pyspark_pravega.serde.native_module import SWITCH, module
 from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
+from pyspark_pravega.serde.stored import StoredCodec
 
 _FAILED = (ValueError, RuntimeError, pa.ArrowException)
 """What the native module raises when it can't go on; the plain codec then answers."""
@@ -57,8 +60,11 @@ def describe(codec: Codec | None = None) -> str:
     if codec is None:
         why = f"switched off by {SWITCH}" if os.environ.get(SWITCH) == "0" else "pyspark-pravega-native isn't installed, or of another release"
         return version if found is not None else f"plain ({why})"
+    codec = codec.inner if isinstance(codec, StoredCodec) else codec
     plain = codec.plain if isinstance(codec, NativeCodec) else codec
-    names: dict[type, str] = {AvroCodec: "avro", JsonCodec: "json", ProtobufCodec: "protobuf"}
+    names: dict[type, str] = {AvroCodec: "avro", JsonCodec: "json", ProtobufCodec: "protobuf", DocumentCodec: "json"}
+    if isinstance(plain, CustomCodec):
+        return plain.name
     name = names.get(type(plain))
     if name is None:
         return "none is needed"

@@ -14,9 +14,8 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.errors import IncompatibleSchemaError
 from pyspark_pravega.serde import protobuf_read, protobuf_schema, protobuf_write
 from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
-from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, without_headers
+from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
 from pyspark_pravega.serde.fitting import fit
-from pyspark_pravega.serde.json_codec import with_header
 from pyspark_pravega.serde.json_read import UnfitError
 from pyspark_pravega.serde.protobuf_schema import Field, Message
 from pyspark_pravega.serde.types import arrow_safe

@@ -32,6 +32,11 @@ NOT_NULL = "not null"
 TIMESTAMP = "timestamp"
 """What that option begins with for a message of the fields of google.protobuf.Timestamp."""
 
+VARIANT = "variant"
+"""What that option begins with for a message of a VARIANT's bytes."""
+MAP = "map"
+"""What that option is for a repeated message that is a map's entry, where Protobuf has no such keys."""
+
 _MAX_DEPTH = 100
 _WELL_KNOWN = {
     module.DESCRIPTOR.name: module.DESCRIPTOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.jobs import plan_scan
+from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.definition import TableDefinition, load_definition
 from pyspark_pravega.connector.options import WriteOptions
@@ -20,8 +22,9 @@ from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
-from pyspark_pravega.errors import ConfigurationError, EventDecodeError
+from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.registry import SchemaInfo
+from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -169,6 +172,87 @@ def test_reads_ask_the_registry_once_for_an_id(
     # From here on the registry can't be reached.
     monkeypatch.setattr(registry, "_transport", None)
     assert select(client, loaded, "id", "name") == [{"id": 1, "name": None}]
+
+
+@pytest.mark.parametrize("header", [False, True])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_format_of_one_s_own(
+    client: Client, settings: Settings, scope: str, *, header: bool, compression: str
+) -> None:
+    if compression != "none" and not header:
+        with pytest.raises(ConfigurationError, match="compressed events need their header"):
+            make(settings, scope, "ini_format:Ini", compression=compression)
+        return
+    told = {"encoding-header": "true", "compression": compression} if header else {}
+    table = make(settings, scope, "ini_format:Ini", **told, **{"ini.separator": "|"})
+    insert(table, [{"id": 1, "name": "one"}, {"id": 2, "name": None}])
+    loaded = load_definition(client, settings, table.stream)
+    assert (loaded.format, loaded.schema) == ("ini_format:Ini", COLUMNS)
+    assert select(client, loaded, "name", "id") == [{"name": "one", "id": 1}, {"name": None, "id": 2}]
+    assert {row["_encoding_id"] for row in select(client, loaded, "_encoding_id")} == ({0} if header else {None})
+    registry = shared_registry(settings)
+    assert registry is not None
+    assert registry.group(scope, "t").serialization_format == "ini_format:Ini"
+    ((schema, _, _),) = registry.history(scope, "t")
+    assert StructType.fromJson(json.loads(schema.text)) == COLUMNS
+    shown = shown_properties(loaded)
+    assert (shown["format"], shown["codec"]) == ("ini_format:Ini", "ini_format:Ini")
+    assert "spark.columns" not in shown
+    spoil(client, table, b"id=x")
+    with pytest.raises(EventDecodeError, match=rf"{scope}/t.*offset \d+"):
+        select(client, loaded, "id")
+    assert len(select(client, loaded.with_mode("drop-malformed"), "id")) == 2
+    assert Catalog(settings).drop_table([scope], "t")
+
+
+def test_a_format_of_one_s_own_needs_no_registry(
+    client: Client, settings: Settings, scope: str, sandbox: Sandbox
+) -> None:
+    alone = Settings.resolve({"controller-uri": sandbox.controller_uri})
+    assert alone.schema_registry_uri is None
+    table = make(alone, scope, "ini_format:Ini")
+    insert(table, [{"id": 1, "name": "one"}])
+    assert select(client, load_definition(client, alone, table.stream), "id", "name") == [{"id": 1, "name": "one"}]
+    with pytest.raises(ConfigurationError, match="needs a schema registry"):
+        Catalog(alone).create_table([scope], "u", COLUMNS, [], {"format": "ini_format:Ini", "encoding-header": "true"})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_package:Ini", '"no_such_package:Ini" can\'t be imported by .* ModuleNotFoundError.* PYTHONPATH'),
+        ("ini_format:Doubles", '"ini_format:Doubles" refuses the table: it has one column'),
+        ("ini_format.Ini", "must be one of .* or package.module:Class"),
+    ],
+)
+def test_a_class_that_can_not_be_used_leaves_no_table(settings: Settings, scope: str, name: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        make(settings, scope, name)
+    assert Catalog(settings).list_tables([scope]) == []
+
+
+def test_streams_of_others_in_a_format_of_one_s_own(client: Client, settings: Settings, scope: str) -> None:
+    stream = Stream(scope, "measured")
+    client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))
+    append(client, stream, 0, *map(framed, (b"id=1;name=a", b"id=2")))
+    table = load_definition(client, settings, stream, {"format": "ini_format:Ini"})
+    assert select(client, table, "id", "name") == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    with pytest.raises(ConfigurationError, match="define its class method columns"):
+        load_definition(client, settings, stream, {"format": "ini_format:Careless"})
+
+    registry = shared_registry(settings)
+    assert registry is not None
+    registered = Stream(scope, "registered")
+    client.controller.create_stream(registered, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))
+    registry.create_group(scope, "registered", serialization_format="com.example.Ini", compatibility="AllowAny")
+    registry.add_schema(
+        scope, "registered", SchemaInfo(type="ini", serialization_format="com.example.Ini", schema_data=b"-")
+    )
+    with pytest.raises(UnsupportedOperationError, match=r'com.example.Ini.* "format" = "package.module:Class"'):
+        load_definition(client, settings, registered)
+    table = load_definition(client, settings, registered, {"format": "ini_format:Ini"})
+    insert(table, [{"id": 3, "name": "c"}])
+    assert select(client, table, "id", "_encoding_id") == [{"id": 3, "_encoding_id": 0}]
 
 
 def test_raw_events_have_no_bad_ones(client: Client, settings: Settings, scope: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -26,7 +28,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
+    VariantType,
 )
+
+from pyspark_pravega.serde import json_read, variant
 
 scalars = st.sampled_from(
     [
@@ -68,6 +74,20 @@ types: st.SearchStrategy[DataType] = st.recursive(
 MICROS = st.integers(-(10**16), 10**17)
 
 
+documents = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(10**30), 10**30), st.text(max_size=8)),
+    lambda inner: st.one_of(
+        st.lists(st.none() | inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+def of_document(value: Any) -> dict[str, bytes]:
+    made, names = variant.of_json(json_read.parse(json.dumps(value).encode()))
+    return {"value": made, "metadata": names}
+
+
 def values(kind: DataType, nullable: bool) -> st.SearchStrategy[Any]:
     """Values of a type as Arrow takes them."""
     made: st.SearchStrategy[Any]
@@ -97,9 +117,16 @@ def values(kind: DataType, nullable: bool) -> st.SearchStrategy[Any]:
     elif isinstance(kind, ArrayType):
         made = st.lists(values(kind.elementType, kind.containsNull), max_size=4)
     elif isinstance(kind, MapType):
-        made = st.dictionaries(st.text(max_size=4), values(kind.valueType, kind.valueContainsNull), max_size=3).map(
+        keys = st.text(max_size=4) if kind.keyType == StringType() else values(kind.keyType, False)
+        made = st.dictionaries(keys, values(kind.valueType, kind.valueContainsNull), max_size=3).map(
             lambda entries: list(entries.items())
         )
+    elif isinstance(kind, DayTimeIntervalType):
+        made = MICROS
+    elif isinstance(kind, TimeType):
+        made = st.integers(0, 86_399_999_999).map(lambda micros: micros * 1000)
+    elif isinstance(kind, VariantType):
+        made = documents.map(of_document)
     else:
         assert isinstance(kind, StructType)
         made = st.fixed_dictionaries({f.name: values(f.dataType, f.nullable) for f in kind.fields})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +16,7 @@ from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 _numbers = itertools.count(1)
+_FORMATS = str(Path(__file__).parent.parent / "serde")
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +35,8 @@ def client(settings: Settings) -> Iterator[Client]:
 @pytest.fixture(scope="session")
 def spark(sandbox: Sandbox) -> Iterator[SparkSession]:
     """Four task slots; a task may fail twice before its job does."""
+    # Where the catalog's process and the workers find a user's formats.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_FORMATS, os.environ.get("PYTHONPATH")]))
     builder = SparkSession.builder.master("local[4,3]").appName("tests")
     builder = pyspark_pravega.configure(
         builder, controller=sandbox.controller_uri, schema_registry=sandbox.schema_registry_uri

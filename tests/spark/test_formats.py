@@ -6,6 +6,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from pyspark_pravega.sandbox import Sandbox
+
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 COLUMNS = """
@@ -43,6 +45,22 @@ def test_lines_of_text(spark: SparkSession, namespace: str) -> None:
     spark.sql(f"CREATE TABLE {table} (event STRING NOT NULL) TBLPROPERTIES ('format' = 'string')")
     spark.sql(f"INSERT INTO {table} VALUES ('one'), ('zwei é')")
     assert {row.event for row in spark.table(table).collect()} == {"one", "zwei é"}
+
+
+def test_a_format_of_one_s_own(spark: SparkSession, namespace: str, sandbox: Sandbox) -> None:
+    table = f"{namespace}.ini"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, name STRING) TBLPROPERTIES ('format' = 'ini_format:Ini')")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'one'), (2, NULL)")
+    assert spark.sql(f"SELECT name, id FROM {table} WHERE id < 5 ORDER BY id").collect() == [("one", 1), (None, 2)]
+    assert spark.sql(f"SELECT count(*) FROM {table}").first() == (2,)
+    spark.sql(f"CREATE TABLE {namespace}.raw (event BINARY) TBLPROPERTIES ('format' = 'raw')")
+    scope = namespace.removeprefix("pravega.").replace("_", "-")
+    options = {"controller-uri": sandbox.controller_uri, "stream": f"{scope}/raw", "format": "ini_format:Ini"}
+    spark.sql("SELECT 7L AS id, 'x' AS name").write.format("pravega").options(**options).mode("append").save()
+    assert spark.read.format("pravega").options(**options).load().collect() == [(7, "x")]
+    assert spark.sql(f"SELECT CAST(event AS STRING) FROM {namespace}.raw").first() == ("id=7;name=x",)
+    with pytest.raises(AnalysisException, match=r'"nowhere.formats:Ini" can\'t be imported by .*PYTHONPATH'):
+        spark.sql(f"CREATE TABLE {namespace}.t (id INT) TBLPROPERTIES ('format' = 'nowhere.formats:Ini')")
 
 
 def test_bad_events_are_rows_of_nulls_where_the_table_says_so(spark: SparkSession, namespace: str) -> None:

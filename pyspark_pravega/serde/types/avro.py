@@ -25,18 +25,26 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
+    VariantType,
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
 from pyspark_pravega.serde import avro_schema as avro
+from pyspark_pravega.serde.avro_schema import VARIANT
 from pyspark_pravega.serde.types.common import (
     CHAR_VARCHAR,
     MAX_PRECISION,
     SPARK_TYPE,
     Names,
+    entry_of,
+    is_plain_key,
     is_text,
+    map_of,
+    named_type,
     replaced,
     sanitised,
+    spark_name,
     unsupported,
 )
 
@@ -154,22 +162,33 @@ class _Writer:
         if isinstance(kind, ArrayType):
             item = self._type(kind.elementType, f"{name}_element", f"{path}.element")
             return {"type": "array", "items": ["null", item] if kind.containsNull else item}
+        spark = spark_name(kind)
+        if spark is not None:
+            logical = {"logicalType": "time-micros"} if isinstance(kind, TimeType) else {}
+            return {"type": "long", **logical, SPARK_TYPE: spark}
+        if isinstance(kind, VariantType):
+            fields = [{"name": part, "type": "bytes"} for part in ("metadata", "value")]
+            return {"type": "record", "name": self._unique(name), "logicalType": VARIANT, "fields": fields}
+        if isinstance(kind, MapType) and not is_plain_key(kind.keyType):
+            unique = self._unique(f"{name}_entry")
+            entry = entry_of(kind.keyType, kind.valueType, kind.valueContainsNull)
+            items = {"type": "record", "name": unique, **self.record(entry, unique, f"{path}.")}
+            return {"type": "array", "logicalType": "map", "items": items}
         if isinstance(kind, MapType):
-            if not isinstance(kind.keyType, StringType) or kind.keyType != StringType():
-                raise UnsupportedTypeError(
-                    f'column "{path}" is a map with keys of type {kind.keyType.simpleString()}: Avro has maps only '
-                    "with STRING keys; use those, or an ARRAY<STRUCT<key, value>>"
-                )
             value = self._type(kind.valueType, f"{name}_value", f"{path}.value")
             return {"type": "map", "values": ["null", value] if kind.valueContainsNull else value}
         if isinstance(kind, StructType):
-            unique = name
-            number = 2
-            while unique in self._taken:
-                unique, number = f"{name}_{number}", number + 1
-            self._taken.add(unique)
+            unique = self._unique(name)
             return {"type": "record", "name": unique, **self.record(kind, unique, f"{path}.")}
         raise unsupported(kind, path, "Avro")
+
+    def _unique(self, name: str) -> str:
+        unique = name
+        number = 2
+        while unique in self._taken:
+            unique, number = f"{name}_{number}", number + 1
+        self._taken.add(unique)
+        return unique
 
 
 def _struct(record: avro.Record, path: str) -> StructType:
@@ -207,11 +226,17 @@ def _spark(kind: avro.AvroType, path: str) -> tuple[DataType, bool]:
         )
     if isinstance(kind, avro.Array):
         item, contains_null = _spark(kind.items, f"{path}.element")
+        if kind.is_map and not contains_null and isinstance(item, StructType):
+            made = map_of(item)
+            if made is not None and not is_plain_key(made.keyType):
+                return made, False
         return ArrayType(item, contains_null), False
     if isinstance(kind, avro.Map):
         value, contains_null = _spark(kind.values, f"{path}.value")
         return MapType(StringType(), value, contains_null), False
     if isinstance(kind, avro.Record):
+        if kind.is_variant:
+            return VariantType(), False
         return _struct(kind, f"{path}."), False
     if isinstance(kind, avro.Enum):
         return StringType(), False
@@ -231,6 +256,9 @@ def _primitive(kind: avro.Primitive, path: str) -> DataType:
         raise UnsupportedTypeError(f'field "{path}" is always null; Spark has no such columns')
     if kind.kind == "int" and kind.logical is None and kind.spark in ("tinyint", "smallint"):
         return ByteType() if kind.spark == "tinyint" else ShortType()
+    named = named_type(kind.spark) if kind.kind == "long" else None
+    if named is not None:
+        return named
     if kind.logical == "date":
         return DateType()
     if kind.logical in ("timestamp-millis", "timestamp-micros"):

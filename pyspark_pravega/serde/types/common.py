@@ -8,10 +8,12 @@ from pyspark.sql.types import (
     ArrayType,
     CharType,
     DataType,
+    DayTimeIntervalType,
     MapType,
     StringType,
     StructField,
     StructType,
+    TimeType,
     VarcharType,
 )
 
@@ -21,13 +23,15 @@ from pyspark_pravega.serde.avro_schema import SPARK_TYPE as SPARK_TYPE
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key under which Spark keeps that a string column is CHAR or VARCHAR."""
 MAX_PRECISION = 38
+MAX_TIME_PRECISION = 6
+_UNITS = ("day", "hour", "minute", "second")
+_INTERVAL = re.compile(rf"interval ({'|'.join(_UNITS)})(?: to ({'|'.join(_UNITS)}))?")
+_TIME = re.compile(r"time\(([0-6])\)")
 
 _INSTEAD = {
-    "DayTimeIntervalType": "BIGINT with a number of microseconds",
-    "YearMonthIntervalType": "INT with a number of months",
+    "YearMonthIntervalType": "INT with a number of months (Spark can't hand such intervals to Python)",
     "CalendarIntervalType": "BIGINT with a number of microseconds",
-    "TimeType": "BIGINT with microseconds after midnight",
-    "VariantType": "STRING with the JSON text (to_json)",
+    "TimeType": "TIME(6), or BIGINT with nanoseconds after midnight",
     "NullType": "a column of some type that holds nulls (CAST(NULL AS STRING))",
     "GeometryType": "BINARY with the WKB (ST_AsBinary)",
     "GeographyType": "BINARY with the WKB (ST_AsBinary)",
@@ -86,6 +90,47 @@ def unsupported(kind: DataType, path: str, format_name: str) -> UnsupportedTypeE
     return UnsupportedTypeError(
         f'column "{path}" is of type {kind.simpleString().upper()}, which can\'t be written as {format_name}{hint}'
     )
+
+
+def spark_name(kind: DataType) -> str | None:
+    """How a type that is kept as a number is told in a schema: `interval day to second`, `time(6)`; None for others."""
+    if isinstance(kind, DayTimeIntervalType):
+        return kind.simpleString()
+    if isinstance(kind, TimeType) and kind.precision <= MAX_TIME_PRECISION:
+        return kind.simpleString()
+    return None
+
+
+def named_type(name: str | None) -> DataType | None:
+    """The type that `spark_name` tells; None for other names."""
+    found = _INTERVAL.fullmatch(name or "")
+    if found and (found[2] is None or _UNITS.index(found[1]) < _UNITS.index(found[2])):
+        return DayTimeIntervalType(_UNITS.index(found[1]), _UNITS.index(found[2] or found[1]))
+    found = _TIME.fullmatch(name or "")
+    return TimeType(int(found[1])) if found else None
+
+
+def is_plain_key(kind: DataType) -> bool:
+    """Whether a type is that of the keys that all formats have: STRING, CHAR or VARCHAR."""
+    return isinstance(kind, (CharType, VarcharType)) or kind == StringType()
+
+
+def entry_of(key: DataType, value: DataType, nullable: bool) -> StructType:
+    """The struct that stands for an entry of a map that is kept as an array.
+
+    Args:
+        key: the type of its keys.
+        value: the type of its values.
+        nullable: whether values may be null.
+    """
+    return StructType([StructField("key", key, False), StructField("value", value, nullable)])
+
+
+def map_of(entry: StructType) -> MapType | None:
+    """The map whose entries are such structs; None when they aren't what `entry_of` makes."""
+    if entry.fieldNames() != ["key", "value"] or entry[0].nullable:
+        return None
+    return MapType(entry[0].dataType, entry[1].dataType, entry[1].nullable)
 
 
 class Names:

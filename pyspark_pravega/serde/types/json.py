@@ -24,13 +24,27 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
 from pyspark_pravega.serde import json_schema
 from pyspark_pravega.serde.json_schema import NOT_NULL, SPARK_TYPE
-from pyspark_pravega.serde.types.common import CHAR_VARCHAR, Names, is_text, replaced, unsupported
+from pyspark_pravega.serde.types.common import (
+    CHAR_VARCHAR,
+    Names,
+    entry_of,
+    is_plain_key,
+    is_text,
+    map_of,
+    named_type,
+    replaced,
+    spark_name,
+    unsupported,
+)
 
+_COLUMN = "spark.column"
+"""The keyword that keeps the name of the column that is the whole document."""
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _SIMPLE: dict[type[DataType], dict[str, Any]] = {
     BooleanType: {"type": "boolean"},
@@ -71,13 +85,16 @@ def spark_to_json(schema: StructType, *, name: str) -> str:
         name: the table's (stream's) name, which becomes the title.
 
     Returns:
-        The text of a schema of draft 7. Columns that are NOT NULL are required.
+        The text of a schema of draft 7. Columns that are NOT NULL are required. A single column of type VARIANT is the
+        whole document, whatever it is.
 
     Raises:
         UnsupportedTypeError: a column's type can't be written; the message names the column.
     """
     if not schema.fields:
         raise UnsupportedTypeError("a table needs at least one column")
+    if len(schema.fields) == 1 and isinstance(schema[0].dataType, VariantType):
+        return json.dumps({"$schema": _DRAFT, "title": name, **_document(schema[0])})
     return json.dumps({"$schema": _DRAFT, "title": name, **_object(schema, "")})
 
 
@@ -88,19 +105,43 @@ def json_to_spark(schema_text: str) -> StructType:
         schema_text: the schema's JSON.
 
     Returns:
-        The columns. A property is NOT NULL when it is required and its type doesn't include null.
+        The columns. A property is NOT NULL when it is required and its type doesn't include null. A schema of other
+        documents than objects with properties has one column of type VARIANT, which is the document.
 
     Raises:
         SchemaError: it isn't a JSON Schema.
-        UnsupportedTypeError: it isn't one of objects with known properties, or is recursive.
+        UnsupportedTypeError: a property has no counterpart; the message names it.
     """
     schema = json_schema.parse(schema_text)
     if not isinstance(schema, json_schema.Object):
-        raise UnsupportedTypeError(
-            "only a JSON Schema of objects with properties can be a table's columns; read the stream's events as "
-            "text: format 'string'"
-        )
+        return StructType([_document_column(json.loads(schema_text))])
     return _struct(schema, "")
+
+
+def is_document(schema_text: str) -> bool:
+    """Whether the documents of a JSON Schema are one column of type VARIANT.
+
+    Args:
+        schema_text: the schema's JSON.
+    """
+    return not isinstance(json_schema.parse(schema_text), json_schema.Object)
+
+
+def _document(field: StructField) -> dict[str, Any]:
+    value: dict[str, Any] = {SPARK_TYPE: "variant", _COLUMN: field.name}
+    if not field.nullable:
+        value[NOT_NULL] = True
+    comment = field.metadata.get("comment")
+    if comment:
+        value["description"] = comment
+    return value
+
+
+def _document_column(schema: Any) -> StructField:
+    told = schema if isinstance(schema, dict) else {}
+    name, comment = told.get(_COLUMN), told.get("description")
+    metadata = {"comment": comment} if isinstance(comment, str) and _COLUMN in told else None
+    return StructField(name if isinstance(name, str) else "value", VariantType(), not told.get(NOT_NULL), metadata)
 
 
 def _object(schema: StructType, path: str) -> dict[str, Any]:
@@ -140,13 +181,16 @@ def _type(kind: DataType, path: str) -> dict[str, Any]:
     if isinstance(kind, ArrayType):
         return {"type": "array", "items": _inner(kind.elementType, kind.containsNull, f"{path}.element")}
     if isinstance(kind, MapType):
-        if not isinstance(kind.keyType, StringType) or kind.keyType != StringType():
-            raise UnsupportedTypeError(
-                f'column "{path}" is a map with keys of type {kind.keyType.simpleString()}: JSON has only STRING '
-                "keys; use those, or an ARRAY<STRUCT<key, value>>"
-            )
+        if not is_plain_key(kind.keyType):
+            entry = _object(entry_of(kind.keyType, kind.valueType, kind.valueContainsNull), f"{path}.")
+            return {"type": "array", SPARK_TYPE: "map", "items": {**entry, NOT_NULL: True}}
         values = _inner(kind.valueType, kind.valueContainsNull, f"{path}.value")
         return {"type": "object", "additionalProperties": values}
+    spark = spark_name(kind)
+    if spark is not None:
+        return {"type": "integer", SPARK_TYPE: spark}
+    if isinstance(kind, VariantType):
+        return {SPARK_TYPE: "variant"}
     if isinstance(kind, StructType):
         if not kind.fields:
             raise UnsupportedTypeError(f'column "{path}" is a STRUCT without fields, which JSON Schema can\'t tell')
@@ -162,7 +206,7 @@ def _inner(kind: DataType, nullable: bool, path: str) -> dict[str, Any]:
 
 
 def _nullable(value: dict[str, Any], nullable: bool) -> dict[str, Any]:
-    if nullable:
+    if nullable and "type" in value:
         value["type"] = [value["type"], "null"]
     return value
 
@@ -184,11 +228,20 @@ def _struct(schema: json_schema.Object, path: str) -> StructType:
 
 def _spark(kind: json_schema.JsonType, path: str) -> DataType:
     if isinstance(kind, json_schema.Items):
-        return ArrayType(_spark(kind.item, f"{path}.element"), kind.nullable)
+        item = _spark(kind.item, f"{path}.element")
+        if kind.is_map and not kind.nullable and isinstance(item, StructType):
+            made = map_of(item)
+            if made is not None and not is_plain_key(made.keyType):
+                return made
+        return ArrayType(item, kind.nullable)
     if isinstance(kind, json_schema.Entries):
         return MapType(StringType(), _spark(kind.value, f"{path}.value"), kind.nullable)
     if isinstance(kind, json_schema.Object):
         return _struct(kind, f"{path}.")
     if kind.kind == "decimal":
         return DecimalType(kind.precision, kind.scale)
+    if kind.kind == "bigint" and (named := named_type(kind.spark)) is not None:
+        return named
+    if kind.kind == "json" and kind.spark == "variant":
+        return VariantType()
     return _READ[kind.kind]

@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -25,12 +26,25 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VarcharType,
+    VariantType,
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
 from pyspark_pravega.serde import protobuf_schema as protobuf
-from pyspark_pravega.serde.protobuf_schema import NOT_NULL, TIMESTAMP
-from pyspark_pravega.serde.types.common import CHAR_VARCHAR, Names, is_text, replaced, sanitised, unsupported
+from pyspark_pravega.serde.protobuf_schema import MAP, NOT_NULL, TIMESTAMP, VARIANT
+from pyspark_pravega.serde.types.common import (
+    CHAR_VARCHAR,
+    Names,
+    entry_of,
+    is_text,
+    map_of,
+    named_type,
+    replaced,
+    sanitised,
+    spark_name,
+    unsupported,
+)
 
 _Proto = descriptor_pb2.FieldDescriptorProto
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -153,6 +167,11 @@ class _Writer:
         if isinstance(kind, ArrayType):
             one.label = _Proto.LABEL_REPEATED
             self._single(made, one, kind.elementType, full_name, f"{path}.element")
+        elif isinstance(kind, MapType) and not has_keys(kind.keyType):
+            one.label = _Proto.LABEL_REPEATED
+            entry = entry_of(kind.keyType, kind.valueType, kind.valueContainsNull)
+            self._single(made, one, entry, full_name, path)
+            protobuf.set_option(one, MAP)
         elif isinstance(kind, MapType):
             self._map(made, one, kind, full_name, path)
         else:
@@ -160,6 +179,7 @@ class _Writer:
             if one.type == _Proto.TYPE_MESSAGE:
                 if not field.nullable:
                     told = f"{TIMESTAMP} " if isinstance(kind, TimestampType) else ""
+                    told = f"{VARIANT} " if isinstance(kind, VariantType) else told
                     protobuf.set_option(one, f"{told}{NOT_NULL}")
             else:
                 one.proto3_optional = field.nullable
@@ -188,10 +208,14 @@ class _Writer:
                 )
             one.type = _Proto.TYPE_STRING
             protobuf.set_option(one, f"decimal({kind.precision},{kind.scale})")
+        elif (spark_type := spark_name(kind)) is not None:
+            one.type = _Proto.TYPE_INT64
+            protobuf.set_option(one, spark_type)
+        elif isinstance(kind, VariantType):
+            made.nested_type.append(_variant(self._type_name(made, one, full_name)))
+            protobuf.set_option(one, VARIANT)
         elif isinstance(kind, StructType):
-            name = _free(made, f"{''.join(part.capitalize() for part in one.name.split('_'))}Type")
-            one.type = _Proto.TYPE_MESSAGE
-            one.type_name = f".{full_name}.{name}"
+            name = self._type_name(made, one, full_name)
             made.nested_type.append(self.message(kind, name, f"{full_name}.{name}", f"{path}."))
         elif isinstance(kind, (ArrayType, MapType)):
             raise UnsupportedTypeError(
@@ -201,12 +225,13 @@ class _Writer:
         else:
             raise unsupported(kind, path, "Protobuf")
 
+    def _type_name(self, made: descriptor_pb2.DescriptorProto, one: Any, full_name: str) -> str:
+        name = _free(made, f"{''.join(part.capitalize() for part in one.name.split('_'))}Type")
+        one.type = _Proto.TYPE_MESSAGE
+        one.type_name = f".{full_name}.{name}"
+        return name
+
     def _map(self, made: descriptor_pb2.DescriptorProto, one: Any, kind: MapType, full_name: str, path: str) -> None:
-        if not isinstance(kind.keyType, _KEYS):
-            raise UnsupportedTypeError(
-                f'column "{path}" is a map with keys of type {kind.keyType.simpleString()}: Protobuf has keys of '
-                "strings, integers and booleans; use those, or an ARRAY<STRUCT<key, value>>"
-            )
         # protoc derives this name, and readers that make classes expect it.
         name = f"{''.join(part[:1].upper() + part[1:] for part in one.name.split('_'))}Entry"
         entry = made.nested_type.add(name=name)
@@ -214,10 +239,31 @@ class _Writer:
         for number, (part, of) in enumerate((("key", kind.keyType), ("value", kind.valueType)), 1):
             inner = entry.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL)
             # Types within an entry are kept beside it.
-            self._single(made if isinstance(of, StructType) else entry, inner, of, full_name, f"{path}.{part}")
+            within = made if isinstance(of, (StructType, VariantType)) else entry
+            self._single(within, inner, of, full_name, f"{path}.{part}")
         one.label = _Proto.LABEL_REPEATED
         one.type = _Proto.TYPE_MESSAGE
         one.type_name = f".{full_name}.{name}"
+
+
+def has_keys(kind: DataType) -> bool:
+    """Whether Protobuf has maps with keys of a type."""
+    return isinstance(kind, (*_KEYS, CharType, VarcharType))
+
+
+def is_variant(field: protobuf.Field) -> bool:
+    """Whether a field's message holds the bytes of a VARIANT."""
+    assert field.message is not None
+    parts = [(one.name, one.kind, one.label) for one in field.message.fields]
+    told = field.spark is not None and field.spark.startswith(VARIANT)
+    return told and parts == [("value", "bytes", "one"), ("metadata", "bytes", "one")]
+
+
+def _variant(name: str) -> descriptor_pb2.DescriptorProto:
+    made = descriptor_pb2.DescriptorProto(name=name)
+    for number, part in enumerate(("value", "metadata"), 1):
+        made.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL, type=_Proto.TYPE_BYTES)
+    return made
 
 
 def _free(made: descriptor_pb2.DescriptorProto, name: str) -> str:
@@ -274,6 +320,11 @@ def field_type(field: protobuf.Field, path: str) -> DataType:
         key, value = field.message.fields
         return MapType(_single(key, f"{path}.key"), _single(value, f"{path}.value"), True)
     if field.label == "many":
+        made = None
+        if field.message is not None and field.kind == "message" and field.spark == MAP:
+            made = map_of(_struct(field.message, f"{path}."))
+        if made is not None and not has_keys(made.keyType):
+            return made
         return ArrayType(_single(field, f"{path}.element"), True)
     return _single(field, path)
 
@@ -282,6 +333,11 @@ def _single(field: protobuf.Field, path: str) -> DataType:
     hint = _HINTS.get((field.kind, field.spark or ""))
     if hint is not None:
         return hint
+    named = named_type(field.spark) if field.kind == "int64" else None
+    if named is not None:
+        return named
+    if field.kind == "message" and is_variant(field):
+        return VariantType()
     if field.kind == "string" and field.spark:
         found = _DECIMAL.fullmatch(field.spark)
         if found and int(found[2]) <= int(found[1]) <= 38 and int(found[1]):

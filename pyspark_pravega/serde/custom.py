@@ -1,0 +1,346 @@
+"""Formats of one's own: a Python class that turns events into rows and back.
+
+A table names its class, `'format' = 'package.module:Class'`, or a name under which an installed package has registered
+it (entry point group `pyspark_pravega.formats`). The class is imported wherever the table is used: in the catalog's
+process and in Spark's Python workers. docs/formats.md has an example.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    EventDecodeError,
+    EventEncodeError,
+    PravegaError,
+    UnsupportedTypeError,
+)
+from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
+from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
+from pyspark_pravega.serde.fitting import cast, check_nulls, fit
+from pyspark_pravega.serde.types import arrow_safe
+
+__all__ = ["ENTRY_POINTS", "BadEventError", "CustomCodec", "EventFormat", "RowFormat", "find", "is_custom"]
+
+ENTRY_POINTS = "pyspark_pravega.formats"
+"""The group of entry points under which a package registers its formats by names."""
+
+
+class EventFormat(ABC):
+    """A format that works on whole Arrow batches. Subclass it, or `RowFormat`, which works event by event.
+
+    An object is made for each task and used by one thread.
+
+    Args:
+        schema: the table's columns, as `to_arrow_schema(spark_schema, timezone="UTC")` gives them.
+        properties: the table's properties. Those with a dot in their name are the user's own: `'csv.separator' = ';'`.
+
+    Raises:
+        ValueError: the columns or properties aren't what the format can do; CREATE TABLE fails with its text.
+    """
+
+    def __init__(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+        self.schema = schema
+        self.properties = properties
+
+    @classmethod
+    def columns(cls, properties: Mapping[str, str]) -> StructType | None:  # noqa: ARG003
+        """The columns of a stream that wasn't made by CREATE TABLE, for `.option("format", ...)`.
+
+        Args:
+            properties: the stream's properties; mostly none.
+
+        Returns:
+            The columns; None when only CREATE TABLE can say them, as it is unless a class says otherwise.
+        """
+        return None
+
+    @abstractmethod
+    def decode(self, events: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """Turn events into rows.
+
+        Args:
+            events: an Arrow binary array, without nulls: payloads, without header and not compressed.
+            columns: the wanted columns.
+
+        Returns:
+            A batch with a row for each event and at least those columns, of the schema's types or narrower ones.
+
+        Raises:
+            BadEventError: an event can't be decoded: `BadEventError("what is wrong with it", index=i)`.
+        """
+
+    @abstractmethod
+    def encode(self, rows: pa.RecordBatch) -> pa.Array:
+        """Turn rows into events.
+
+        Args:
+            rows: a batch of exactly the table's schema.
+
+        Returns:
+            An Arrow binary array with an event for each row, without nulls.
+
+        Raises:
+            ValueError: a value can't be written; the write fails with its text.
+        """
+
+
+class RowFormat(EventFormat):
+    """A format that works event by event: slower than `EventFormat`, and two short functions."""
+
+    @abstractmethod
+    def decode_event(self, event: bytes) -> Mapping[str, Any]:
+        """Turn an event into a row.
+
+        Args:
+            event: its payload.
+
+        Returns:
+            The columns' values as `pyarrow.array` takes them; what is missing is null.
+
+        Raises:
+            ValueError: the event is bad; its text says what is wrong.
+        """
+
+    @abstractmethod
+    def encode_row(self, row: Mapping[str, Any]) -> bytes:
+        """Turn a row into an event.
+
+        Args:
+            row: all columns' values, as `RecordBatch.to_pylist` gives them.
+
+        Returns:
+            The event's payload.
+
+        Raises:
+            ValueError: a value can't be written.
+        """
+
+    def decode(self, events: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See EventFormat."""
+        rows: list[Mapping[str, Any]] = []
+        for index, event in enumerate(events.to_pylist()):
+            try:
+                rows.append(self.decode_event(event))
+            except ValueError as error:
+                raise BadEventError(str(error) or "it can't be decoded", index=index) from error
+        wanted = subschema(self.schema, columns)
+        return batch_of([_column([row.get(field.name) for row in rows], field) for field in wanted], wanted, len(rows))
+
+    def encode(self, rows: pa.RecordBatch) -> pa.Array:
+        """See EventFormat."""
+        return pa.array([self.encode_row(row) for row in rows.to_pylist()], type=pa.binary())
+
+
+def is_custom(name: str) -> bool:
+    """Whether a format's name is that of a class, or one that a package has registered.
+
+    Args:
+        name: what `format` says.
+    """
+    return ":" in name or bool(entry_points(group=ENTRY_POINTS, name=name))
+
+
+def find(name: str) -> type[EventFormat]:
+    """The class of a format.
+
+    Args:
+        name: `package.module:Class`, or a registered name.
+
+    Raises:
+        ConfigurationError: it can't be imported, or is no such class.
+    """
+    registered = list(entry_points(group=ENTRY_POINTS, name=name))
+    path = registered[0].value if registered else name
+    module, _, attribute = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigurationError(
+            f'the class of format "{name}" can\'t be imported by {sys.executable}: {type(error).__name__}: {error}. '
+            "Its package must be installed for the Python of Spark's driver and of its executors, or lie in a folder "
+            "of PYTHONPATH there, and be written package.module:Class"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, EventFormat)):
+        raise ConfigurationError(
+            f'"{name}" isn\'t a format: its class must be a subclass of pyspark_pravega.serde.custom.EventFormat or '
+            "RowFormat"
+        )
+    return found
+
+
+class CustomCodec:
+    """Events in a format of one's own, with or without the registry's header.
+
+    Args:
+        name: the format, see `find`.
+        columns: the table's columns.
+        properties: the table's properties.
+        encodings: looks encoding ids up; needed only with headers.
+        write_id: the encoding id of what is written; None: for reading only, or without headers.
+        header: whether events have headers.
+
+    Raises:
+        ConfigurationError: the class can't be imported, or refuses the columns or properties.
+        UnsupportedTypeError: a column's type can't be carried to Python.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: StructType,
+        properties: Mapping[str, str],
+        encodings: EncodingSource | None = None,
+        *,
+        write_id: int | None = None,
+        header: bool = False,
+    ) -> None:
+        self.name, self._properties = name, dict(properties)
+        self._encodings, self._write_id, self._header = encodings, write_id, header
+        try:
+            self._schema = to_arrow_schema(arrow_safe(columns), timezone="UTC")
+        except PySparkException as error:
+            raise UnsupportedTypeError(f"Spark can't hand these columns to Python: {error}") from None
+        self._prepare()
+
+    def writing(self, encoding_id: int) -> CustomCodec:
+        """The same codec, which writes under an encoding id.
+
+        Args:
+            encoding_id: the id in the headers of what is written.
+        """
+        made = copy.copy(self)
+        made._write_id = encoding_id
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("name", "_properties", "_encodings", "_write_id", "_header", "_schema")
+        return {key: self.__dict__[key] for key in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        try:
+            self._format = find(self.name)(self._schema, self._properties)
+        except PravegaError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(f'format "{self.name}" refuses the table: {_said(error)}') from error
+        self._known = Known(self._encodings, _no_check) if self._header and self._encodings is not None else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return self._schema
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec."""
+        wanted = subschema(self._schema, columns)
+        if not columns or not len(payloads):
+            return batch_of([pa.array([], type=field.type) for field in wanted], wanted, len(payloads))
+        try:
+            return self._decode(payloads, wanted)
+        except BadEventError as found:
+            raise first_bad(lambda events: self._decode(events, wanted), payloads, found) from found.__cause__
+
+    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
+        events = payloads if payloads.type == pa.binary() else payloads.cast(pa.binary())
+        ids = None
+        if self._known is not None:
+            events, ids, present = self._known.plain(events)
+            if not present.all():
+                index = present.tolist().index(False)
+                raise BadEventError("it doesn't begin with 0x01 and an encoding id", index=index)
+            events = without_headers(events, present)
+        try:
+            made = self._format.decode(events, list(wanted.names))
+        except BadEventError as error:
+            encoding_id = int(ids[error.index]) if ids is not None else error.encoding_id
+            raise BadEventError(error.reason, index=error.index, encoding_id=encoding_id) from error.__cause__
+        except PravegaError:
+            raise
+        except Exception as error:
+            raise EventDecodeError(f'format "{self.name}" failed to decode events: {_said(error)}') from error
+        if not isinstance(made, pa.RecordBatch) or made.num_rows != len(events):
+            raise EventDecodeError(
+                f'format "{self.name}" must make a pyarrow.RecordBatch of {len(events)} rows of as many events; '
+                "it made "
+                + (f"{made.num_rows} rows" if isinstance(made, pa.RecordBatch) else f"a {type(made).__name__}")
+            )
+        return batch_of([self._fitting(made, field) for field in wanted], wanted, len(events))
+
+    def _fitting(self, made: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        try:
+            array = cast(made.column(field.name), field.type, field.name)
+            check_nulls(array, field, field.name)
+        except KeyError:
+            raise EventDecodeError(f'format "{self.name}" made no column "{field.name}"') from None
+        except EventEncodeError as error:
+            nulls = made.column(field.name).is_null().to_pylist()
+            if not field.nullable and any(nulls):
+                raise BadEventError(
+                    f'"{field.name}" is null, and the table\'s column is NOT NULL', index=nulls.index(True)
+                ) from None
+            raise EventDecodeError(f'format "{self.name}" made what the table has no place for: {error}') from None
+        return array
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        rows = fit(batch, self._schema)
+        try:
+            made = self._format.encode(rows)
+        except PravegaError:
+            raise
+        except Exception as error:
+            raise EventEncodeError(f'format "{self.name}" can\'t write these rows: {_said(error)}') from error
+        if not isinstance(made, pa.Array) or len(made) != batch.num_rows or made.null_count:
+            raise EventEncodeError(
+                f'format "{self.name}" must make a binary pyarrow.Array of {batch.num_rows} events without nulls of as '
+                "many rows"
+            )
+        events = made if made.type == pa.binary() else made.cast(pa.binary())
+        if self._known is None:
+            return events
+        if self._write_id is None:
+            raise ConfigurationError(f'this codec of format "{self.name}" was made for reading only')
+        return pa.array(with_header(events.to_pylist(), self._write_id, self._known), type=pa.binary())
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    if not field.nullable and None in values:
+        raise BadEventError(
+            f'"{field.name}" is missing or null, and the table\'s column is NOT NULL', index=values.index(None)
+        )
+    try:
+        return pa.array(values, type=field.type)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        for index, value in enumerate(values):
+            try:
+                pa.array([value], type=field.type)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                raise BadEventError(f'"{field.name}" isn\'t {field.type}: {error}', index=index) from error
+        raise
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) and str(error) else f"{type(error).__name__}: {error}"
+
+
+def _no_check(_encoding_id: int, _schema: WriterSchema) -> None:
+    """The class alone knows what its events hold."""

@@ -1,0 +1,221 @@
+"""Columns of types that a format has no place for, kept as columns of types that it has.
+
+The codecs of the formats know a few types; here the others are made of them: intervals and times are numbers, maps with
+keys that aren't strings are lists of entries, VARIANT is JSON text. docs/types.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimeType,
+    VariantType,
+)
+
+from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.serde import framing, variant
+from pyspark_pravega.serde.codec import BadEventError, Codec, batch_of, first_bad, subschema
+from pyspark_pravega.serde.fitting import fit
+from pyspark_pravega.serde.json_read import UnfitError, parse
+from pyspark_pravega.serde.types import arrow_safe
+from pyspark_pravega.serde.types.common import entry_of
+
+_DAY_MICROS = 86_400_000_000
+
+
+def stored_columns(columns: StructType, *, is_map: Callable[[DataType], bool], variant_is_text: bool) -> StructType:
+    """The columns as a format's codec knows them.
+
+    Args:
+        columns: the table's columns.
+        is_map: whether the format has maps with such keys.
+        variant_is_text: whether VARIANT is kept as JSON text; else the format keeps its bytes itself.
+
+    Returns:
+        Columns of the same names; equal to the given ones when the codec knows all types.
+    """
+
+    def stored(kind: DataType) -> DataType:
+        if isinstance(kind, (DayTimeIntervalType, TimeType)):
+            return LongType()
+        if isinstance(kind, VariantType):
+            return StringType() if variant_is_text else kind
+        if isinstance(kind, ArrayType):
+            return ArrayType(stored(kind.elementType), kind.containsNull)
+        if isinstance(kind, MapType):
+            key, value = stored(kind.keyType), stored(kind.valueType)
+            if is_map(kind.keyType):
+                return MapType(key, value, kind.valueContainsNull)
+            return ArrayType(entry_of(key, value, kind.valueContainsNull), False)
+        if isinstance(kind, StructType):
+            return StructType([StructField(f.name, stored(f.dataType), f.nullable, f.metadata) for f in kind.fields])
+        return kind
+
+    made = stored(columns)
+    assert isinstance(made, StructType)
+    return made
+
+
+class StoredCodec:
+    """A codec for columns that another codec knows by other types.
+
+    Args:
+        inner: the codec of the stored columns.
+        columns: the table's columns.
+    """
+
+    def __init__(self, inner: Codec, columns: StructType) -> None:
+        self.inner = inner
+        self._schema = to_arrow_schema(arrow_safe(columns), timezone="UTC")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return self._schema
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec."""
+        wanted = subschema(self._schema, columns)
+        if not columns:
+            return self.inner.decode(payloads, columns)
+        try:
+            return self._decode(payloads, wanted)
+        except BadEventError as found:
+            raise first_bad(lambda events: self._decode(events, wanted), payloads, found) from found.__cause__
+
+    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
+        batch = self.inner.decode(payloads, wanted.names)
+        try:
+            return _converted(batch, wanted)
+        except UnfitError:
+            for row in range(batch.num_rows):
+                try:
+                    _converted(batch.slice(row, 1), wanted)
+                except UnfitError as error:
+                    encoding_id = framing.encoding_ids(payloads.slice(row, 1))[0].as_py()
+                    raise BadEventError(str(error), index=row, encoding_id=encoding_id) from None
+            raise
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        try:
+            return self.inner.encode(_converted(fit(batch, self._schema), self.inner.schema))
+        except UnfitError as error:
+            raise EventEncodeError(str(error)) from None
+
+
+def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [convert(batch.column(field.name), field.type, field.name) for field in schema]
+    return batch_of(arrays, schema, batch.num_rows)
+
+
+def convert(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    """A column as it is stored, from what it is in the table, or the other way round.
+
+    Args:
+        array: the column.
+        kind: the type to make of it.
+        path: the column, for messages.
+
+    Raises:
+        UnfitError: a value has no counterpart.
+    """
+    given, types = array.type, pa.types
+    if given == kind:
+        return array
+    if types.is_duration(given) or types.is_duration(kind):
+        return array.cast(kind)
+    if types.is_time(given):
+        return _micros(array, path)
+    if types.is_time(kind):
+        return _time(array, kind, path)
+    if types.is_string(given):
+        return pa.array([_of_text(one, path) for one in array.to_pylist()], type=kind)
+    if types.is_string(kind):
+        return pa.array([_to_text(one, path) for one in array.to_pylist()], type=kind)
+    if types.is_struct(given):
+        children = [
+            convert(array.field(given.get_field_index(field.name)), field.type, f"{path}.{field.name}")
+            for field in _fields(kind)
+        ]
+        return pa.StructArray.from_arrays(children, fields=_fields(kind), mask=array.is_null())
+    return _entries(array, kind, path)
+
+
+def _fields(kind: pa.StructType) -> list[pa.Field]:
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def _entries(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    """Lists and maps, which are lists of structs of two fields, as each other."""
+    types = pa.types
+    # Flattened and counted anew, so that what lies outside a slice or under a null isn't looked at.
+    plain = array.cast(pa.list_(array.type.field(0))) if types.is_map(array.type) else array
+    items = plain.flatten()
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    mask = array.is_null()
+    if not types.is_map(kind):
+        made = convert(items, kind.value_type, f"{path}.element")
+        return pa.ListArray.from_arrays(pa.array(offsets), made, type=kind, mask=mask)
+    key, value = items.flatten()
+    return pa.MapArray.from_arrays(
+        pa.array(offsets),
+        convert(key, kind.key_type, f"{path}.key"),
+        convert(value, kind.item_type, f"{path}.value"),
+        type=kind,
+        mask=mask,
+    )
+
+
+def _micros(array: pa.Array, path: str) -> pa.Array:
+    nanos = array.cast(pa.int64())
+    if pc.any(pc.not_equal(pc.subtract(nanos, pc.multiply(pc.divide(nanos, 1000), 1000)), 0)).as_py():
+        raise UnfitError(f'a time in column "{path}" is finer than a microsecond')
+    return pc.divide(nanos, 1000)
+
+
+def _time(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    wrong = pc.or_(pc.less(array, 0), pc.greater_equal(array, _DAY_MICROS))
+    if pc.any(wrong).as_py():
+        found = array.filter(wrong)[0].as_py()
+        raise UnfitError(f'the time in "{path}", {found} microseconds after midnight, is out of the range of TIME')
+    return pc.multiply(array, 1000).cast(kind)
+
+
+def _of_text(text: str | None, path: str) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value, metadata = variant.of_json(parse(text.encode()))
+    except UnfitError as error:
+        raise UnfitError(f'the value of "{path}" can\'t be a VARIANT: {error}') from None
+    return {"value": value, "metadata": metadata}
+
+
+def _to_text(value: dict[str, Any] | None, path: str) -> str | None:
+    if value is None:
+        return None
+    if value["value"] == variant.NULL:
+        raise UnfitError(
+            f"column \"{path}\" holds a VARIANT null, as parse_json('null') makes it, "
+            "which JSON can't tell from NULL: write NULL instead"
+        )
+    try:
+        return variant.to_json(value["value"], value["metadata"])
+    except variant.MalformedVariantError as error:
+        raise UnfitError(f'a VARIANT in column "{path}" can\'t be written as JSON: {error}') from None
