@@ -67,7 +67,7 @@ class AvroCodec:
         self._prepare()
 
     def _prepare(self) -> None:
-        self.reader = avro_schema.parse(self._text)
+        self.reader = avro_schema.table_record(avro_schema.parse(self._text))
         self._writers: dict[int, tuple[avro_schema.AvroType, str]] = {}
         self._plans: dict[tuple[int | None, tuple[str, ...]], tuple[_Columns, str]] = {}
         self._write: tuple[Encode, bytes, str] | None = None
@@ -124,7 +124,7 @@ class AvroCodec:
         if found is None:
             source = self.encodings.writer_schema(encoding_id)
             compression.check(source.codec)
-            found = avro_schema.parse(source.schema_text), source.codec
+            found = avro_schema.table_record(avro_schema.parse(source.schema_text)), source.codec
             self._writers[encoding_id] = found
         return found
 

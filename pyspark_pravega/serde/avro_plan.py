@@ -121,6 +121,12 @@ class _Maker:
     def skip_bytes(self, size: int | None, path: str) -> Plan:
         return {"kind": "skip-bytes"} if size is None else {"kind": "skip-fixed", "size": size}
 
+    def variant(self, writer: avro.AvroType, kind: pa.StructType, path: str) -> Plan:
+        raise NoPlanError
+
+    def skip_recursive(self, writer: avro.Recursive, path: str) -> Plan:
+        raise NoPlanError
+
     skip_number: ClassVar[Plan] = {"kind": "skip-number"}
     skip_nothing: ClassVar[Plan] = {"kind": "skip-nothing"}
 

@@ -6,15 +6,19 @@ DatumError; of several bad datums not necessarily the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pyspark_pravega.serde import avro_schema as avro
+from pyspark_pravega.serde import avro_variant
 from pyspark_pravega.serde.avro_blocks import ItemSize, read_blocks
 from pyspark_pravega.serde.avro_cursor import Cursor, DatumError
+from pyspark_pravega.serde.avro_step import StepError, stepper
+from pyspark_pravega.serde.json_read import UnfitError
 from pyspark_pravega.serde.ragged import Ints, ragged_views
 
 Read: TypeAlias = Callable[[Cursor], pa.Array]
@@ -343,6 +347,54 @@ def mapping(kind: pa.MapType, key: Read, value: Read, size: ItemSize, path: str)
         return pa.MapArray.from_arrays(offsets, keys, values, type=kind)
 
     return read
+
+
+def variant(writer: avro.AvroType, kind: pa.StructType, path: str) -> Read:
+    """A value of any type as VARIANT."""
+    read_value = avro_variant.reader(writer)
+    names = [kind.field(i).name for i in range(kind.num_fields)]
+
+    def read(cursor: Cursor) -> pa.Array:
+        parts: dict[str, list[bytes]] = {"value": [], "metadata": []}
+        for i, data in _each(cursor):
+            try:
+                value, metadata, cursor.position[i] = avro_variant.of_value(read_value, data, int(cursor.position[i]))
+            except (StepError, IndexError, UnicodeDecodeError, UnfitError) as error:
+                reason = "the event ends within it" if isinstance(error, IndexError) else str(error)
+                raise DatumError(int(cursor.rows[i]), f'"{path}" can\'t be read: {reason}') from None
+            parts["value"].append(value)
+            parts["metadata"].append(metadata)
+        children = [pa.array(parts[name], pa.binary()) for name in names]
+        return pa.StructArray.from_arrays(children, fields=[kind.field(i) for i in range(kind.num_fields)])
+
+    return read
+
+
+def skip_recursive(writer: avro.Recursive, path: str) -> Skip:
+    """Pass over a record within itself."""
+    step = stepper(writer)
+
+    def skip(cursor: Cursor) -> None:
+        for i, data in _each(cursor):
+            try:
+                position = step(data, int(cursor.position[i]))
+                if position > len(data):
+                    raise IndexError
+            except (StepError, IndexError) as error:
+                reason = "the event ends within it" if isinstance(error, IndexError) else str(error)
+                raise DatumError(int(cursor.rows[i]), f'"{path}" can\'t be passed over: {reason}') from None
+            cursor.position[i] = position
+
+    return skip
+
+
+def _each(cursor: Cursor) -> Iterator[tuple[int, memoryview]]:
+    """The datums one by one: their number, and the data up to the datum's end."""
+    # Others may hold the array of positions, too.
+    cursor.position = cursor.position.copy()
+    data = cursor.data.data
+    for i, end in enumerate(cursor.end.tolist()):
+        yield i, data[:end]
 
 
 def skip_bytes(size: int | None, path: str) -> Skip:

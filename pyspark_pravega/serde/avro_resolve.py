@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from pyspark_pravega.errors import IncompatibleSchemaError, UnsupportedTypeError
+from pyspark_pravega.errors import IncompatibleSchemaError
 from pyspark_pravega.serde import avro_read
 from pyspark_pravega.serde import avro_schema as avro
 from pyspark_pravega.serde.avro_blocks import ItemSize
@@ -48,13 +48,15 @@ class Resolver:
 
         Raises:
             IncompatibleSchemaError: the writer's schema doesn't resolve to the table's.
-            UnsupportedTypeError: a field's type can't be read.
         """
         if not isinstance(writer, avro.Record) or not isinstance(reader, avro.Record):
             raise IncompatibleSchemaError(
                 f"events of type {avro.describe(writer)} can't be read as {avro.describe(reader)}; "
                 "a table's events are records"
             )
+        if not path and (not writer.name) != (not reader.name):
+            written_as, read_as = (avro.describe(one if one.name else one.fields[0].type) for one in (writer, reader))
+            raise IncompatibleSchemaError(f"events of type {written_as} can't be read as {read_as}")
         wanted = {field.name: field for field in columns}
         by_writer_name: dict[str, avro.Field] = {}
         written = {field.name for field in writer.fields}
@@ -100,7 +102,6 @@ class Resolver:
 
         Raises:
             IncompatibleSchemaError: the types don't resolve.
-            UnsupportedTypeError: the type can't be read.
         """
         if isinstance(writer, avro.Union):
             return self._union(writer, reader, kind, nullable, path)
@@ -111,9 +112,12 @@ class Resolver:
             if len(branches) != 1:
                 return self._member(writer, branches, kind, path)
             reader = branches[0]
-        if isinstance(writer, avro.Recursive) or isinstance(reader, avro.Recursive):
-            raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
-        made = self._same_shape(writer, reader, kind, path)
+        if isinstance(reader, avro.Recursive):
+            of_record = isinstance(writer, (avro.Record, avro.Recursive)) and pa.types.is_struct(kind)
+            made = self._make.variant(writer, kind, path) if of_record else None
+        else:
+            writer = writer.definition if isinstance(writer, avro.Recursive) else writer
+            made = self._same_shape(writer, reader, kind, path)
         if made is None:
             raise IncompatibleSchemaError(
                 f'field "{path}" was written as {avro.describe(writer)}, which can\'t be read as '
@@ -130,9 +134,6 @@ class Resolver:
 
         Returns:
             The skipper.
-
-        Raises:
-            UnsupportedTypeError: the type is recursive.
         """
         if isinstance(writer, avro.Union):
             return self._make.skip_union([self.skip(branch, path) for branch in writer.branches], path)
@@ -148,7 +149,7 @@ class Resolver:
         if isinstance(writer, avro.Enum):
             return self._make.skip_number
         if isinstance(writer, avro.Recursive):
-            raise UnsupportedTypeError(f'field "{path}" is recursive ({avro.describe(writer)})')
+            return self._make.skip_recursive(writer, path)
         if writer.kind in ("int", "long"):
             return self._make.skip_number
         if writer.kind == "null":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, TypeAlias
 
 from pyspark_pravega.errors import SchemaError
@@ -141,6 +142,14 @@ class Recursive:
     """A record within itself."""
 
     name: str
+    named: Mapping[str, AvroType | None] = dataclass_field(compare=False, repr=False)
+
+    @property
+    def definition(self) -> Record:
+        """The record."""
+        found = self.named[self.name]
+        assert isinstance(found, Record)
+        return found
 
 
 AvroType: TypeAlias = Primitive | Fixed | Enum | Array | Map | Union | Record | Recursive
@@ -167,6 +176,16 @@ def parse(text: str) -> AvroType:
     except RecursionError:
         raise SchemaError("the Avro schema is nested too deeply") from None
     return _Parser().parse(value, "", 0)
+
+
+def table_record(schema: AvroType) -> Record:
+    """The record that a table's events are.
+
+    Args:
+        schema: their schema. A value of another type than record is the only field, `value`, of a record without name:
+            both have the same bytes.
+    """
+    return schema if isinstance(schema, Record) else Record("", (Field("value", schema),))
 
 
 def member_name(index: int) -> str:
@@ -215,7 +234,7 @@ class _Parser:
     def _reference(self, name: str, namespace: str) -> AvroType:
         for full in dict.fromkeys((_full_name(name, namespace), name)):
             if full in self._named:
-                return self._named[full] or Recursive(full)
+                return self._named[full] or Recursive(full, self._named)
         raise SchemaError(f'the Avro schema has no type "{name}"')
 
     def _primitive(self, kind: str, value: Mapping[str, Any]) -> Primitive:

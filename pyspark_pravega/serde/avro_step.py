@@ -6,10 +6,10 @@ to find where their items begin.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pyspark_pravega.errors import UnsupportedTypeError
 from pyspark_pravega.serde import avro_schema as avro
 
 Step: TypeAlias = Callable[[memoryview, int], int]
@@ -21,31 +21,30 @@ class StepError(Exception):
     """The bytes aren't of the type."""
 
 
-def stepper(schema: avro.AvroType) -> Step:
+def stepper(schema: avro.AvroType, known: dict[str, Step] | None = None) -> Step:
     """The stepper over a type.
 
     Args:
         schema: the type the value was written as.
+        known: steppers over records that hold themselves, by name.
 
     Returns:
         A function from the bytes and a value's position in them to the position behind it, which may lie behind
         the bytes' end; it raises StepError or IndexError when there's no such value.
-
-    Raises:
-        UnsupportedTypeError: the type is recursive.
     """
+    known = {} if known is None else known
     if isinstance(schema, avro.Record):
-        return _all_of([stepper(field.type) for field in schema.fields])
+        return _all_of([stepper(field.type, known) for field in schema.fields])
     if isinstance(schema, avro.Union):
-        return _one_of([stepper(branch) for branch in schema.branches])
+        return _one_of([stepper(branch, known) for branch in schema.branches])
     if isinstance(schema, avro.Array):
-        return _blocks(stepper(schema.items))
+        return _blocks(stepper(schema.items, known))
     if isinstance(schema, avro.Map):
-        return _blocks(entry_stepper(schema))
+        return _blocks(entry_stepper(schema, known))
     if isinstance(schema, avro.Fixed):
         return _over(schema.size)
     if isinstance(schema, avro.Recursive):
-        raise UnsupportedTypeError(f"the record {schema.name} holds itself")
+        return _recursive(schema, known)
     if isinstance(schema, avro.Enum) or schema.kind in ("int", "long"):
         return _number
     if schema.kind in ("bytes", "string"):
@@ -53,12 +52,53 @@ def stepper(schema: avro.AvroType) -> Step:
     return _over({"null": 0, "boolean": 1, "float": 4, "double": 8}[schema.kind])
 
 
-def entry_stepper(schema: avro.Map) -> Step:
+def entry_stepper(schema: avro.Map, known: dict[str, Step] | None = None) -> Step:
     """The stepper over a map's entry, a key and a value; see `stepper`."""
-    return _all_of([_sized, stepper(schema.values)])
+    return _all_of([_sized, stepper(schema.values, known)])
 
 
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
+def _recursive(schema: avro.Recursive, known: dict[str, Step]) -> Step:
+    def step(data: memoryview, position: int) -> int:
+        over = known.get(schema.name)
+        if over is None:
+            over = known[schema.name] = stepper(schema.definition, known)
+        try:
+            return over(data, position)
+        except RecursionError:
+            raise StepError("a record is nested too deeply within itself") from None
+
+    return step
+
+
+def sized(data: memoryview, position: int, size: int | None = None) -> tuple[memoryview, int]:
+    """Bytes, of a size that is told before them unless it is given, and the position behind them."""
+    if size is None:
+        size, position = read_number(data, position)
+    if not 0 <= size <= len(data) - position:
+        raise StepError("a length is negative, or longer than the rest of the event")
+    return data[position : position + size], position + size
+
+
+def read_float(data: memoryview, position: int, size: int) -> tuple[float, int]:
+    """A float of 4 or 8 bytes, and the position behind it."""
+    raw, position = sized(data, position, size)
+    number: float = struct.unpack("<f" if size == 4 else "<d", raw)[0]
+    return number, position
+
+
+def read_count(data: memoryview, position: int) -> tuple[int, int]:
+    """How many items a block has, and the position of the first one."""
+    count, position = read_number(data, position)
+    if count < 0:
+        _, position = read_number(data, position)
+        count = -count
+    if count > max(len(data) - position, _MAX_EMPTY_ITEMS):
+        raise StepError("an array has more items than the event has room for")
+    return count, position
+
+
+def read_number(data: memoryview, position: int) -> tuple[int, int]:
+    """An int, long, length or index, and the position behind it."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -78,7 +118,7 @@ def _number(data: memoryview, position: int) -> int:
 
 
 def _sized(data: memoryview, position: int) -> int:
-    size, position = _varint(data, position)
+    size, position = read_number(data, position)
     if size < 0:
         raise StepError("a length is negative")
     return position + size
@@ -99,7 +139,7 @@ def _all_of(steps: list[Step]) -> Step:
 
 def _one_of(steps: list[Step]) -> Step:
     def step(data: memoryview, position: int) -> int:
-        index, position = _varint(data, position)
+        index, position = read_number(data, position)
         if not 0 <= index < len(steps):
             raise StepError("a union has no branch of that number")
         return steps[index](data, position)
@@ -110,14 +150,9 @@ def _one_of(steps: list[Step]) -> Step:
 def _blocks(over_item: Step) -> Step:
     def step(data: memoryview, position: int) -> int:
         while True:
-            count, position = _varint(data, position)
+            count, position = read_count(data, position)
             if count == 0:
                 return position
-            if count < 0:
-                _, position = _varint(data, position)
-                count = -count
-            if count > max(len(data) - position, _MAX_EMPTY_ITEMS):
-                raise StepError("an array has more items than the event has room for")
             for _ in range(count):
                 position = over_item(data, position)
 

@@ -155,6 +155,10 @@ def _value(schema: avro.AvroType, kind: pa.DataType, path: str) -> Write:
         write = _fixed_bytes(schema, kind, path)
     elif isinstance(schema, avro.Primitive):
         write = _primitive(schema, kind, path)
+    if isinstance(schema, avro.Recursive):
+        raise UnsupportedTypeError(
+            f'field "{path}" holds the record {schema.name} within itself, which can be read, but not written'
+        )
     if write is None:
         raise UnsupportedTypeError(f'column "{path}" ({kind}) can\'t be written as {avro.describe(schema)}')
     return write
@@ -301,7 +305,10 @@ def _fixed_bytes(schema: avro.Fixed, kind: pa.DataType, path: str) -> Write | No
 def _decimal_bytes(column: pa.Array, size: int | None, path: str) -> tuple[Ints, pa.Array]:
     """The unscaled values, big-endian: as many bytes as each needs, or `size`."""
     n = len(column)
-    both = np.frombuffer(column.buffers()[1], dtype="<i8")[2 * column.offset : 2 * (column.offset + n)]
+    if not n:
+        # Arrow doesn't say how long the buffer of no values is.
+        return np.zeros(0, dtype=np.int64), pa.array([], pa.binary())
+    both = np.frombuffer(column.buffers()[1], dtype="<i8", count=2 * n, offset=16 * column.offset)
     low, high = both[0::2], both[1::2]
     sign = high >> 63
     low_bits, high_bits = (low ^ sign).view(np.uint64), (high ^ sign).view(np.uint64)

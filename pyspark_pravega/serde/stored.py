@@ -148,11 +148,15 @@ def convert(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if types.is_string(kind):
         return pa.array([_to_text(one, path) for one in array.to_pylist()], type=kind)
     if types.is_struct(given):
+        # Flattened, what lies under a null is null, too.
+        parts = array.flatten()
         children = [
-            convert(array.field(given.get_field_index(field.name)), field.type, f"{path}.{field.name}")
+            convert(parts[given.get_field_index(field.name)], field.type, f"{path}.{field.name}")
             for field in _fields(kind)
         ]
-        return pa.StructArray.from_arrays(children, fields=_fields(kind), mask=array.is_null())
+        # Not StructArray.from_arrays: a field that isn't nullable may hold nulls where its struct is null.
+        valid = array.is_valid().buffers()[1] if array.null_count else None
+        return pa.Array.from_buffers(kind, len(array), [valid], array.null_count, 0, children)
     return _entries(array, kind, path)
 
 
@@ -164,7 +168,7 @@ def _entries(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     """Lists and maps, which are lists of structs of two fields, as each other."""
     types = pa.types
     # Flattened and counted anew, so that what lies outside a slice or under a null isn't looked at.
-    plain = array.cast(pa.list_(array.type.field(0))) if types.is_map(array.type) else array
+    plain = _as_list(array) if types.is_map(array.type) else array
     items = plain.flatten()
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
@@ -180,6 +184,12 @@ def _entries(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         type=kind,
         mask=mask,
     )
+
+
+def _as_list(array: pa.MapArray) -> pa.Array:
+    entries = pa.Array.from_buffers(array.type.field(0).type, len(array.keys), [None], 0, 0, [array.keys, array.items])
+    kind = pa.list_(pa.field("element", entries.type, nullable=False))
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [entries])
 
 
 def _micros(array: pa.Array, path: str) -> pa.Array:

@@ -241,12 +241,3 @@ def test_slices_of_payloads_are_decoded_like_arrays_of_their_own() -> None:
     payloads = events(*(event(0, datum(TWO, {"a": i, "b": str(i)})) for i in range(10)))
     assert made.decode(payloads.slice(3, 4), ["a"]).column(0).to_pylist() == [3, 4, 5, 6]
     assert made.decode(payloads.cast(pa.large_binary()), ["a"]).column(0).to_pylist() == list(range(10))
-
-
-def test_recursive_schemas_are_refused_by_name() -> None:
-    node = record(column("a", "int"), column("next", ["null", "R"]))
-    with pytest.raises(UnsupportedTypeError, match='"next"'):
-        avro_to_spark(node)
-    made = codec(record(column("a", "int")), node)
-    with pytest.raises(BadEventError, match="recursive"):
-        made.decode(events(event(0, b"\2\0")), ["a"])

@@ -95,18 +95,13 @@ def avro_to_spark(schema_text: str) -> StructType:
         schema_text: the schema's JSON.
 
     Returns:
-        The columns. Fields' `doc` are their comments.
+        The columns. Fields' `doc` are their comments. A schema of another type than record has one column, `value`.
 
     Raises:
         SchemaError: it isn't an Avro schema.
-        UnsupportedTypeError: it isn't a record, or a field has no counterpart; the message names the field.
+        UnsupportedTypeError: a field has no counterpart; the message names the field.
     """
-    schema = avro.parse(schema_text)
-    if not isinstance(schema, avro.Record):
-        raise UnsupportedTypeError(
-            f"the Avro schema is of type {avro.describe(schema)}; only a record can be a table's columns"
-        )
-    return _struct(schema, "")
+    return _struct(avro.table_record(avro.parse(schema_text)), "")
 
 
 class _Writer:
@@ -221,9 +216,8 @@ def _spark(kind: avro.AvroType, path: str) -> tuple[DataType, bool]:
             [StructField(name, _spark(one, f"{path}.{name}")[0], True) for name, one in members]
         ), nullable
     if isinstance(kind, avro.Recursive):
-        raise UnsupportedTypeError(
-            f'field "{path}" holds the record {kind.name} within itself; Spark has no recursive types'
-        )
+        # Spark has no recursive types.
+        return VariantType(), False
     if isinstance(kind, avro.Array):
         item, contains_null = _spark(kind.items, f"{path}.element")
         if kind.is_map and not contains_null and isinstance(item, StructType):
