@@ -79,7 +79,7 @@ documents = st.recursive(
     lambda inner: st.one_of(
         st.lists(st.none() | inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)
     ),
-    max_leaves=5,
+    max_leaves=3,
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -40,6 +42,54 @@ def test_what_goes_in_comes_out(spark: SparkSession, namespace: str, table_forma
     assert f"codec={table_format}, " in described["Table Properties"]
 
 
+RARE = """
+    id BIGINT, took INTERVAL DAY TO SECOND, hours INTERVAL HOUR TO MINUTE, at TIME(3), doc VARIANT,
+    per_day MAP<DATE, DECIMAL(5, 2)>, deep STRUCT<docs: ARRAY<VARIANT>, waits: ARRAY<INTERVAL DAY TO SECOND>>
+"""
+RARE_VALUES = """
+    (1L, INTERVAL '-3 04:05:06.000007' DAY TO SECOND, INTERVAL '25:01' HOUR TO MINUTE, TIME'12:34:56.789',
+     parse_json('{"a": 1, "b": [1.25, "x", {"c": null}]}'), map(DATE'2024-02-29', 1.50, DATE'1969-12-31', NULL),
+     named_struct('docs', array(parse_json('17'), parse_json('"é"')), 'waits', array(INTERVAL '1' SECOND))),
+    (2L, NULL, NULL, NULL, NULL, map(), NULL)
+"""
+NAMES = "id, took, hours, at, doc, per_day, deep"
+
+
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+def test_rare_types(spark: SparkSession, namespace: str, table_format: str) -> None:
+    table = f"{namespace}.rare"
+    values = RARE_VALUES.replace("NULL)", "2.50)", 1) if table_format == "protobuf" else RARE_VALUES
+    spark.sql(f"CREATE TABLE {table} ({RARE}) TBLPROPERTIES ('format' = '{table_format}')")
+    spark.sql(f"INSERT INTO {table} SELECT * FROM VALUES {values}")
+    columns = """id, took, hours, at, to_json(doc) AS doc, per_day, transform(deep.docs, x -> to_json(x)) AS docs,
+        deep.waits AS waits, variant_get(doc, '$.a', 'int') AS a, variant_get(doc, '$.b[0]', 'double') AS b"""
+    expected = spark.sql(f"SELECT {columns} FROM (SELECT * FROM VALUES {values} AS t({NAMES}))").collect()
+    found = spark.sql(f"SELECT {columns} FROM {table} ORDER BY id").collect()
+    assert sorted(found) == sorted(expected)
+    assert (found[0].a, found[0].b) == (1, 1.25)
+    described = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE {table}").collect()}
+    assert described["hours"] == "interval hour to minute"
+    assert described["at"] == "time(3)"
+    assert described["doc"] == "variant"
+    assert described["per_day"] == "map<date,decimal(5,2)>"
+
+
+def test_documents_without_a_schema(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.documents"
+    spark.sql(f"CREATE TABLE {table} (doc VARIANT) TBLPROPERTIES ('format' = 'json')")
+    texts = ['{"user": {"id": 7, "tags": ["a", "b"]}, "n": 1.5}', "[1, 2]", '"text"', "null"]
+    values = ", ".join(f"(parse_json('{text}'))" for text in texts)
+    spark.sql(f"INSERT INTO {table} VALUES {values}")
+    found = spark.sql(f"SELECT to_json(doc) FROM {table}").collect()
+    assert {json.dumps(json.loads(row[0])) for row in found} == set(map(json.dumps, map(json.loads, texts)))
+    query = f"""SELECT variant_get(doc, '$.user.id', 'int'), variant_get(doc, '$.user.tags[1]', 'string')
+        FROM {table} WHERE try_variant_get(doc, '$.n', 'double') = 1.5"""
+    assert spark.sql(query).collect() == [(7, "b")]
+    assert spark.sql(f"SELECT count(*) FROM {table} WHERE is_variant_null(doc)").first() == (1,)
+    with pytest.raises(Exception, match="holds NULL, and an event is a document"):
+        spark.sql(f"INSERT INTO {table} VALUES (NULL)")
+
+
 def test_lines_of_text(spark: SparkSession, namespace: str) -> None:
     table = f"{namespace}.lines"
     spark.sql(f"CREATE TABLE {table} (event STRING NOT NULL) TBLPROPERTIES ('format' = 'string')")
@@ -75,9 +125,9 @@ def test_bad_events_are_rows_of_nulls_where_the_table_says_so(spark: SparkSessio
     ("columns", "table_format", "words"),
     [
         ("a ARRAY<ARRAY<INT>>", "protobuf", "put it into a STRUCT"),
-        ("a MAP<INT, STRING>", "json", "only STRING keys"),
+        ("a INTERVAL YEAR TO MONTH", "json", "INT with a number of months"),
         ("`a b` INT", "protobuf", 'name it "a_b"'),
-        ("a VARIANT", "json", "STRING with the JSON text"),
+        ("a STRUCT<b: INTERVAL MONTH>", "avro", "INT with a number of months"),
     ],
 )
 def test_what_a_format_can_not_hold_is_refused(

@@ -1,0 +1,52 @@
+"""`make setup` where Rust is missing, too old, or fails: one line says so, and the plain codec is used."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TOOLS = ("make", "sh", "awk", "find", "touch")
+
+
+@pytest.mark.parametrize(
+    ("cargo", "said"),
+    [
+        (None, "no Rust (cargo) 1.88 or newer here: the plain codec is used instead of the native one"),
+        ("echo cargo 1.87.0", "no Rust (cargo) 1.88 or newer here: the plain codec is used instead of the native one"),
+        ("exit 1", "no Rust (cargo) 1.88 or newer here: the plain codec is used instead of the native one"),
+        ("echo cargo 1.88.0", "the native codec couldn't be built (see {venv}/native.log): the plain one is used"),
+    ],
+)
+def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | None, said: str) -> None:
+    tools, venv = tmp_path / "tools", tmp_path / "venv"
+    tools.mkdir()
+    (venv / "bin").mkdir(parents=True)
+    for name in TOOLS:
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    if cargo is not None:
+        (tools / "cargo").write_text(f"#!{tools}/sh\n{cargo}\n")
+        (tools / "cargo").chmod(0o755)
+    # A Python that can't build, too.
+    (venv / "bin" / "python").write_text(f"#!{tools}/sh\nexit 1\n")
+    (venv / "bin" / "python").chmod(0o755)
+    package = venv / ".package"
+    package.touch()
+    # With -o make takes the package for installed, so that only the native codec is set up.
+    ran = subprocess.run(
+        ["make", "--no-print-directory", f"VENV={venv}", "-o", str(package), str(venv / ".ready")],
+        cwd=ROOT,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[0] == said.format(venv=venv)
+    assert (venv / ".native").exists()
+    assert ran.stderr == ""
