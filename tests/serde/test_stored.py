@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from format_tools import Encodings
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -58,7 +58,6 @@ wide: st.SearchStrategy[DataType] = st.recursive(
 tables = st.lists(st.tuples(wide, st.booleans()), min_size=1, max_size=2).map(
     lambda kinds: StructType([StructField(f"f{i}", kind, null) for i, (kind, null) in enumerate(kinds)])
 )
-SOME = settings(max_examples=max(settings().max_examples // 2, 10))
 
 
 def codecs(table_format: str, table: StructType) -> tuple[Codec, Codec]:
@@ -108,7 +107,6 @@ def without_nulls(kind: DataType) -> DataType:
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-@SOME
 @given(tables, st.data())
 def test_rows_are_the_same_whoever_writes_and_reads(table_format: str, table: StructType, data: st.DataObject) -> None:
     made_of = table
