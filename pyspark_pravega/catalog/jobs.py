@@ -31,6 +31,7 @@ from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.writer import take_over
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.lenient import PERMISSIVE
@@ -75,6 +76,8 @@ class BegunWrite:
     """The pickled writer, which commits or aborts, in this process or another one."""
     function: bytes
     """The pickled write function."""
+    packed: bool
+    """Whether it expects packed rows."""
 
 
 def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapping[str, str]) -> PlannedScan:
@@ -132,19 +135,21 @@ def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> Plann
     return PlannedWrite(plan=_pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 
-def begin_write(plan: bytes) -> BegunWrite:
+def begin_write(plan: bytes, packed: StructType | None = None) -> BegunWrite:
     """Begin a write, or a micro-batch of a streaming query.
 
     Args:
         plan: what `plan_write` returned.
+        packed: the columns of the rows, where the JVM can hand them over as they lie in its memory.
     """
     job = WriteJob(_unpickle(plan))
+    unpacked = packed if packed is not None and can_unpack(packed) else None
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        message = _pickle(job.write_task(batches))
+        message = _pickle(job.write_task(batches if unpacked is None else unpack(batches, unpacked)))
         yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
 
-    return BegunWrite(writer=_pickle(job), function=_pickle((write, _WRITE_RESULT)))
+    return BegunWrite(writer=_pickle(job), function=_pickle((write, _WRITE_RESULT)), packed=unpacked is not None)
 
 
 def take_over_query(plan: bytes, query: str, run: str) -> None:

@@ -130,9 +130,10 @@ class CatalogService:
     def _take_over_query(self, plan: str, query: str, run: str) -> None:
         take_over_query(_bytes(plan), query, run)
 
-    def _begin_write(self, plan: str) -> dict[str, Any]:
-        write = begin_write(_bytes(plan))
-        return {"writer": _text(write.writer), "function": _text(write.function)}
+    def _begin_write(self, plan: str, packed: str | None) -> dict[str, Any]:
+        columns = None if packed is None else StructType.fromJson(json.loads(packed))
+        write = begin_write(_bytes(plan), columns)
+        return {"writer": _text(write.writer), "function": _text(write.function), "packed": write.packed}
 
     def _start_write(self, writer: str, partitions: int) -> None:
         self._writes.start(_bytes(writer), partitions)

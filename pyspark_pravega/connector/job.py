@@ -275,13 +275,16 @@ class WriteJob:
             try:
                 return ledger.begin(state, intent, progress)
             except ConflictError:
-                continue
+                pass
             except UnavailableError:
                 if not retries.again():
                     raise
-                state = ledger.state()
-                if state.pending is not None and state.pending.job == str(self.job):
-                    return state
+            # It may have been recorded all the same, or by another process that commits this job.
+            state = ledger.state()
+            if state.pending is not None and state.pending.job == str(self.job):
+                return state
+            if self._is_recent(ledger, state):
+                return None
 
     def _progress(self, ledger: Ledger, epoch: Epoch) -> Progress:
         if epoch.run is None:

@@ -95,7 +95,7 @@ class WriteOptions:
             transaction_timeout_ms=_milliseconds(given.get(TRANSACTION_TIMEOUT_MS), lease_ms),
             writer_mode=None if WRITER_MODE not in given else writer_mode(given[WRITER_MODE]),
             event_time=given.get(EVENT_TIME),
-            cluster_by_key=None if CLUSTER_BY_KEY not in given else _flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
+            cluster_by_key=None if CLUSTER_BY_KEY not in given else flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
             query=given.get(QUERY),
             epoch=None if EPOCH not in given else _number(EPOCH, given[EPOCH]),
         )
@@ -166,7 +166,16 @@ def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
     return Stream(check_name("scope", scope), check_name("stream", stream))
 
 
-def _flag(key: str, text: str) -> bool:
+def flag(key: str, text: str) -> bool:
+    """What `true` and `false` stand for.
+
+    Args:
+        key: whose value it is.
+        text: the value.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
     if text.strip().lower() not in ("true", "false"):
         raise ConfigurationError(f'"{key}" must be true or false, not "{text}"')
     return text.strip().lower() == "true"

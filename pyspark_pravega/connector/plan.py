@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql.types import DataType, DateType, LongType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, DateType, LongType, StructType, TimestampNTZType, TimestampType
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.definition import TableDefinition
@@ -84,29 +84,27 @@ class WritePlan:
             routing=routing,
             mode=mode,
             lease_ms=options.transaction_timeout_ms,
-            event_time=None if time is None else time_column(definition, time),
+            event_time=None if time is None else time_column(definition.schema, time),
             cluster_by=routing.columns if cluster and routing is not None else (),
             query=options.query,
             epoch=options.epoch,
         )
 
 
-def time_column(definition: TableDefinition, name: str) -> str:
+def time_column(schema: StructType, name: str) -> str:
     """The column that an event time names.
 
     Args:
-        definition: the table.
+        schema: the table's columns.
         name: as it was given.
 
     Raises:
         InvalidNameError: there is no such column.
         UnsupportedTypeError: it has no times.
     """
-    found = [field for field in definition.schema if field.name.lower() == name.lower()]
+    found = [field for field in schema if field.name.lower() == name.lower()]
     if not found:
-        raise InvalidNameError(
-            f'"{EVENT_TIME}": "{name}" is not a column{did_you_mean(name, definition.schema.fieldNames())}'
-        )
+        raise InvalidNameError(f'"{EVENT_TIME}": "{name}" is not a column{did_you_mean(name, schema.fieldNames())}')
     if not isinstance(found[0].dataType, _TIMES):
         raise UnsupportedTypeError(
             f'"{EVENT_TIME}": column "{found[0].name}" of type {found[0].dataType.simpleString()} has no times: take a '

@@ -2,13 +2,13 @@ package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
 
 /** One micro-batch of a streaming query: a write that the catalog process commits once for each epoch. */
 final class PravegaStreamingWrite implements StreamingWrite {
@@ -50,9 +50,9 @@ final class PravegaStreamingWrite implements StreamingWrite {
 
   /** Spark's own tasks; the epoch's number is the driver's matter. */
   private static final class Factory implements StreamingDataWriterFactory {
-    private final PythonBatchWriterFactory tasks;
+    private final DataWriterFactory tasks;
 
-    Factory(PythonBatchWriterFactory tasks) {
+    Factory(DataWriterFactory tasks) {
       this.tasks = tasks;
     }
 

@@ -101,12 +101,16 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   }
 
   /** Begins a write, or one micro-batch of a query. */
-  PythonBatchWriterFactory begin(PhysicalWriteInfo physical) {
-    JsonNode begun = table.process.call("beginWrite", "plan", plan());
+  DataWriterFactory begin(PhysicalWriteInfo physical) {
+    Object packed = ColumnarReaderFactory.available() ? info.schema().json() : null;
+    JsonNode begun = table.process.call("beginWrite", "plan", plan(), "packed", packed);
     writer = begun.get("writer").asText();
     table.process.callResident(
         writer, "startWrite", "writer", writer, "partitions", physical.numPartitions());
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
+    if (begun.get("packed").asBoolean()) {
+      return new PackedWriterFactory(table.process.python(), function, info.schema());
+    }
     return new PythonBatchWriterFactory(
         table.process.python(), function, info.schema(), Option.empty(), Option.empty());
   }
