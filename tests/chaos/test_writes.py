@@ -53,8 +53,8 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14_400)]
 
-RUNS = int(os.environ.get("CHAOS_WRITE_RUNS", os.environ.get("CHAOS_RUNS", "0")))
-SCALING_RUNS = int(os.environ.get("CHAOS_SCALING_RUNS", os.environ.get("CHAOS_RUNS", "0")))
+RUNS = int(os.environ.get("CHAOS_RUNS") or os.environ.get("CHAOS_WRITE_RUNS", "0"))
+SCALING_RUNS = int(os.environ.get("CHAOS_RUNS") or os.environ.get("CHAOS_SCALING_RUNS", "0"))
 FIRST_SEED = int(os.environ.get("CHAOS_FIRST_SEED", "0"))
 SAMPLE_S = float(os.environ.get("CHAOS_WRITE_SAMPLE_S", "240"))
 AT_ONCE = 4

@@ -28,11 +28,11 @@ KILLS = int(os.environ.get("INGESTION_KILLS", "3"))
 SEED = int(os.environ.get("INGESTION_SEED", str(random.randrange(1000))))
 
 
-def start(sandbox: Sandbox, folder: Path, table: str, log: Path) -> subprocess.Popen[bytes]:
+def start(sandbox: Sandbox, folder: Path, table: str, log: Path, *more: str) -> subprocess.Popen[bytes]:
     places = ["--files", str(folder / "files"), "--checkpoint", str(folder / "checkpoint"), "--table", table]
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, str(PROGRAM), *places, "--once"],
+            [sys.executable, str(PROGRAM), *places, *more],
             env={
                 **os.environ,
                 **sandbox.environment(),
@@ -71,6 +71,21 @@ def kill_something(chance: random.Random, program: subprocess.Popen[bytes]) -> N
                 continue
 
 
+def add_file(files: Path, file: int) -> None:
+    staged = files.parent / "staged.json"
+    staged.write_text("\n".join(json.dumps({"file": file, "number": number}) for number in range(RECORDS)))
+    staged.rename(files / f"{file:03d}.json")
+
+
+def end(program: subprocess.Popen[bytes]) -> None:
+    for pid, _ in members(program.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    program.wait()
+
+
 def test_every_record_is_there_once_though_the_program_is_killed(
     spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path
 ) -> None:
@@ -79,8 +94,7 @@ def test_every_record_is_there_once_though_the_program_is_killed(
     spark.sql(f"CREATE TABLE {table} (file INT, number INT) CLUSTERED BY (file) INTO 4 BUCKETS")
     files.mkdir()
     for file in range(FILES):
-        records = [json.dumps({"file": file, "number": number}) for number in range(RECORDS)]
-        (files / f"{file:03d}.json").write_text("\n".join(records))
+        add_file(files, file)
 
     stream, log = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "ingested"), tmp_path / "log"
 
@@ -90,21 +104,16 @@ def test_every_record_is_there_once_though_the_program_is_killed(
         return ledger.state().version
 
     for _ in range(KILLS):
-        reached, program = versions(), start(sandbox, tmp_path, table, log)
+        reached, program = versions(), start(sandbox, tmp_path, table, log, "--once")
         while program.poll() is None and versions() <= reached:
             time.sleep(0.02)
         time.sleep(chance.random() * 1.5)
         kill_something(chance, program)
         # Whatever has survived goes on, or fails for want of the others; it is restarted in any case.
         time.sleep(chance.random())
-        for pid, _ in members(program.pid):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        program.wait()
+        end(program)
     killed_at = versions()
-    last = start(sandbox, tmp_path, table, log)
+    last = start(sandbox, tmp_path, table, log, "--once")
     assert last.wait(600) == 0, log.read_text(errors="replace")[-5000:]
 
     counted = spark.sql(f"SELECT count(*), count(DISTINCT file * 1000 + number) FROM {table}").first()
@@ -114,3 +123,42 @@ def test_every_record_is_there_once_though_the_program_is_killed(
     assert versions() == FILES
     assert killed_at > 0
     assert len(open_transactions(client, stream)) <= KILLS * 2
+
+
+def test_of_two_drivers_on_one_checkpoint_one_fails_and_says_why(
+    spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    table, files = f"{namespace}.contested", tmp_path / "files"
+    spark.sql(f"CREATE TABLE {table} (file INT, number INT) CLUSTERED BY (file) INTO 4 BUCKETS")
+    files.mkdir()
+    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "contested")
+    programs = []
+    made = 0
+    try:
+        for name in ("first", "second"):
+            programs.append(start(sandbox, tmp_path, table, tmp_path / name))
+            ledger = open_ledger(client, stream)
+            assert ledger is not None
+            reached = ledger.state().version
+            while ledger.state().version <= reached:
+                # New files all the time, so that both have something to write.
+                add_file(files, made)
+                made += 1
+                time.sleep(0.5)
+                assert made < 600
+        while all(program.poll() is None for program in programs):
+            add_file(files, made)
+            made += 1
+            time.sleep(0.5)
+            assert made < 600
+    finally:
+        said = [(tmp_path / name).read_text(errors="replace") for name in ("first", "second")[: len(programs)]]
+        for program in programs:
+            end(program)
+    sentences = ("another driver has taken over streaming query", "CONCURRENT_STREAM_LOG_UPDATE")
+    assert any(sentence in text for text in said for sentence in sentences), said[0][-2000:] + said[1][-2000:]
+
+    last = start(sandbox, tmp_path, table, tmp_path / "last", "--once")
+    assert last.wait(600) == 0
+    counted = spark.sql(f"SELECT count(*), count(DISTINCT file * 1000 + number) FROM {table}").first()
+    assert counted == (made * RECORDS, made * RECORDS)

@@ -148,11 +148,6 @@ def test_a_driver_whose_query_was_taken_over_stops_with_a_sentence(
     pipeline = Pipeline(spark, tmp_path, table)
     pipeline.add_files(1)
 
-    def take_over_in_between(rows: DataFrame, checkpoint: str) -> StreamingQuery:
-        query = (to_table(table) if way == "catalog" else by_options(sandbox, table))(rows, checkpoint)
-        query.processAllAvailable()
-        return query
-
     endless = pipeline.rows().writeStream.option("checkpointLocation", str(pipeline.checkpoint))
     if way == "catalog":
         query = endless.toTable(table)
