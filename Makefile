@@ -37,9 +37,11 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
 
-# Seeded runs over connections that break; CHAOS_RUNS=N makes another number, CHAOS_FIRST_SEED=N begins elsewhere.
+# Seeded runs over connections that break, of writers that come to harm, and of writers while the stream scales.
+# CHAOS_RUNS=N makes another number of each kind, CHAOS_FIRST_SEED=N begins elsewhere, ARGS="-k scales" takes one kind.
 chaos: $(STAMP)
-	CHAOS_RUNS=$${CHAOS_RUNS:-500} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
+		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number.

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from benchmarks.events import ROUTING_KEY, SCHEMA, batches
 from pyspark_pravega.catalog.catalog import Catalog
@@ -30,11 +31,16 @@ class Ours:
         self._catalog, self.scope = catalog, scope
         self._tables = 0
 
-    def create_table(self) -> TableDefinition:
-        """A new table of `SEGMENTS` segments."""
+    def create_table(self, schema: StructType = SCHEMA, routing_key: str = ROUTING_KEY) -> TableDefinition:
+        """A new table of `SEGMENTS` segments.
+
+        Args:
+            schema: its columns.
+            routing_key: one of them.
+        """
         self._tables += 1
-        bucket = {"name": "bucket", "columns": [ROUTING_KEY], "buckets": SEGMENTS}
-        return self._catalog.create_table([self.scope], f"t{self._tables}", SCHEMA, [bucket], {})
+        bucket = {"name": "bucket", "columns": [routing_key], "buckets": SEGMENTS}
+        return self._catalog.create_table([self.scope], f"t{self._tables}", schema, [bucket], {})
 
     @contextmanager
     def fresh_stream(self) -> Iterator[str]:

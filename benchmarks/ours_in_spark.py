@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,10 @@ from pyspark.sql import SparkSession
 import pyspark_pravega
 from benchmarks.harness import process_tree_cpu_seconds
 from benchmarks.ours import THREADS
+from pyspark_pravega.connector.options import EXACTLY_ONCE
 from pyspark_pravega.sandbox import Sandbox
 
+WARM_UP_EPOCHS = 15
 _ROWS = "rows_to_write"
 
 
@@ -44,11 +47,39 @@ class OursInSpark:
         self._cached = self._session.table(_ROWS).count()
         assert self._cached == events
 
-    def write(self, stream: str, events: int) -> int:
+    def write(self, stream: str, events: int, mode: str = EXACTLY_ONCE) -> int:
         """INSERT INTO ... SELECT from the cached rows; returns the number of events."""
         limit = "" if events == self._cached else f" LIMIT {events}"
-        self._session.sql(f"INSERT INTO {self._table(stream)} SELECT * FROM {_ROWS}{limit}")
+        options = f"WITH ('writer-mode' = '{mode}')"
+        self._session.sql(f"INSERT INTO {self._table(stream)} {options} SELECT * FROM {_ROWS}{limit}")
         return events
+
+    def small_epochs(self, stream: str, mode: str, *, epochs: int, rows: int, folder: Path) -> list[float]:
+        """A streaming query with little data in each micro-batch.
+
+        Args:
+            stream: where to; its table has the columns `timestamp` and `value`.
+            mode: the writer mode.
+            epochs: how many micro-batches.
+            rows: of each.
+            folder: for its checkpoint.
+
+        Returns:
+            For each the milliseconds from its plan to the end of its commit, the first ones left out.
+        """
+        source = self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
+        source = source.option("numPartitions", THREADS)
+        writer = source.load().writeStream.option("checkpointLocation", str(folder)).option("writer-mode", mode)
+        query = writer.trigger(processingTime="0 seconds").toTable(self._table(stream))
+        try:
+            while (last := query.lastProgress) is None or last.batchId < epochs + WARM_UP_EPOCHS:
+                if query.exception():
+                    raise RuntimeError(f"the query has failed: {query.exception()}")
+                time.sleep(0.1)
+            progress = [one for one in query.recentProgress if one.batchId >= WARM_UP_EPOCHS]
+        finally:
+            query.stop()
+        return [float(one.durationMs["queryPlanning"] + one.durationMs["addBatch"]) for one in progress[:epochs]]
 
     def count(self, stream: str) -> int:
         """SELECT count(*)."""
@@ -94,6 +125,7 @@ def ours_in_spark(sandbox: Sandbox, scope: str, timeout_s: str) -> Iterator[Ours
         "spark.driver.host": "localhost",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -112,7 +112,7 @@ def main() -> None:
     arguments = _arguments()
     events: int = arguments.events
     started = time.monotonic()
-    with _clients(events, arguments.events_size, arguments.heap) as clients:
+    with running_clients(events, arguments.events_size, arguments.heap) as clients:
         ours, warm = clients.ours, min(events, WARM_UP_EVENTS)
         _tell("warming up")
         for case in clients.write_cases():
@@ -151,8 +151,14 @@ def main() -> None:
 
 
 @contextmanager
-def _clients(events: int, event_size: int, heap: str) -> Iterator[Clients]:
-    """Start servers and clients, and make the rows."""
+def running_clients(events: int, event_size: int, heap: str) -> Iterator[Clients]:
+    """Start servers and clients, and make the rows.
+
+    Args:
+        events: how many are cached in Spark.
+        event_size: what an event has on average, in bytes.
+        heap: the server's.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
         sandbox = stack.enter_context(Sandbox(heap=heap, preallocate=True))

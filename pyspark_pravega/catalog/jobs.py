@@ -17,7 +17,9 @@ from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.options import (
+    EXACTLY_ONCE,
     KEPT_LEASE_MS,
     MODE,
     TABLE_READ_KEYS,
@@ -25,10 +27,12 @@ from pyspark_pravega.connector.options import (
     WriteOptions,
     canonical,
 )
+from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.connector.unsafe_rows import can_unpack, unpack
+from pyspark_pravega.connector.writer import take_over
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.lenient import PERMISSIVE
 
@@ -53,6 +57,18 @@ class PlannedScan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedWrite:
+    """A write that has been settled."""
+
+    plan: bytes
+    """The pickled plan."""
+    cluster_by: tuple[str, ...]
+    """Rows with the same values in these columns are to come to one task."""
+    order_by: str | None
+    """The column with their event times, by which each task is to have them in order then."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BegunWrite:
     """A write as Spark's Python runner takes it."""
 
@@ -60,6 +76,8 @@ class BegunWrite:
     """The pickled writer, which commits or aborts, in this process or another one."""
     function: bytes
     """The pickled write function."""
+    packed: bool
+    """Whether it expects packed rows."""
 
 
 def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapping[str, str]) -> PlannedScan:
@@ -103,23 +121,46 @@ def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapp
     )
 
 
-def begin_write(definition: TableDefinition, options: Mapping[str, str]) -> BegunWrite:
-    """Begin a write.
+def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> PlannedWrite:
+    """Settle a write, before Spark plans its query.
 
     Args:
         definition: what the stream is as a table.
         options: the write's options.
 
     Raises:
-        ConfigurationError: an option is unknown or malformed.
+        ConfigurationError: an option is unknown, malformed, or contradicts others.
     """
-    writer = StreamWriter(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
+    plan = WritePlan.of(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
+    return PlannedWrite(plan=_pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
+
+
+def begin_write(plan: bytes, packed: StructType | None = None) -> BegunWrite:
+    """Begin a write, or a micro-batch of a streaming query.
+
+    Args:
+        plan: what `plan_write` returned.
+        packed: the columns of the rows, where the JVM can hand them over as they lie in its memory.
+    """
+    job = WriteJob(_unpickle(plan))
+    unpacked = packed if packed is not None and can_unpack(packed) else None
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        message = _pickle(writer.write(batches))
+        message = _pickle(job.write_task(batches if unpacked is None else unpack(batches, unpacked)))
         yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
 
-    return BegunWrite(writer=_pickle(writer), function=_pickle((write, _WRITE_RESULT)))
+    return BegunWrite(writer=_pickle(job), function=_pickle((write, _WRITE_RESULT)), packed=unpacked is not None)
+
+
+def take_over_query(plan: bytes, query: str, run: str) -> None:
+    """Begin or go on with a streaming query; see `connector.writer.take_over`.
+
+    Args:
+        plan: what `plan_write` returned.
+        query: the query's id.
+        run: the driver's.
+    """
+    take_over(_unpickle(plan), query, run)
 
 
 class WriteJobs:
@@ -138,24 +179,27 @@ class WriteJobs:
             writer: what `begin_write` returned.
             partitions: how many partitions the write has.
         """
-        job: StreamWriter = _unpickle(writer)
+        job: WriteJob = _unpickle(writer)
+        if job.plan.mode != EXACTLY_ONCE:
+            return
         running = self._running[job.job] = ExitStack()
         running.enter_context(job.kept_alive(partitions))
 
-    def commit(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
+    def commit(self, writer: bytes, messages: Sequence[bytes | None], epoch: Epoch | None = None) -> CommitReport:
         """Make a write visible. Doing it again is harmless.
 
         Args:
             writer: what `begin_write` returned.
             messages: the pickled messages of the tasks that count.
+            epoch: the streaming query's micro-batch that it is.
 
         Raises:
-            TransactionError: a transaction was lost; nothing is visible.
+            TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
         """
-        job: StreamWriter = _unpickle(writer)
+        job: WriteJob = _unpickle(writer)
         # From here on the commit itself keeps them open.
         self._stop(job)
-        job.commit([None if message is None else _unpickle(message) for message in messages])
+        return job.commit_job([None if message is None else _unpickle(message) for message in messages], epoch)
 
     def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Throw a write away.
@@ -164,11 +208,11 @@ class WriteJobs:
             writer: what `begin_write` returned.
             messages: the pickled messages of its tasks; None where one has failed.
         """
-        job: StreamWriter = _unpickle(writer)
+        job: WriteJob = _unpickle(writer)
         self._stop(job)
-        job.abort([None if message is None else _unpickle(message) for message in messages])
+        job.abort_job([None if message is None else _unpickle(message) for message in messages])
 
-    def _stop(self, job: StreamWriter) -> None:
+    def _stop(self, job: WriteJob) -> None:
         running = self._running.pop(job.job, None)
         if running is not None:
             running.close()

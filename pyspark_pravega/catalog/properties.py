@@ -22,9 +22,18 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.client import ScalingPolicy, StreamConfiguration
 from pyspark_pravega.connector.definition import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
+from pyspark_pravega.connector.options import (
+    CLUSTER_BY_KEY,
+    EVENT_TIME,
+    ROUTING_KEY,
+    WRITER_MODE,
+    flag,
+    writer_mode,
+)
+from pyspark_pravega.connector.plan import time_column
+from pyspark_pravega.connector.routing import Routing
 from pyspark_pravega.errors import (
     ConfigurationError,
-    InvalidNameError,
     UnsupportedOperationError,
     UnsupportedTypeError,
     did_you_mean,
@@ -37,7 +46,6 @@ from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
 
 FORMAT = "format"
-ROUTING_KEY = "routing-key"
 SEGMENTS = "segments"
 COMPATIBILITY = "compatibility"
 COMPRESSION = "compression"
@@ -46,7 +54,8 @@ CODEC = "codec"
 """Shown with a table, and not settable: which codec decodes its events."""
 PROVIDER = "pravega"
 
-_OWN = frozenset({FORMAT, ROUTING_KEY, SEGMENTS, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
+_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY})
+_OWN = frozenset({FORMAT, SEGMENTS, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
@@ -109,9 +118,7 @@ def check_request(
     kept = _checked(properties)
     table_format = _format(schema, kept)
     segments = _apply_transforms(transforms, kept)
-    key = kept.get(ROUTING_KEY)
-    if key is not None:
-        kept[ROUTING_KEY] = _key_column(schema, key)
+    _check_writes(schema, kept)
     compatibility = _compatibility(table_format, kept)
     return TableRequest(
         schema=schema,
@@ -242,7 +249,8 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
         columns = transform["columns"]
         if len(columns) != 1:
             raise UnsupportedOperationError(
-                f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column; add a column that combines them"
+                f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column here; write "
+                f"TBLPROPERTIES ('{ROUTING_KEY}' = '{','.join(columns)}', '{SEGMENTS}' = '...') for several"
             )
         if kept.get(ROUTING_KEY, columns[0]) != columns[0]:
             raise ConfigurationError(
@@ -255,14 +263,21 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
     return int(segments)
 
 
-def _key_column(schema: StructType, key: str) -> str:
-    found = [f for f in schema if f.name.lower() == key.lower()]
-    if not found:
-        raise InvalidNameError(f'routing key "{key}" is not a column{did_you_mean(key, schema.fieldNames())}')
-    column = found[0]
-    if not isinstance(column.dataType, _KEY_TYPES):
-        raise UnsupportedTypeError(
-            f'column "{column.name}" of type {column.dataType.simpleString()} can\'t be the routing key: '
-            "take a string, integer, decimal, boolean, date or timestamp"
-        )
-    return column.name
+def _check_writes(schema: StructType, kept: dict[str, str]) -> None:
+    key = kept.get(ROUTING_KEY)
+    if key is not None:
+        routing = Routing.parse(key, schema.fieldNames())
+        for name in routing.columns:
+            kind = schema[name].dataType
+            if not isinstance(kind, _KEY_TYPES):
+                raise UnsupportedTypeError(
+                    f'column "{name}" of type {kind.simpleString()} can\'t be the routing key: '
+                    "take a string, integer, decimal, boolean, date or timestamp"
+                )
+        kept[ROUTING_KEY] = str(routing)
+    if WRITER_MODE in kept:
+        kept[WRITER_MODE] = writer_mode(kept[WRITER_MODE])
+    if EVENT_TIME in kept:
+        kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
+    if CLUSTER_BY_KEY in kept:
+        kept[CLUSTER_BY_KEY] = str(flag(CLUSTER_BY_KEY, kept[CLUSTER_BY_KEY])).lower()

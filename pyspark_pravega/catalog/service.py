@@ -15,15 +15,16 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TextIO
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import WriteJobs, begin_write, plan_scan
+from pyspark_pravega.catalog.jobs import WriteJobs, begin_write, plan_scan, plan_write, take_over_query
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition
+from pyspark_pravega.connector.job import Epoch
 from pyspark_pravega.errors import (
     ConfigurationError,
     PravegaError,
@@ -70,6 +71,8 @@ class CatalogService:
             "createTable": self._create_table,
             "dropTable": self.catalog.drop_table,
             "planScan": self._plan_scan,
+            "planWrite": self._plan_write,
+            "takeOverQuery": self._take_over_query,
             "beginWrite": self._begin_write,
             "startWrite": self._start_write,
             "commitWrite": self._commit_write,
@@ -120,15 +123,32 @@ class CatalogService:
             "segments": scan.slices,
         }
 
-    def _begin_write(self, namespace: list[str], table: str, options: dict[str, str]) -> dict[str, Any]:
-        write = begin_write(self._definition(namespace, table, options), options)
-        return {"writer": _text(write.writer), "function": _text(write.function)}
+    def _plan_write(self, namespace: list[str], table: str, options: dict[str, str]) -> dict[str, Any]:
+        planned = plan_write(self._definition(namespace, table, options), options)
+        return {"plan": _text(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
+
+    def _take_over_query(self, plan: str, query: str, run: str) -> None:
+        take_over_query(_bytes(plan), query, run)
+
+    def _begin_write(self, plan: str, packed: str | None) -> dict[str, Any]:
+        columns = None if packed is None else StructType.fromJson(json.loads(packed))
+        write = begin_write(_bytes(plan), columns)
+        return {"writer": _text(write.writer), "function": _text(write.function), "packed": write.packed}
 
     def _start_write(self, writer: str, partitions: int) -> None:
         self._writes.start(_bytes(writer), partitions)
 
-    def _commit_write(self, writer: str, messages: list[str | None]) -> None:
-        self._writes.commit(_bytes(writer), [None if message is None else _bytes(message) for message in messages])
+    def _commit_write(
+        self,
+        writer: str,
+        messages: list[str | None],
+        query: str | None = None,
+        run: str | None = None,
+        epoch: int | None = None,
+    ) -> dict[str, Any]:
+        of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch)
+        told = [None if message is None else _bytes(message) for message in messages]
+        return asdict(self._writes.commit(_bytes(writer), told, of_query))
 
     def _abort_write(self, writer: str, messages: list[str | None]) -> None:
         self._writes.abort(_bytes(writer), [None if message is None else _bytes(message) for message in messages])

@@ -85,6 +85,25 @@ def gather(client: Client, staged: Sequence[Staged]) -> Transaction:
     return target
 
 
+def gather_by_epoch(client: Client, staged: Sequence[Staged]) -> tuple[Transaction, ...]:
+    """Bring what was staged together, as far as that can be done without moving events between segments.
+
+    Args:
+        client: the cluster.
+        staged: as `gather`, but of whatever epochs of the stream.
+
+    Returns:
+        A transaction for each epoch, the oldest first.
+
+    Raises:
+        TransactionError: a transaction was lost.
+    """
+    epochs: dict[tuple[int, ...], list[Staged]] = {}
+    for one in staged:
+        epochs.setdefault(tuple(sorted(one.transaction.segments.ids)), []).append(one)
+    return tuple(sorted((gather(client, of_epoch) for of_epoch in epochs.values()), key=lambda found: found.epoch))
+
+
 def _copy(client: Client, target: Transaction, segment_id: int, sources: list[Staged]) -> None:
     """Append the parts of one segment one after another."""
     for source in sources:

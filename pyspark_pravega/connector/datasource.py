@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.connector.definition import (
@@ -21,11 +21,12 @@ from pyspark_pravega.connector.options import (
     WriteOptions,
     canonical,
     stream_of,
+    writes_own,
 )
 from pyspark_pravega.connector.reader import OFFICIAL_COLUMNS, StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.connector.writer import EpochWriter, StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.custom import is_custom
 from pyspark_pravega.serde.formats import FORMATS, RAW, STRING, SYNONYMS
@@ -73,10 +74,28 @@ class DefaultSource(DataSource):
             schema: the rows' columns.
             overwrite: whether to replace what is there, which a stream can't.
         """
-        options = canonical(self.options, WRITE_KEYS, "write option")
-        definition = self._definition(options)
+        definition, options = self._writable(schema)
         if overwrite:
             raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t be overwritten: use mode("append")')
+        return StreamWriter(definition, options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """A streaming query's write, each micro-batch in one transaction.
+
+        Args:
+            schema: the rows' columns.
+            overwrite: whether to replace what is there, as in output mode complete, which a stream can't.
+        """
+        definition, options = self._writable(schema)
+        if overwrite:
+            raise UnsupportedOperationError(
+                f'stream "{definition.stream}" can\'t be overwritten: use outputMode("append") or outputMode("update")'
+            )
+        return EpochWriter(definition, options)
+
+    def _writable(self, schema: StructType) -> tuple[TableDefinition, WriteOptions]:
+        options = canonical(writes_own(self.options), WRITE_KEYS, "write option")
+        definition = self._definition(options)
         missing = [f.name for f in definition.schema if not f.nullable and f.name not in schema.fieldNames()]
         unknown = [name for name in schema.fieldNames() if name not in definition.schema.fieldNames()]
         if missing or unknown:
@@ -85,7 +104,7 @@ class DefaultSource(DataSource):
                 f"({', '.join(definition.schema.fieldNames())}): "
                 + "; ".join([f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown])
             )
-        return StreamWriter(definition, WriteOptions.parse(options))
+        return definition, WriteOptions.parse(options)
 
     def _definition(self, options: dict[str, str]) -> TableDefinition:
         settings = Settings.resolve(options)

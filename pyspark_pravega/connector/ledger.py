@@ -7,10 +7,14 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 0 | the state: the last version, and the commit in progress, if any |
 | 0, 1 | the table's properties |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
+| query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
+
+It doesn't grow without bound: the last `KEPT_VERSIONS` versions are kept, a query has one entry, and what jobs whose
+driver has died have left is removed when no transaction of theirs can be open any more.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyspark_pravega.client import Client, Stream
@@ -33,6 +38,13 @@ FORMAT = 1
 _STATE, _PROPERTIES = (0, 0), (0, 1)
 _COMMITS = 1
 _SUFFIX = ".ledger"
+_JOBS, _QUERIES = 1 << 63, 1 << 62
+"""What the first half of a job's keys and of a query's key has beside the hash or id."""
+KEPT_VERSIONS = 10_000
+_SWEEP_EVERY = 100
+_RETIRED = 16
+ABANDONED_MS = 2 * 86_400_000
+"""After so long no transaction of a job is open: Pravega lets none live for more than a day."""
 
 
 def ledger_name(stream: Stream) -> str:
@@ -63,6 +75,13 @@ class Intent:
     bytes: int
     started_at: int
     """Milliseconds since 1970."""
+    query: str | None = None
+    """The streaming query whose epoch this is, if it is one's."""
+    epoch: int | None = None
+    event_time: int | None = None
+    """What the stream's watermark may advance to with this commit, in the unit that its writers use."""
+    writer: str = ""
+    """Whose event time it is."""
 
     def transaction_ids(self) -> tuple[uuid.UUID, ...]:
         """The transactions' ids."""
@@ -93,6 +112,24 @@ class Commit:
     """Milliseconds since 1970."""
     cut: dict[int, int] = field(default_factory=dict)
     """Segment id to offset in bytes: the stream's tail right after this commit."""
+    query: str | None = None
+    """The streaming query, or the option `query`, of whoever wrote it."""
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a streaming query has come in writing to the stream."""
+
+    query: str
+    epoch: int = -1
+    """The last epoch that was committed; -1 when there is none."""
+    run: str | None = None
+    """The driver that may go on."""
+    retired: tuple[str, ...] = ()
+    """Drivers that another one has taken the query over from, the last ones."""
+    stored_as: int = NOT_EXISTS
+    """The entry's version in the key-value table, to be named when it is changed."""
 
 
 class Ledger:
@@ -105,29 +142,33 @@ class Ledger:
 
     def state(self) -> State:
         """The last version and the commit in progress."""
-        entry = self._table.get([_key(*_STATE)])[0]
-        if entry is None:
-            return State()
-        document = _load(entry, self.stream)
-        pending = document["pending"]
-        if pending:
-            pending = Intent(**{**pending, "transactions": tuple(pending["transactions"])})
-        return State(version=document["version"], pending=pending, stored_as=entry.version)
+        return self._state(self._table.get([_key(*_STATE)])[0])
 
-    def begin(self, state: State, intent: Intent) -> State:
+    def state_and_progress(self, query: str) -> tuple[State, Progress]:
+        """The log's state and a query's progress, in one look; they may be of different moments.
+
+        Args:
+            query: the query's id.
+        """
+        state, progress = self._table.get([_key(*_STATE), _query_key(query)])
+        return self._state(state), self._progress(query, progress)
+
+    def begin(self, state: State, intent: Intent, progress: Progress | None = None) -> State:
         """Record a commit before it is made.
 
         Args:
             state: the state it is based on, with nothing in progress.
             intent: the commit.
+            progress: that of the commit's query, on which it is based, too.
 
         Returns:
             The new state.
 
         Raises:
-            ConflictError: the log has changed since.
+            ConflictError: the log, or the query's progress, has changed since.
         """
-        return self._change(state, State(version=state.version, pending=intent))
+        entries = [] if progress is None else [self._stored(progress)]
+        return self._change(state, State(version=state.version, pending=intent), *entries)
 
     def complete(self, state: State, *, committed_at: int, cut: dict[int, int]) -> State:
         """Make the commit in progress the next version.
@@ -153,9 +194,17 @@ class Ledger:
             bytes=done.bytes,
             committed_at=committed_at,
             cut=cut,
+            query=done.query,
+            epoch=done.epoch,
         )
-        entry = (_key(_COMMITS, commit.version), NOT_EXISTS, _dump(asdict(commit)))
-        return self._change(state, State(version=commit.version), entry)
+        entries = [(_key(_COMMITS, commit.version), NOT_EXISTS, _dump(asdict(commit)))]
+        if done.query is None or done.epoch is None:
+            completed = self._change(state, State(version=commit.version), *entries)
+        else:
+            completed = self._complete_epoch(state, entries, done.query, done.epoch)
+        if commit.version % _SWEEP_EVERY == 0:
+            self._sweep(commit.version)
+        return completed
 
     def withdraw(self, state: State) -> State:
         """Take back the commit in progress, of which nothing became visible.
@@ -185,9 +234,45 @@ class Ledger:
                 bytes=d["bytes"],
                 committed_at=d["committed_at"],
                 cut={int(segment): offset for segment, offset in d["cut"].items()},
+                query=d.get("query"),
+                epoch=d.get("epoch"),
             )
             for d in documents
         ]
+
+    # Queries
+
+    def progress(self, query: str) -> Progress:
+        """How far a query has come.
+
+        Args:
+            query: its id.
+        """
+        return self._progress(query, self._table.get([_query_key(query)])[0])
+
+    def take_over(self, query: str, run: str) -> Progress | None:
+        """Make a driver the one that may go on with a query; all others' next commits fail.
+
+        Args:
+            query: the query's id.
+            run: the driver.
+
+        Returns:
+            The query's progress; None when another driver has taken it over from this one before.
+        """
+        while True:
+            progress = self.progress(query)
+            if progress.run == run:
+                return progress
+            if run in progress.retired:
+                return None
+            retired = (progress.retired if progress.run is None else (*progress.retired, progress.run))[-_RETIRED:]
+            taken = replace(progress, run=run, retired=retired)
+            try:
+                (stored_as,) = self._table.put([self._stored(taken)])
+                return replace(taken, stored_as=stored_as)
+            except ConflictError:
+                continue
 
     # The table's properties
 
@@ -204,15 +289,16 @@ class Ledger:
 
     def open_job(self, job: uuid.UUID) -> None:
         """Allow a job's tasks to add transactions."""
-        self._table.put([(_job_key(job, 0), ANY_VERSION, _dump({"job": str(job)}))])
+        self._table.put([(_job_key(job, 0), ANY_VERSION, _dump({"job": str(job), "at": _now_ms()}))])
 
-    def add_attempt(self, job: uuid.UUID, partition: int, transaction: uuid.UUID) -> bool:
+    def add_attempt(self, job: uuid.UUID, partition: int, transaction: uuid.UUID, *, late: bool = False) -> bool:
         """Note a task attempt's transaction, so that the job can throw it away when another attempt wins.
 
         Args:
             job: the job.
             partition: the task's partition.
             transaction: the transaction that the attempt has begun.
+            late: whether a job that isn't open may have attempts, too.
 
         Returns:
             False when the job is over: then the transaction is the attempt's own to abort.
@@ -221,14 +307,14 @@ class Ledger:
         while True:
             entry = self._table.get([key])[0]
             known = [] if entry is None else _load(entry, self.stream)["transactions"]
-            document = _dump({"transactions": [*known, str(transaction)]})
+            document = _dump({"transactions": [*known, str(transaction)], "at": _now_ms()})
             try:
                 self._table.put([(key, NOT_EXISTS if entry is None else entry.version, document)])
                 break
             except ConflictError:
                 continue
         # The job closes first and looks for attempts afterwards, so one of the two sees the other.
-        if self._table.get([_job_key(job, 0)])[0] is not None:
+        if late or self._table.get([_job_key(job, 0)])[0] is not None:
             return True
         self._take_back(key, transaction)
         return False
@@ -257,12 +343,59 @@ class Ledger:
             others = [text for text in _load(entry, self.stream)["transactions"] if text != str(transaction)]
             try:
                 if others:
-                    self._table.put([(key, entry.version, _dump({"transactions": others}))])
+                    self._table.put([(key, entry.version, _dump({"transactions": others, "at": _now_ms()}))])
                 else:
                     self._table.remove([(key, entry.version)])
                 return
             except ConflictError:
                 continue
+
+    def _complete_epoch(self, state: State, entries: list[tuple[bytes, int, bytes]], query: str, epoch: int) -> State:
+        while True:
+            progress = self.progress(query)
+            reached = self._stored(replace(progress, epoch=max(epoch, progress.epoch)))
+            try:
+                return self._change(state, State(version=state.version + 1), *entries, reached)
+            except ConflictError:
+                # Perhaps another driver has only taken the query over.
+                if self.state().stored_as != state.stored_as:
+                    raise
+
+    def _sweep(self, version: int) -> None:
+        """Remove what nobody needs any more. Others may do it at the same time."""
+        last = version - KEPT_VERSIONS
+        if last > 0:
+            gone = [_key(_COMMITS, number) for number in range(max(1, last - 2 * _SWEEP_EVERY), last + 1)]
+            self._table.remove([(key, ANY_VERSION) for key in gone])
+        since = _now_ms() - ABANDONED_MS
+        for key, entry in self._table.iterate_entries(start=_key(_JOBS, 0)):
+            if _load(entry, self.stream).get("at", 0) < since:
+                self._table.remove([(key, ANY_VERSION)])
+
+    def _state(self, entry: Entry | None) -> State:
+        if entry is None:
+            return State()
+        document = _load(entry, self.stream)
+        pending = document["pending"]
+        if pending:
+            pending = Intent(**{**pending, "transactions": tuple(pending["transactions"])})
+        return State(version=document["version"], pending=pending, stored_as=entry.version)
+
+    def _progress(self, query: str, entry: Entry | None) -> Progress:
+        if entry is None:
+            return Progress(query=query)
+        document = _load(entry, self.stream)
+        return Progress(
+            query=query,
+            epoch=document["epoch"],
+            run=document["run"],
+            retired=tuple(document["retired"]),
+            stored_as=entry.version,
+        )
+
+    def _stored(self, progress: Progress) -> tuple[bytes, int, bytes]:
+        document = {key: value for key, value in asdict(progress).items() if key != "stored_as"}
+        return (_query_key(progress.query), progress.stored_as, _dump({**document, "at": _now_ms()}))
 
     def _change(self, old: State, new: State, *entries: tuple[bytes, int, bytes]) -> State:
         document = {"version": new.version, "pending": asdict(new.pending) if new.pending else None}
@@ -323,7 +456,16 @@ def _key(space: int, number: int) -> bytes:
 
 def _job_key(job: uuid.UUID, number: int) -> bytes:
     # The upper bit keeps jobs apart from the log's own spaces.
-    return _key(job.int >> 64 | 1 << 63, number)
+    return _key(job.int >> 64 | _JOBS, number)
+
+
+def _query_key(query: str) -> bytes:
+    digest = int.from_bytes(hashlib.blake2b(query.encode(), digest_size=KEY_BYTES).digest())
+    return _key(digest >> 64 & _QUERIES - 1 | _QUERIES, digest & (1 << 64) - 1)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _dump(document: dict[str, Any]) -> bytes:

@@ -8,12 +8,13 @@ before and after.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.connector.ledger import Ledger, State, open_ledger
-from pyspark_pravega.connector.recovery import transaction_states
+from pyspark_pravega.connector.recovery import AT_REST, UNDER_WAY, commit_all, transaction_states
 from pyspark_pravega.connector.tail import Snapshot, take_tail
-from pyspark_pravega.errors import UnavailableError
+from pyspark_pravega.errors import PravegaError, UnavailableError
 
 POLL_S = 0.005
 PATIENCE_S = 60.0
@@ -56,8 +57,12 @@ def _visible(client: Client, ledger: Ledger | None) -> tuple[State | None, bool]
     if state.pending is None:
         return state, False
     states = transaction_states(client, ledger.stream, state.pending)
-    if states == {TransactionState.COMMITTED}:
-        return state, True
-    if states & {TransactionState.COMMITTING, TransactionState.COMMITTED}:
+    if states & UNDER_WAY:
+        if states <= AT_REST:
+            return state, True
+        if TransactionState.OPEN in states:
+            # Its owner may have died between the commits of two: whoever is allowed to helps, before a lease runs out.
+            with suppress(PravegaError):
+                commit_all(client, ledger.stream, state.pending)
         return None
     return state, False

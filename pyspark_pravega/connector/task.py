@@ -1,51 +1,43 @@
-"""What a writing task does: its rows become events in a transaction of its own."""
+"""What a writing task does: its rows become events, in a transaction of its own or directly in the stream."""
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pyspark_pravega.client import Client, Stream, Transaction
+from pyspark_pravega.client import Client, EventWriter, Transaction
 from pyspark_pravega.client.gathering import Staged
 from pyspark_pravega.client.transaction_writer import LeaseKeeper, TransactionWriter, abort_quietly
 from pyspark_pravega.connector.ledger import Ledger
-from pyspark_pravega.errors import TransactionError
-from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.connector.options import BEST_EFFORT
+from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.errors import PravegaError, TransactionError
+from pyspark_pravega.serde import framing
+
+_log = logging.getLogger(__name__)
 
 
-class TaskWriter:
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a task has written."""
+
+    staged: Staged | None = None
+    """The transaction with it; None when there were no rows, or they went to the stream directly."""
+    rows: int = 0
+    bytes: int = 0
+    """Frames included."""
+    event_time: int | None = None
+    """The largest one: milliseconds since 1970, or a number in whatever unit the column has."""
+
+
+class Task(Protocol):
     """Writes one task attempt's rows. Used by one thread."""
-
-    def __init__(
-        self,
-        client: Client,
-        ledger: Ledger,
-        codec: Codec,
-        *,
-        stream: Stream,
-        job: uuid.UUID,
-        partition: int,
-        routing_key: str | None,
-        lease_ms: int,
-    ) -> None:
-        """Prepare; nothing is sent before the first row.
-
-        Args:
-            client: the cluster.
-            ledger: the stream's commit log.
-            codec: encodes rows.
-            stream: where to write.
-            job: the job's id.
-            partition: the task's partition.
-            routing_key: the column with the events' routing keys, if any.
-            lease_ms: the transaction's lease.
-        """
-        self._client, self._ledger, self._codec, self._stream = client, ledger, codec, stream
-        self._job, self._partition, self._routing_key, self._lease_ms = job, partition, routing_key, lease_ms
-        self._transaction: Transaction | None = None
-        self._keeper: LeaseKeeper | None = None
-        self._writer: TransactionWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Write a batch.
@@ -55,6 +47,52 @@ class TaskWriter:
 
         Raises:
             EventEncodeError: a row can't be an event.
+            PravegaError: they can't be stored.
+        """
+        ...
+
+    def finish(self) -> Written:
+        """Wait until everything is stored.
+
+        Raises:
+            PravegaError: something couldn't be stored.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Throw away what was written, as far as that can be done from here."""
+        ...
+
+
+class TransactionTask:
+    """Writes into a transaction of the attempt's own: none of it is visible before the job's commit."""
+
+    def __init__(
+        self, client: Client, ledger: Ledger, plan: WritePlan, *, job: uuid.UUID, partition: int, late: bool = False
+    ) -> None:
+        """Prepare; nothing is sent before the first row.
+
+        Args:
+            client: the cluster.
+            ledger: the stream's commit log.
+            plan: how to write.
+            job: the job's id.
+            partition: the task's partition.
+            late: whether attempts may come at any time, as the job isn't noted in the log.
+        """
+        self._late = late
+        self._client, self._ledger, self._plan = client, ledger, plan
+        self._job, self._partition = job, partition
+        self._transaction: Transaction | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._writer: TransactionWriter | None = None
+        self._begun = 0.0
+        self._event_time: int | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """As `Task.add`.
+
+        Raises:
             TransactionError: the transaction was lost.
         """
         if not batch.num_rows:
@@ -62,47 +100,119 @@ class TaskWriter:
         writer = self._writer or self._begin()
         assert self._keeper is not None
         self._keeper.check()
-        keys = None if self._routing_key is None else batch.column(self._routing_key).cast(pa.string()).fill_null("")
-        writer.write_batch(self._codec.encode(batch), keys)
+        plan = self._plan
+        if plan.event_time is not None:
+            self._event_time = latest(self._event_time, batch.column(plan.event_time))
+        keys = None if plan.routing is None else plan.routing.keys(batch)
+        writer.write_batch(plan.codec.encode(batch), keys)
 
-    def finish(self) -> Staged | None:
-        """Wait until everything is stored.
-
-        Returns:
-            What was written, none of it visible yet; None when there were no rows.
-
-        Raises:
-            PravegaError: something couldn't be stored.
-        """
+    def finish(self) -> Written:
+        """As `Task.finish`; none of it is visible yet."""
         if self._transaction is None:
-            return None
+            return Written()
         assert self._keeper is not None
         assert self._writer is not None
         self._writer.flush()
         self._writer.close()
         self._keeper.stop()
-        # From here on the job keeps it alive.
-        self._client.controller.ping_transaction(self._stream, self._transaction.id, lease_ms=self._lease_ms)
-        return Staged(transaction=self._transaction, written=self._writer.written)
+        lease_ms = self._plan.lease_ms
+        if time.monotonic() - self._begun > lease_ms / 10_000:
+            # From here on the job keeps it alive.
+            self._client.controller.ping_transaction(self._plan.stream, self._transaction.id, lease_ms=lease_ms)
+        staged = Staged(transaction=self._transaction, written=self._writer.written)
+        return Written(staged=staged, rows=staged.events, bytes=staged.bytes, event_time=self._event_time)
 
     def abort(self) -> None:
-        """Throw away what was written, as far as that can be done from here."""
+        """As `Task.abort`."""
         if self._writer is not None:
             self._writer.close()
         if self._keeper is not None:
             self._keeper.stop()
         if self._transaction is not None:
-            abort_quietly(self._client, self._stream, self._transaction.id)
+            abort_quietly(self._client, self._plan.stream, self._transaction.id)
 
     def _begin(self) -> TransactionWriter:
-        transaction = self._client.controller.begin_transaction(self._stream, lease_ms=self._lease_ms)
-        self._transaction = transaction
-        self._keeper = LeaseKeeper(self._client, self._stream, transaction.id, self._lease_ms)
-        if not self._ledger.add_attempt(self._job, self._partition, transaction.id):
+        stream, lease_ms = self._plan.stream, self._plan.lease_ms
+        transaction = self._client.controller.begin_transaction(stream, lease_ms=lease_ms)
+        self._transaction, self._begun = transaction, time.monotonic()
+        self._keeper = LeaseKeeper(self._client, stream, transaction.id, lease_ms)
+        if not self._ledger.add_attempt(self._job, self._partition, transaction.id, late=self._late):
             raise TransactionError(
-                f'the job that writes to stream "{self._stream}" is over: this attempt at partition '
+                f'the job that writes to stream "{stream}" is over: this attempt at partition '
                 f"{self._partition} came too late, and what it wrote is thrown away"
             )
         # Without keys whole batches are spread over the segments, each task beginning at another one.
         self._writer = TransactionWriter(self._client, transaction, first_segment=self._partition)
         return self._writer
+
+
+class DirectTask:
+    """Appends to the stream: visible at once, and again when the task is repeated."""
+
+    def __init__(self, client: Client, plan: WritePlan) -> None:
+        """Prepare; nothing is sent before the first row.
+
+        Args:
+            client: the cluster.
+            plan: how to write.
+        """
+        self._client, self._plan = client, plan
+        self._writer: EventWriter | None = None
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """As `Task.add`; in mode best-effort what can't be stored is lost without an error."""
+        if not batch.num_rows:
+            return
+        plan = self._plan
+        events = plan.codec.encode(batch)
+        keys = None if plan.routing is None else plan.routing.keys(batch)
+        try:
+            if self._writer is None:
+                self._writer = EventWriter(self._client, plan.stream)
+            self._writer.write_batch(events, keys)
+        except PravegaError as error:
+            self._lose(error)
+            return
+        self._rows += len(events)
+        self._bytes += pc.sum(pc.binary_length(events)).as_py() + framing.HEADER_SIZE * len(events)
+
+    def finish(self) -> Written:
+        """As `Task.finish`."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except PravegaError as error:
+            self._lose(error)
+        return Written(rows=self._rows, bytes=self._bytes)
+
+    def abort(self) -> None:
+        """As `Task.abort`: nothing that was sent can be taken back."""
+        if self._writer is not None:
+            self._writer.__exit__(PravegaError)
+            self._writer = None
+
+    def _lose(self, error: PravegaError) -> None:
+        if self._plan.mode != BEST_EFFORT:
+            raise error
+        _log.warning('events for stream "%s" are lost (writer mode best-effort): %s', self._plan.stream, error)
+        self.abort()
+
+
+def latest(known: int | None, times: pa.Array) -> int | None:
+    """The largest of some event times.
+
+    Args:
+        known: of earlier rows.
+        times: timestamps or dates, which become milliseconds since 1970, or integers.
+    """
+    largest = pc.max(times)
+    if not largest.is_valid:
+        return known
+    if pa.types.is_date32(largest.type):
+        number = largest.cast(pa.int32()).as_py() * 86_400_000
+    elif pa.types.is_timestamp(largest.type):
+        number = largest.cast(pa.timestamp("us", largest.type.tz)).cast(pa.int64()).as_py() // 1000
+    else:
+        number = largest.as_py()
+    return int(number) if known is None else max(known, int(number))

@@ -1,48 +1,28 @@
-"""Batch writes: however many tasks, one transaction."""
+"""Spark's view of writes: batches, and the epochs of streaming queries."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_pravega.client import Transaction
-from pyspark_pravega.client.gathering import Staged, gather
-from pyspark_pravega.client.transaction_writer import abort_quietly
 from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.ledger import Intent, Ledger, State, create_ledger, open_ledger
-from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.recovery import finish, settle
+from pyspark_pravega.connector.job import Epoch, TaskMessage, WriteJob, fenced
+from pyspark_pravega.connector.ledger import create_ledger
+from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
+from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.connector.recovery import settle
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.task import TaskWriter
-from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError
 
-_RECENT_COMMITS = 16
-_log = logging.getLogger(__name__)
+__all__ = ["EpochWriter", "StreamWriter", "TaskMessage", "take_over"]
 
 
-class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
-
-    def __init__(self, staged: Staged | None) -> None:
-        self.staged = staged
-
-
-class StreamWriter(DataSourceArrowWriter):
-    """Writes rows to a stream: every task into a transaction of its own, and at the end all of them as one.
-
-    Made on the driver; `write` runs in tasks, `commit` or `abort` on the driver again.
-    """
+class StreamWriter(WriteJob, DataSourceArrowWriter):
+    """A batch write: `write` runs in tasks, `commit` or `abort` on the driver."""
 
     def __init__(self, definition: TableDefinition, options: WriteOptions) -> None:
-        """Open a job.
+        """Begin a job.
 
         Args:
             definition: what the stream is as a table.
@@ -51,174 +31,97 @@ class StreamWriter(DataSourceArrowWriter):
         Raises:
             PravegaError: the stream can't be written.
         """
-        self._settings, self._stream = definition.settings, definition.stream
-        self._codec = definition.for_writing()
-        self._routing_key = options.routing_key or definition.routing_key
-        self._lease_ms = options.transaction_timeout_ms
-        self.job = uuid.uuid4()
-        create_ledger(shared_client(self._settings), self._stream).open_job(self.job)
+        super().__init__(WritePlan.of(definition, options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write a task's rows.
-
-        Args:
-            iterator: batches with the table's columns.
-
-        Returns:
-            What `commit` needs to know.
-        """
-        context = TaskContext.get()
-        client = shared_client(self._settings)
-        task = TaskWriter(
-            client,
-            self._ledger(),
-            self._codec,
-            stream=self._stream,
-            job=self.job,
-            partition=context.partitionId() if context else 0,
-            routing_key=self._routing_key,
-            lease_ms=self._lease_ms,
-        )
-        try:
-            for batch in iterator:
-                task.add(batch)
-            return TaskMessage(task.finish())
-        except BaseException:
-            task.abort()
-            raise
+        """As `WriteJob.write_task`."""
+        return self.write_task(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make everything visible at once. Doing it again after a success is harmless.
-
-        Args:
-            messages: one for each partition, of the attempts that count.
-
-        Raises:
-            TransactionError: a transaction was lost; nothing is visible.
-        """
-        ledger = self._ledger()
-        written = [m.staged for m in messages if isinstance(m, TaskMessage) and m.staged is not None]
-        keep = {staged.transaction.id for staged in written}
-        ledger.close_job(self.job)
-        if not self._is_committed(ledger):
-            self._abort_attempts(ledger, len(messages), keep=keep)
-            if written:
-                try:
-                    with self.kept_alive(len(messages)):
-                        target = gather(shared_client(self._settings), written)
-                        state = self._promise(ledger, target, written)
-                except PravegaError:
-                    self._abort_attempts(ledger, len(messages), keep=set())
-                    raise
-                self._keep_promise(ledger, state)
-        # The committed one among them stays so: the controller aborts nothing that is committed.
-        self._abort_attempts(ledger, len(messages), keep=set())
-        ledger.forget_attempts(self.job, len(messages))
+        """As `WriteJob.commit_job`."""
+        self.commit_job(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Throw everything away.
+        """As `WriteJob.abort_job`."""
+        self.abort_job(messages)
+
+
+class EpochWriter(DataSourceStreamArrowWriter):
+    """The write of one micro-batch of a streaming query without the catalog.
+
+    Spark makes one for the tasks of each micro-batch and another one for its commit, each in a process of its own; so
+    the tasks tell which job and query they are of.
+    """
+
+    def __init__(self, definition: TableDefinition, options: WriteOptions) -> None:
+        """Prepare.
+
+        Args:
+            definition: what the stream is as a table.
+            options: how to write.
+
+        Raises:
+            PravegaError: the stream can't be written.
+        """
+        self._job = WriteJob(WritePlan.of(definition, options), opened=False)
+        if self._job.plan.mode == EXACTLY_ONCE:
+            create_ledger(shared_client(definition.settings), definition.stream)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """As `WriteJob.write_task`."""
+        return self._job.write_task(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit an epoch, unless it is committed already.
+
+        Args:
+            messages: one for each partition.
+            batchId: the epoch's number.
+
+        Raises:
+            TransactionError: a transaction was lost, or another driver has taken the query over.
+        """
+        told = [message for message in messages if isinstance(message, TaskMessage)]
+        if not told:
+            return
+        self._take_job(told)
+        query = told[0].query
+        self._job.commit_job(messages, None if query is None else Epoch(query=query, number=batchId, run=told[0].run))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Throw an epoch away.
 
         Args:
             messages: one for each partition; None where a task has failed.
+            batchId: the epoch's number.
         """
-        ledger = open_ledger(shared_client(self._settings), self._stream)
-        if ledger is None:
-            # The stream was dropped, and its transactions with it.
-            return
-        ledger.close_job(self.job)
-        self._abort_attempts(ledger, len(messages), keep=set())
-        ledger.forget_attempts(self.job, len(messages))
+        told = [message for message in messages if isinstance(message, TaskMessage)]
+        if told:
+            self._take_job(told)
+            self._job.abort_job(messages)
 
-    @contextmanager
-    def kept_alive(self, partitions: int) -> Iterator[None]:
-        """Keep the transactions of all attempts open meanwhile, from a thread.
+    def _take_job(self, told: Sequence[TaskMessage]) -> None:
+        assert told[0].job is not None
+        self._job.job = told[0].job
 
-        Args:
-            partitions: number of the job's partitions.
-        """
-        ended = threading.Event()
 
-        def run() -> None:
-            while not ended.wait(self._lease_ms / 3000):
-                try:
-                    self.keep_alive(partitions)
-                except PravegaError as error:
-                    _log.warning("transactions of job %s could not be kept open, trying again: %s", self.job, error)
+def take_over(plan: WritePlan, query: str, run: str) -> None:
+    """Begin, or go on with, a streaming query: from now on other drivers of it can't commit.
 
-        threading.Thread(target=run, name=f"job-{self.job}", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+    What the last driver has left half done is brought to its end.
 
-    def keep_alive(self, partitions: int) -> None:
-        """Renew the leases of all attempts' transactions once.
+    Args:
+        plan: how the query writes.
+        query: its id, which stays the same when it is restarted from its checkpoint.
+        run: this driver.
 
-        Args:
-            partitions: number of the job's partitions.
-        """
-        controller = shared_client(self._settings).controller
-        for transaction in self._ledger().attempts(self.job, partitions):
-            try:
-                controller.ping_transaction(self._stream, transaction, lease_ms=self._lease_ms)
-            except PravegaError:
-                # A lost attempt isn't the job's end: another one may win, and commit finds out.
-                continue
-
-    def _is_committed(self, ledger: Ledger) -> bool:
-        """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""
-        state = ledger.state()
-        if state.pending is not None and state.pending.job == str(self.job):
-            self._keep_promise(ledger, state)
-            return True
-        recent = range(state.version, max(0, state.version - _RECENT_COMMITS), -1)
-        return any(commit.job == str(self.job) for commit in ledger.commits(recent))
-
-    def _promise(self, ledger: Ledger, target: Transaction, written: list[Staged]) -> State:
-        """Record the commit in the log, after whatever is in progress there."""
-        client = shared_client(self._settings)
-        intent = Intent(
-            job=str(self.job),
-            transactions=(str(target.id),),
-            rows=sum(staged.events for staged in written),
-            bytes=sum(staged.bytes for staged in written),
-            started_at=time.time_ns() // 1_000_000,
-        )
-        while True:
-            state = settle(client, ledger)
-            client.controller.ping_transaction(self._stream, target.id, lease_ms=self._lease_ms)
-            try:
-                return ledger.begin(state, intent)
-            except ConflictError:
-                continue
-
-    def _keep_promise(self, ledger: Ledger, state: State) -> None:
-        try:
-            finish(shared_client(self._settings), ledger, state)
-        except ConflictError:
-            # Another writer was waiting for this commit, and has completed its entry.
-            return
-        except TransactionError:
-            self._withdraw(ledger)
-            raise
-
-    def _withdraw(self, ledger: Ledger) -> None:
-        state = ledger.state()
-        if state.pending is not None and state.pending.job == str(self.job):
-            try:
-                ledger.withdraw(state)
-            except ConflictError:
-                return
-
-    def _abort_attempts(self, ledger: Ledger, partitions: int, *, keep: set[uuid.UUID]) -> None:
-        client = shared_client(self._settings)
-        for transaction in ledger.attempts(self.job, partitions):
-            if transaction not in keep:
-                abort_quietly(client, self._stream, transaction)
-
-    def _ledger(self) -> Ledger:
-        ledger = open_ledger(shared_client(self._settings), self._stream)
-        if ledger is None:
-            # Making it anew here would leave it behind: its stream is gone, or going.
-            raise TransactionError(f'stream "{self._stream}" was dropped while a job wrote to it: nothing was written')
-        return ledger
+    Raises:
+        TransactionError: another driver has taken the query over from this one.
+    """
+    if plan.mode != EXACTLY_ONCE:
+        return
+    client = shared_client(plan.settings)
+    ledger = create_ledger(client, plan.stream)
+    if ledger.take_over(query, run) is None:
+        raise fenced(plan, query)
+    settle(client, ledger, heir_of=query)

@@ -25,7 +25,7 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(7200)]
 
-RUNS = int(os.environ.get("CHAOS_RUNS", "0"))
+RUNS = int(os.environ.get("CHAOS_RUNS") or os.environ.get("CHAOS_CLIENT_RUNS", "0"))
 FIRST_SEED = int(os.environ.get("CHAOS_FIRST_SEED", "0"))
 SAMPLE_S = float(os.environ.get("CHAOS_SAMPLE_S", "180"))
 RUN_LIMIT_S = 120.0

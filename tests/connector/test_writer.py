@@ -225,20 +225,54 @@ def test_a_kept_lease_does_not_run_out(client: Client, table: TableDefinition) -
     writer.keep_alive(1)
 
 
-def test_a_stream_scaled_while_a_job_wrote_fails_it_and_nothing_is_visible(
+def test_a_stream_scaled_while_a_job_wrote_is_one_version_of_several_transactions(
     client: Client, table: TableDefinition
 ) -> None:
     writer = begin(table)
     before = run_task(writer, *numbered("before", 20))
     scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    between = [run_task(writer, *numbered(f"between{task}", 20)) for task in range(2)]
+    scale(client, table.stream, [1, 2], [(0.25, 0.75)])
     after = run_task(writer, *numbered("after", 20))
-    with pytest.raises(TransactionError, match=f'stream "{table.stream}" was scaled while the job wrote to it'):
-        writer.commit([before, after])
-    assert are_over(client, table, [transaction_of(before), transaction_of(after)])
-    assert read_events(client, table) == []
-    again = begin(table)
-    again.commit([run_task(again, b"one")])
-    assert read_events(client, table) == [b"one"]
+    report = writer.commit_job([before, *between, after])
+    assert (report.rows, report.transactions) == (80, 4)
+    (commit,) = ledger_of(client, table).commits([1])
+    assert (commit.rows, len(commit.transactions)) == (80, 3)
+    assert sum(commit.cut.values()) == commit.bytes
+    assert len(set(read_events(client, table))) == 80
+    assert open_transactions(client, table.stream) == []
+    writer.commit([before, *between, after])
+    assert len(read_events(client, table)) == 80
+
+
+@pytest.mark.parametrize("committed", [0, 1], ids=["none committed", "one committed"])
+def test_a_commit_of_several_transactions_whose_driver_died_is_rolled_forward_or_back(
+    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch, committed: int
+) -> None:
+    monkeypatch.setattr(recovery, "GRACE_S", 0.2)
+    dead = begin(table)
+    messages = [run_task(dead, *numbered("before", 20))]
+    scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    messages.append(run_task(dead, *numbered("after", 20)))
+    ids = [transaction_of(message) for message in messages]
+    ledger = ledger_of(client, table)
+    intent = Intent(
+        job=str(dead.job), transactions=tuple(map(str, ids)), rows=40, bytes=1, started_at=time.time_ns() // 1_000_000
+    )
+    ledger.begin(ledger.state(), intent)
+    for transaction in ids[:committed]:
+        client.controller.commit_transaction(table.stream, transaction)
+    if committed:
+        # A reader helps, and sees none of it or all.
+        assert len(read_events(client, table)) in (0, 40)
+        eventually(lambda: len(read_events(client, table)) == 40)
+    else:
+        assert read_events(client, table) == []
+    heir = begin(table)
+    heir.commit([run_task(heir, b"heir")])
+    assert [version for version, _ in versions(client, table)] == list(range(1, 2 + committed))
+    assert len(read_events(client, table)) == 1 + 40 * committed
+    assert open_transactions(client, table.stream) == []
 
 
 def test_a_job_whose_tasks_all_began_before_a_scale_is_committed_whole(client: Client, table: TableDefinition) -> None:

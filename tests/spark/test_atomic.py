@@ -90,23 +90,39 @@ def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client
 
 
 def test_two_jobs_that_write_at_once_are_both_whole(spark: SparkSession, client: Client, namespace: str) -> None:
-    table = f"{namespace}.both"
+    table, inserts, rows = f"{namespace}.both", 20, 300
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "both")
-    spark.sql(f"CREATE TABLE {table} (job INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
+    spark.sql(f"CREATE TABLE {table} (job INT, number INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
 
     def insert(job: int) -> None:
-        for _ in range(5):
-            spark.sql(f"INSERT INTO {table} SELECT {job}, id FROM range(0, 300, 1, 2)")
+        for number in range(inserts):
+            spark.sql(f"INSERT INTO {table} SELECT {job}, {number}, id FROM range(0, {rows}, 1, 2)")
 
-    with ThreadPoolExecutor(2) as threads:
+    def torn() -> int:
+        """How many INSERTs a query sees a part of."""
+        found = spark.sql(
+            f"SELECT count(*) FROM (SELECT count(*) n FROM {table} GROUP BY job, number) WHERE n <> {rows}"
+        )
+        row = found.first()
+        assert row is not None
+        counted: int = row[0]
+        return counted
+
+    with ThreadPoolExecutor(3) as threads, polling(threads, torn) as looks:
         for done in [threads.submit(insert, job) for job in range(2)]:
             done.result()
 
-    assert spark.sql(f"SELECT job, count(*) FROM {table} GROUP BY job ORDER BY job").collect() == [(0, 1500), (1, 1500)]
+    assert set(looks.result()) == {0}
+    assert len(looks.result()) > 5, "the SQL reader looked too seldom to prove anything"
+    counts = spark.sql(
+        f"SELECT job, count(*), count(DISTINCT number, id) FROM {table} GROUP BY job ORDER BY job"
+    ).collect()
+    assert counts == [(job, inserts * rows, inserts * rows) for job in range(2)]
     ledger = open_ledger(client, stream)
     assert ledger is not None
-    commits = ledger.commits(range(1, 20))
-    assert [commit.version for commit in commits] == list(range(1, 11))
+    commits = ledger.commits(range(1, 3 * inserts))
+    assert [commit.version for commit in commits] == list(range(1, 2 * inserts + 1))
+    assert [commit.rows for commit in commits] == [rows] * 2 * inserts
     cuts = [sum(commit.cut.values()) for commit in commits]
     assert cuts == sorted(cuts)
     assert cuts[-1] == sum(commit.bytes for commit in commits)

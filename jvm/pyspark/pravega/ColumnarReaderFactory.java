@@ -118,7 +118,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
   }
 
   /** The runner counts into these; nobody shows them. */
-  private static scala.collection.immutable.Map<String, SQLMetric> metrics() {
+  static scala.collection.immutable.Map<String, SQLMetric> metrics() {
     Map<String, SQLMetric> metrics = new HashMap<>();
     names(PythonSQLMetrics.pythonSizeMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("size", -1)));
     names(PythonSQLMetrics.pythonTimingMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("timing", -1)));
@@ -130,7 +130,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     return CollectionConverters.asJava(descriptions.keys());
   }
 
-  private static <T> scala.collection.immutable.Seq<T> seq(List<T> list) {
+  static <T> scala.collection.immutable.Seq<T> seq(List<T> list) {
     return CollectionConverters.asScala(list).toSeq();
   }
 

@@ -1,9 +1,12 @@
 package pyspark.pravega;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
@@ -14,6 +17,7 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
@@ -22,13 +26,16 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A stream as a table. */
-final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns, ReportsSinkMetrics {
   final CatalogProcess process;
   final Identifier identifier;
   private final String catalog;
   private final StructType schema;
   private final Map<String, String> properties;
   private final StructType metadata;
+  private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
+  private final Set<String> runs = ConcurrentHashMap.newKeySet();
+  private volatile Map<String, String> lastCommit = Map.of();
 
   PravegaTable(
       CatalogProcess process,
@@ -65,7 +72,8 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
   @Override
   public Transform[] partitioning() {
     String key = properties.get("routing-key");
-    if (key == null) {
+    // Keys of several columns, and fixed ones, aren't a transform that Spark knows.
+    if (key == null || !Arrays.asList(schema.fieldNames()).contains(key)) {
       return new Transform[0];
     }
     return new Transform[] {Expressions.bucket(Integer.parseInt(properties.get("segments")), key)};
@@ -73,7 +81,8 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
 
   @Override
   public Set<TableCapability> capabilities() {
-    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE);
+    return EnumSet.of(
+        TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.STREAMING_WRITE);
   }
 
   @Override
@@ -89,6 +98,30 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     return new PravegaWrite.Builder(this, info);
+  }
+
+  /** What a streaming query's last commit to this table came to, for the query's progress. */
+  @Override
+  public Map<String, String> metrics() {
+    return lastCommit;
+  }
+
+  /** Keeps what a streaming query's commit came to. */
+  void report(JsonNode commit) {
+    lastCommit = WriteMetrics.progress(commit);
+  }
+
+  /** How a streaming query writes here, settled with its first micro-batch. */
+  JsonNode queryPlan(String query, Supplier<JsonNode> settle) {
+    return queryPlans.computeIfAbsent(query, id -> settle.get());
+  }
+
+  /** Does something with the first micro-batch of each start of a streaming query. */
+  synchronized void onceForRun(String run, Runnable action) {
+    if (!runs.contains(run)) {
+      action.run();
+      runs.add(run);
+    }
   }
 
   /** All columns, as Spark reads them. */

@@ -4,26 +4,42 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
+import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import scala.Option;
 
 /** An append: tasks run Spark's Python writer, begin and end are the catalog process's. */
-final class PravegaWrite implements Write, BatchWrite {
+final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final PravegaTable table;
   private final LogicalWriteInfo info;
+  private final JsonNode plan;
   private String writer;
+  private CustomTaskMetric[] metrics = new CustomTaskMetric[0];
 
-  private PravegaWrite(PravegaTable table, LogicalWriteInfo info) {
+  private PravegaWrite(PravegaTable table, LogicalWriteInfo info, JsonNode plan) {
     this.table = table;
     this.info = info;
+    this.plan = plan;
   }
 
   @Override
@@ -32,29 +48,77 @@ final class PravegaWrite implements Write, BatchWrite {
   }
 
   @Override
+  public Distribution requiredDistribution() {
+    List<Expression> columns = new ArrayList<>();
+    plan.get("clusterBy").forEach(name -> columns.add(column(name.asText())));
+    return columns.isEmpty() ? Distributions.unspecified() : Distributions.clustered(columns.toArray(new Expression[0]));
+  }
+
+  @Override
+  public SortOrder[] requiredOrdering() {
+    if (plan.get("clusterBy").isEmpty() || plan.get("orderBy").isNull()) {
+      return new SortOrder[0];
+    }
+    return new SortOrder[] {Expressions.sort(column(plan.get("orderBy").asText()), SortDirection.ASCENDING)};
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return WriteMetrics.all();
+  }
+
+  @Override
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return metrics;
+  }
+
+  @Override
   public BatchWrite toBatch() {
     return this;
   }
 
   @Override
+  public StreamingWrite toStreaming() {
+    return new PravegaStreamingWrite(this);
+  }
+
+  /** What the catalog process has settled. */
+  String plan() {
+    return plan.get("plan").asText();
+  }
+
+  PravegaTable table() {
+    return table;
+  }
+
+  String queryId() {
+    return info.queryId();
+  }
+
+  @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    JsonNode begun =
-        table.process.call(
-            "beginWrite",
-            "namespace", table.identifier.namespace(),
-            "table", table.identifier.name(),
-            "options", info.options().asCaseSensitiveMap());
+    return begin(physical);
+  }
+
+  /** Begins a write, or one micro-batch of a query. */
+  DataWriterFactory begin(PhysicalWriteInfo physical) {
+    Object packed = ColumnarReaderFactory.available() ? info.schema().json() : null;
+    JsonNode begun = table.process.call("beginWrite", "plan", plan(), "packed", packed);
     writer = begun.get("writer").asText();
     table.process.callResident(
         writer, "startWrite", "writer", writer, "partitions", physical.numPartitions());
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
+    if (begun.get("packed").asBoolean()) {
+      return new PackedWriterFactory(table.process.python(), function, info.schema());
+    }
     return new PythonBatchWriterFactory(
         table.process.python(), function, info.schema(), Option.empty(), Option.empty());
   }
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    end("commitWrite", messages);
+    JsonNode report = end("commitWrite", messages);
+    metrics = WriteMetrics.of(report);
   }
 
   @Override
@@ -64,7 +128,8 @@ final class PravegaWrite implements Write, BatchWrite {
     }
   }
 
-  private void end(String method, WriterCommitMessage[] messages) {
+  /** Commits or aborts; further parameters are a list of names and values. */
+  JsonNode end(String method, WriterCommitMessage[] messages, Object... more) {
     table.process.dismiss(writer);
     List<String> pickled = new ArrayList<>();
     for (WriterCommitMessage message : messages) {
@@ -73,11 +138,17 @@ final class PravegaWrite implements Write, BatchWrite {
               ? null
               : Base64.getEncoder().encodeToString(((PythonWriterCommitMessage) message).pickledMessage()));
     }
-    table.process.callAgain(method, "writer", writer, "messages", pickled);
+    List<Object> parameters = new ArrayList<>(List.of("writer", writer, "messages", pickled));
+    parameters.addAll(List.of(more));
+    return table.process.callAgain(method, parameters.toArray());
   }
 
-  /** Appends only: a stream can't be overwritten. */
-  static final class Builder implements WriteBuilder {
+  private static NamedReference column(String name) {
+    return Expressions.column("`" + name.replace("`", "``") + "`");
+  }
+
+  /** Appends only: a stream can't be overwritten. A streaming query may also append its updates. */
+  static final class Builder implements WriteBuilder, SupportsStreamingUpdateAsAppend {
     private final PravegaTable table;
     private final LogicalWriteInfo info;
 
@@ -88,7 +159,18 @@ final class PravegaWrite implements Write, BatchWrite {
 
     @Override
     public Write build() {
-      return new PravegaWrite(table, info);
+      String query = SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId");
+      // Spark builds a write for each micro-batch; a query's is settled once.
+      JsonNode plan = info.queryId().equals(query) ? table.queryPlan(query, this::plan) : plan();
+      return new PravegaWrite(table, info, plan);
+    }
+
+    private JsonNode plan() {
+      return table.process.call(
+          "planWrite",
+          "namespace", table.identifier.namespace(),
+          "table", table.identifier.name(),
+          "options", info.options().asCaseSensitiveMap());
     }
   }
 }

@@ -1,0 +1,64 @@
+package pyspark.pravega;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+
+/** One micro-batch of a streaming query: a write that the catalog process commits once for each epoch. */
+final class PravegaStreamingWrite implements StreamingWrite {
+  private final PravegaWrite write;
+  private final String run;
+
+  PravegaStreamingWrite(PravegaWrite write) {
+    this.write = write;
+    String told = SparkContext.getOrCreate().getLocalProperty("sql.streaming.runId");
+    // Without Spark's word for the driver the table object, which each start of a query makes, stands for it.
+    run = told != null ? told : write.queryId() + "@" + System.identityHashCode(write.table());
+  }
+
+  @Override
+  public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
+    write
+        .table()
+        .onceForRun(
+            run,
+            () ->
+                write
+                    .table()
+                    .process
+                    .call("takeOverQuery", "plan", write.plan(), "query", write.queryId(), "run", run));
+    return new Factory(write.begin(physical));
+  }
+
+  @Override
+  public void commit(long epoch, WriterCommitMessage[] messages) {
+    JsonNode report =
+        write.end("commitWrite", messages, "query", write.queryId(), "run", run, "epoch", epoch);
+    write.table().report(report);
+  }
+
+  @Override
+  public void abort(long epoch, WriterCommitMessage[] messages) {
+    write.abort(messages);
+  }
+
+  /** Spark's own tasks; the epoch's number is the driver's matter. */
+  private static final class Factory implements StreamingDataWriterFactory {
+    private final DataWriterFactory tasks;
+
+    Factory(DataWriterFactory tasks) {
+      this.tasks = tasks;
+    }
+
+    @Override
+    public DataWriter<InternalRow> createWriter(int partition, long task, long epoch) {
+      return tasks.createWriter(partition, task);
+    }
+  }
+}

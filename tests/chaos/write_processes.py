@@ -1,0 +1,225 @@
+"""Processes that write as Spark's tasks and the catalog process do, and that come to harm at named steps."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_pravega.client import gathering
+from pyspark_pravega.client.controller_transactions import ControllerTransactions
+from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.connector import job as jobs
+from pyspark_pravega.connector.job import Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.ledger import Ledger
+from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.connector.task import TransactionTask
+from pyspark_pravega.connector.writer import take_over
+from pyspark_pravega.errors import PravegaError
+
+KILL, CUT, STALL = "kill -9", "connections cut", "stalled"
+KINDS = (KILL, CUT, STALL)
+_PLACES: dict[str, tuple[Any, str]] = {
+    "begin": (ControllerTransactions, "begin_transaction"),
+    "attempt noted": (Ledger, "add_attempt"),
+    "append": (SegmentWriter, "append"),
+    "flush": (SegmentWriter, "flush"),
+    "task's end": (TransactionTask, "finish"),
+    "take over": (Ledger, "take_over"),
+    "job opened": (Ledger, "open_job"),
+    "job closed": (Ledger, "close_job"),
+    "merge": (gathering, "_copy"),
+    "intent": (Ledger, "begin"),
+    "commit": (ControllerTransactions, "commit_transaction"),
+    "log entry": (Ledger, "complete"),
+    "attempts forgotten": (Ledger, "forget_attempts"),
+}
+TASK_STEPS = ("begin", "attempt noted", "append", "flush", "task's end")
+DRIVER_STEPS = (
+    "take over",
+    "job opened",
+    "job closed",
+    "merge",
+    "intent",
+    "commit",
+    "log entry",
+    "attempts forgotten",
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a process, and when."""
+
+    step: str
+    after: bool
+    """Whether it happens when the step is done, else when it is about to be."""
+    kind: str
+
+
+@dataclass(frozen=True)
+class KeyOfEvent:
+    """The routing key of an event "query epoch key number"."""
+
+    def keys(self, batch: pa.RecordBatch) -> pa.Array:
+        return pa.array([event.rsplit(b" ", 1)[0].split(b" ", 2)[2].decode() for event in batch.column(0).to_pylist()])
+
+
+class Child:
+    """A process that answers one call after another."""
+
+    def __init__(self, fault: Fault | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._pipe, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other, fault), daemon=True)
+        self.process.start()
+        other.close()
+
+    def call(self, what: Callable[..., Any], *arguments: object, stalled: Callable[[Child], bool]) -> Any:
+        """Have it do something.
+
+        Args:
+            what: a function that can be pickled.
+            arguments: its arguments.
+            stalled: called when it has stalled; true to go on waiting for it, false to give it up.
+
+        Raises:
+            Lost: it has died, or was given up.
+            PravegaError: as the function did.
+        """
+        try:
+            self._pipe.send((what, arguments))
+            while True:
+                kind, answer = self._pipe.recv()
+                if kind == "error":
+                    raise answer
+                if kind == "answer":
+                    return answer
+                if not stalled(self):
+                    raise Lost
+        except (EOFError, OSError) as error:
+            raise Lost from error
+
+    def wake(self) -> None:
+        """Let a stalled one go on."""
+        assert self.process.pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self._pipe.close()
+
+
+class Lost(Exception):  # noqa: N818
+    """The process is gone."""
+
+
+def begin_job(plan: WritePlan) -> bytes:
+    return pickle.dumps(WriteJob(plan))
+
+
+def run_task(job: bytes, partition: int, batches: Sequence[Sequence[bytes]]) -> TaskMessage:
+    writer: WriteJob = pickle.loads(job)
+    jobs.TaskContext = _Context(partition)  # type: ignore[assignment, misc]
+    return writer.write_task(pa.record_batch([pa.array(events, pa.binary())], names=["event"]) for events in batches)
+
+
+def commit_job(job: bytes, messages: Sequence[TaskMessage], epoch: Epoch | None) -> bool:
+    writer: WriteJob = pickle.loads(job)
+    return writer.commit_job(messages, epoch).repeated
+
+
+def abort_job(job: bytes, partitions: int) -> None:
+    writer: WriteJob = pickle.loads(job)
+    writer.abort_job([None] * partitions)
+
+
+def begin_run(plan: WritePlan, query: str, run: str) -> None:
+    take_over(plan, query, run)
+
+
+class _Context:
+    """What a task asks Spark: which partition it is."""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+
+    def get(self) -> _Context:
+        return self
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self._partition
+
+    def getLocalProperty(self, key: str) -> None:  # noqa: N802
+        del key
+
+
+def _serve(pipe: Connection, fault: Fault | None) -> None:
+    if fault is not None:
+        _prepare(pipe, fault)
+    while True:
+        try:
+            what, arguments = pipe.recv()
+        except EOFError:
+            os._exit(0)
+        try:
+            answer = ("answer", what(*arguments))
+        except PravegaError as error:
+            answer = ("error", error)
+        try:
+            pipe.send(answer)
+        except OSError:
+            os._exit(0)
+
+
+def _prepare(pipe: Connection, fault: Fault) -> None:
+    place, name = _PLACES[fault.step]
+    original = getattr(place, name)
+    left = [1]
+
+    def strike() -> None:
+        if not left:
+            return
+        left.clear()
+        if fault.kind == KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault.kind == STALL:
+            pipe.send(("stalled", None))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            cut_connections()
+
+    def struck(*arguments: Any, **named: Any) -> Any:
+        if not fault.after:
+            strike()
+        result = original(*arguments, **named)
+        if fault.after:
+            strike()
+        return result
+
+    setattr(place, name, struck)
+
+
+def cut_connections() -> None:
+    """Shut all TCP connections of this process, whoever uses them."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError, ValueError):
+            number = int(name)
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as one:
+                if one.family in (socket.AF_INET, socket.AF_INET6):
+                    one.shutdown(socket.SHUT_RDWR)
