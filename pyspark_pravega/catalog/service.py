@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.jobs import WriteJobs, begin_write, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.streams import StreamReads
 from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -70,6 +71,7 @@ class CatalogService:
             "createTable": self._create_table,
             "dropTable": self.catalog.drop_table,
             "planScan": self._plan_scan,
+            **StreamReads(self._definition).methods(),
             "beginWrite": self._begin_write,
             "startWrite": self._start_write,
             "commitWrite": self._commit_write,

@@ -73,7 +73,7 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
 
   @Override
   public Set<TableCapability> capabilities() {
-    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE);
+    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE);
   }
 
   @Override
