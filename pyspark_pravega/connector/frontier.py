@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
-from pyspark_pravega.client.names import Successor, segment_epoch
+from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.reading import SegmentState, segment_states
 from pyspark_pravega.client.stream_cuts import later_cut, tail_cut
 from pyspark_pravega.connector.offsets import StreamPosition
@@ -247,10 +247,9 @@ class StreamFrontier:
                 return False
         if position.made_ms and None not in states.values():
             return _youngest(states) == position.made_ms
-        missing = {segment_epoch(segment_id) for segment_id, state in states.items() if state is None}
         try:
-            for epoch in sorted(missing):
-                self._client.controller.epoch_segments(self.stream, epoch)
+            # A stream that is made again begins with epoch 0, but goes on counting segments.
+            self._client.controller.segment_ranges(self.stream, [s for s, state in states.items() if state is None])
         except NotFoundError:
             if not self._client.controller.stream_exists(self.stream):
                 raise StreamNotFoundError(f'stream "{self.stream}" does not exist any more') from None

@@ -39,7 +39,7 @@ def arrange(client: Client, parts: Sequence[SegmentPart], *, minimum: int | None
     """
     parts = [part for part in parts if part.size]
     total = sum(part.size for part in parts)
-    if minimum and len(parts) < minimum:
+    if minimum:
         parts = [piece for part in parts for piece in _pieces(client, part, total, minimum)]
     target = PACKED_BYTES if not minimum else min(PACKED_BYTES, total // minimum)
     packed: list[list[SegmentPart]] = []
