@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import Client, RetentionPolicy, ScalingPolicy, StreamConfiguration
+from pyspark_pravega.client.watermarks import watermarks
 from pyspark_pravega.connector import options as keys
 from pyspark_pravega.connector.options import flag, stream_of, streams_of
 from pyspark_pravega.connector.shared import shared_client
@@ -18,6 +20,13 @@ from pyspark_pravega.settings import Settings
 _SCHEMAS = {
     "streaminfo": StructType(
         [StructField("head_stream_cut", StringType(), False), StructField("tail_stream_cut", StringType(), False)]
+    ),
+    "watermarks": StructType(
+        [
+            StructField("lower_time", LongType(), False),
+            StructField("upper_time", LongType(), False),
+            StructField("stream_cut", StringType(), False),
+        ]
     ),
     "streams": StructType([StructField("scope", StringType(), False), StructField("stream", StringType(), False)]),
 }
@@ -33,7 +42,8 @@ def metadata_schema(options: Mapping[str, str]) -> StructType:
 
 
 class MetadataReader(DataSourceReader):
-    """`metadata=StreamInfo`: a stream's head and tail as texts of the Java client; `Streams`: a scope's streams."""
+    """`metadata=StreamInfo`: a stream's head and tail, as texts of the Java client; `Watermarks`: its watermarks, times
+    in ms; `Streams`: a scope's streams."""
 
     def __init__(self, settings: Settings, options: Mapping[str, str]) -> None:
         """Plan a read.
@@ -47,21 +57,22 @@ class MetadataReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows; there is one partition."""
         del partition
-        client = shared_client(self._settings)
         kind = _kind(self._options)
-        if kind == "streaminfo":
-            stream = stream_of(self._options, self._settings)
-            rows = [(client.controller.head(stream).to_text(), client.tail(stream).to_text())]
-        else:
-            if not self._settings.scope:
+        schema = to_arrow_schema(_SCHEMAS[kind])
+        rows = [dict(zip(schema.names, row, strict=True)) for row in self._rows(kind)]
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def _rows(self, kind: str) -> list[tuple[str | int, ...]]:
+        client = shared_client(self._settings)
+        if kind == "streams":
+            scope = self._settings.scope
+            if not scope:
                 raise ConfigurationError('option "metadata" = Streams lists a scope: set option "scope"')
-            rows = [
-                (self._settings.scope, name) for name in sorted(client.controller.list_streams(self._settings.scope))
-            ]
-        names = _SCHEMAS[kind].fieldNames()
-        columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
-        fields = [pa.field(name, pa.string(), nullable=False) for name in names]
-        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+            return [(scope, name) for name in sorted(client.controller.list_streams(scope))]
+        stream = stream_of(self._options, self._settings)
+        if kind == "streaminfo":
+            return [(client.controller.head(stream).to_text(), client.tail(stream).to_text())]
+        return [(mark.lower_ms, mark.upper_ms, mark.cut.to_text()) for mark in watermarks(client.pool, stream)]
 
 
 def create_missing(options: Mapping[str, str]) -> None:
@@ -120,7 +131,7 @@ def _kind(options: Mapping[str, str]) -> str:
     kind = options[keys.METADATA].strip().lower()
     if kind not in _SCHEMAS:
         raise ConfigurationError(
-            f'option "metadata" must be StreamInfo or Streams, not "{options[keys.METADATA]}"'
-            f"{did_you_mean(kind, ('StreamInfo', 'Streams'))}"
+            f'option "metadata" must be StreamInfo, Watermarks or Streams, not "{options[keys.METADATA]}"'
+            f"{did_you_mean(kind, ('StreamInfo', 'Watermarks', 'Streams'))}"
         )
     return kind

@@ -258,7 +258,7 @@ def test_lag_counts_what_is_not_read_in_segments_to_come_too(client: Client, set
     assert summary(lag_of(client, query.source.behind(query.offset)))["maxBytesBehindLatest"] == "0"
 
 
-def test_a_cut_of_java_that_has_not_reached_a_segment_is_a_start(client: Client, settings: Settings, scope: str) -> None:
+def test_a_java_cut_that_has_not_reached_a_segment_is_a_start(client: Client, settings: Settings, scope: str) -> None:
     stream = make_stream(client, scope, "s", segments=2)
     append(client, stream, 0, framed(b"a"), framed(b"b"))
     append(client, stream, 1, framed(b"x"))

@@ -43,9 +43,7 @@ def test_a_table_is_read_from_its_head_and_then_its_tail(
     assert run_available(frame, tmp_path).rows == {}
 
 
-def test_metadata_columns_can_be_streamed(
-    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
-) -> None:
+def test_metadata_columns_can_be_streamed(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
     stream = make_stream(client, namespace, "t")
     write(client, stream, ["a:1", "b:22"])
     frame = spark.readStream.table(f"{namespace}.t").select("_offset", "event", "_segment")
