@@ -133,7 +133,8 @@ def planning(bench: Bench) -> str:
     batch = time.perf_counter() - before
     return (
         f"Planning over {_MANY_SEGMENTS:,} segments: a micro-batch {times[0][1]:.2f} s the first time and "
-        f"{times[-1][1]:.2f} s later ({len(partitions)} partitions), the initial offset {times[0][0]:.2f} s; a batch read {batch:.2f} s "
+        f"{times[-1][1]:.2f} s later ({len(partitions)} partitions), the "
+        f"initial offset {times[0][0]:.2f} s; a batch read {batch:.2f} s "
         f"({len(scan.partitions)} partitions)."
     )
 
