@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 NATIVE := $(VENV)/.native
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo test chaos nightly lint format clean lock proto bench setup
+.PHONY: demo test chaos nightly lint format clean lock proto bench bench-streaming setup
 
 setup: $(STAMP)
 
@@ -60,6 +60,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.read_write $(ARGS)
+
+bench-streaming: $(STAMP)
+	$(BIN)/python -m benchmarks.streaming $(ARGS)
 
 # Regenerates the controller's messages from our own .proto. The generated check that ties the file to one major version
 # of the protobuf runtime is taken out: the rest of it works with every runtime since 4.25.

@@ -65,6 +65,23 @@ def process_tree_cpu_seconds(root: int) -> float:
     return total / _TICKS
 
 
+def process_tree(root: int) -> list[int]:
+    """A process and all that it has started and that is still there.
+
+    Args:
+        root: its process id.
+    """
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, fields in _processes():
+        children[int(fields[_PARENT])].append(pid)
+    found, open_ids = [], [root]
+    while open_ids:
+        pid = open_ids.pop()
+        found.append(pid)
+        open_ids += children[pid]
+    return found
+
+
 def measure(
     cases: Sequence[Case],
     *,

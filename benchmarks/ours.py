@@ -15,7 +15,8 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client.reading import read_range
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.reader import SlicePartition, StreamReader
+from pyspark_pravega.connector.partitions import SlicePartition
+from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter
 from pyspark_pravega.serde import framing

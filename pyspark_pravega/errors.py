@@ -17,6 +17,7 @@
       ScopeNotEmptyError
       StreamSealedError, SegmentSealedError, SegmentTruncatedError
       InvalidStreamCutError       a stream cut isn't one of the stream, or a part of it doesn't exist
+      DataLossError               events that a query has still to read are gone
       ConflictError               a conditional change lost against another one
       TransactionError            a transaction can't be begun, written, or committed
       OperationFailedError        a server refused a call for a reason of its own
@@ -220,6 +221,12 @@ class InvalidStreamCutError(PravegaError):
     """A stream cut doesn't cut its stream: wrong segments, gaps, or offsets beyond a segment's end."""
 
     condition = "PRAVEGA_INVALID_STREAM_CUT"
+
+
+class DataLossError(PravegaError):
+    """Events that a query has still to read are gone: truncated, or with a stream that was deleted."""
+
+    condition = "PRAVEGA_DATA_LOSS"
 
 
 class ConflictError(PravegaError):

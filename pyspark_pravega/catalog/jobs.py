@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 from pyspark.worker_util import pickleSer
 
+from pyspark_pravega.connector.bounded import bounded_snapshot
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.job import CommitReport, Epoch, WriteJob
@@ -24,13 +26,13 @@ from pyspark_pravega.connector.options import (
     MODE,
     TABLE_READ_KEYS,
     TABLE_WRITE_KEYS,
+    ReadOptions,
     WriteOptions,
     canonical,
 )
 from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.writer import take_over
 from pyspark_pravega.errors import ConfigurationError
@@ -93,15 +95,42 @@ def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapp
     """
     given = canonical(options, TABLE_READ_KEYS, "read option")
     if MODE in given:
-        definition = _in_mode(definition, given[MODE], columns)
-    snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
-    reader = StreamReader(definition, snapshot, columns)
+        definition = in_mode(definition, given[MODE], columns)
+    bounds = ReadOptions.parse(given)
+    snapshot = bounded_snapshot(shared_client(definition.settings), definition.stream, bounds)
+    reader = StreamReader(
+        definition,
+        snapshot,
+        columns,
+        min_partitions=bounds.min_partitions,
+        fail_on_data_loss=bounds.fail_on_data_loss,
+    )
+    function, partitions = pickled_read(reader, reader.schema)
+    return PlannedScan(
+        function=function,
+        partitions=tuple(partitions),
+        schema=reader.schema,
+        size=snapshot.size,
+        slices=sum(1 for part in snapshot.slices if part.size),
+    )
+
+
+def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:
+    """A read as Spark's Python runner takes it.
+
+    Args:
+        reader: plans and reads.
+        schema: what its batches hold.
+
+    Returns:
+        The pickled read function, and the pickled partitions: at least one.
+    """
     out = io.BytesIO()
     write_read_func_and_partitions(
         out,
         reader=reader,
         data_source=DefaultSource({}),
-        schema=reader.schema,
+        schema=schema,
         max_arrow_batch_size=1,
         binary_as_bytes=True,
     )
@@ -112,13 +141,7 @@ def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapp
     for _ in range(count):
         partition, rest = _block(rest)
         partitions.append(partition)
-    return PlannedScan(
-        function=function,
-        partitions=tuple(partitions),
-        schema=reader.schema,
-        size=snapshot.size,
-        slices=sum(1 for part in snapshot.slices if part.size),
-    )
+    return function, partitions
 
 
 def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> PlannedWrite:
@@ -132,7 +155,7 @@ def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> Plann
         ConfigurationError: an option is unknown, malformed, or contradicts others.
     """
     plan = WritePlan.of(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
-    return PlannedWrite(plan=_pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
+    return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 
 def begin_write(plan: bytes, packed: StructType | None = None) -> BegunWrite:
@@ -146,10 +169,10 @@ def begin_write(plan: bytes, packed: StructType | None = None) -> BegunWrite:
     unpacked = packed if packed is not None and can_unpack(packed) else None
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        message = _pickle(job.write_task(batches if unpacked is None else unpack(batches, unpacked)))
+        message = pickle(job.write_task(batches if unpacked is None else unpack(batches, unpacked)))
         yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
 
-    return BegunWrite(writer=_pickle(job), function=_pickle((write, _WRITE_RESULT)), packed=unpacked is not None)
+    return BegunWrite(writer=pickle(job), function=pickle((write, _WRITE_RESULT)), packed=unpacked is not None)
 
 
 def take_over_query(plan: bytes, query: str, run: str) -> None:
@@ -218,7 +241,17 @@ class WriteJobs:
             running.close()
 
 
-def _in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
+def in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
+    """A table as a read with the option `mode` takes it.
+
+    Args:
+        definition: what the stream is as a table.
+        mode: one of `serde.lenient.MODES`.
+        columns: the wanted columns.
+
+    Raises:
+        ConfigurationError: there is no such mode, or columns that can't be null would have to be.
+    """
     made = definition.with_mode(mode)
     # Spark has taken the table's columns for what they were before it told the option.
     strict = [f.name for f in definition.schema if not f.nullable and f.name in columns]
@@ -231,7 +264,8 @@ def _in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> 
     return made
 
 
-def _pickle(value: object) -> bytes:
+def pickle(value: object) -> bytes:
+    """A value as Spark's Python workers unpickle it."""
     pickled: bytes = pickleSer.dumps(value)  # type: ignore[no-untyped-call]
     return pickled
 

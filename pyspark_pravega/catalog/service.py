@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.jobs import WriteJobs, begin_write, plan_scan, plan_write, take_over_query
 from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.streams import StreamReads
 from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition
 from pyspark_pravega.connector.job import Epoch
 from pyspark_pravega.errors import (
@@ -73,6 +74,7 @@ class CatalogService:
             "planScan": self._plan_scan,
             "planWrite": self._plan_write,
             "takeOverQuery": self._take_over_query,
+            **StreamReads(self._definition).methods(),
             "beginWrite": self._begin_write,
             "startWrite": self._start_write,
             "commitWrite": self._commit_write,

@@ -27,6 +27,11 @@ class SegmentPart:
     end: int
     """The byte after the last, where an event ends."""
 
+    @property
+    def size(self) -> int:
+        """Bytes, frames included."""
+        return self.end - self.start
+
 
 def read_part(client: Client, part: SegmentPart) -> Iterator[EventBatch]:
     """The events of a part of a segment.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -118,6 +118,40 @@ class ConnectionPool:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
         return self._connect(self._endpoint(stream, segment_id, fresh=fresh))
+
+    def by_place(self, stream: Stream, segment_ids: Iterable[int]) -> list[list[int]]:
+        """Segments by the segment store that serves them, or probably does.
+
+        To ask the controller for each of a thousand segments takes a second, so one whose place isn't known is looked
+        for where another one is: a segment store says so when it isn't the right one.
+
+        Args:
+            stream: the segments' stream.
+            segment_ids: the segments, at least one.
+
+        Returns:
+            The segments of each segment store, in their order; the first of each is at a known place.
+        """
+        ids = list(segment_ids)
+        unknown = [segment_id for segment_id in ids if (stream, segment_id) not in self._endpoints]
+        if len(unknown) == len(ids):
+            self._endpoint(stream, unknown.pop(0), fresh=False)
+        places: dict[tuple[str, int], list[int]] = {}
+        for segment_id in ids:
+            if (stream, segment_id) in self._endpoints:
+                places.setdefault(self._endpoints[stream, segment_id], []).append(segment_id)
+        next(iter(places.values())).extend(unknown)
+        return list(places.values())
+
+    def confirm(self, stream: Stream, segment_ids: Iterable[int], endpoint: tuple[str, int]) -> None:
+        """Remember that a segment store has answered for segments."""
+        for segment_id in segment_ids:
+            self._endpoints[stream, segment_id] = endpoint
+
+    def misplaced(self, stream: Stream, segment_ids: Iterable[int]) -> None:
+        """Forget where segments were thought to be."""
+        for segment_id in segment_ids:
+            self._endpoints.pop((stream, segment_id), None)
 
     def learn(self, stream: Stream, segment_id: int, error: BaseException) -> None:
         """Learn from what became of a connection: that a token is too old, or that the segment has moved.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark_pravega.client.connection import Connection
@@ -23,7 +23,10 @@ from pyspark_pravega.errors import (
 REQUEST_BYTES = 1 << 20
 """What one request asks for: servers answer with at most 2 MiB, mostly 1."""
 REQUESTS_IN_FLIGHT = 3
-STATES_AT_ONCE = 8
+_ASKED_AT_ONCE = 200
+"""Questions that wait for their answers on one connection."""
+CREATION_TIME = uuid.UUID(int=1 << 127)
+"""The attribute that holds when a segment was made, in ms since 1970 (Attributes.CREATION_TIME)."""
 ANSWER_TIMEOUT_S = 120.0
 """A server whose cache is full answers tens of seconds late."""
 KEEP_ALIVE_S = 20.0
@@ -39,6 +42,8 @@ class SegmentState:
     start_offset: int
     write_offset: int
     sealed: bool
+    created_ms: int = 0
+    """When it was made, in ms since 1970, where that was asked for; a stream that was made again has other times."""
 
 
 def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, segment: str | None = None) -> SegmentState:
@@ -66,29 +71,90 @@ def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, segm
     return SegmentState(start_offset=info.start_offset, write_offset=info.write_offset, sealed=info.sealed)
 
 
-def segment_states(pool: ConnectionPool, stream: Stream, segment_ids: Iterable[int]) -> dict[int, SegmentState | None]:
-    """Ask for the states of several segments, some of them at a time.
+def segment_states(
+    pool: ConnectionPool, stream: Stream, segment_ids: Iterable[int], *, created: bool = False
+) -> dict[int, SegmentState | None]:
+    """Ask for the states of several segments: all questions to one segment store go over one connection, unawaited.
 
     Args:
         pool: connections to the segment stores.
         stream: the segments' stream.
         segment_ids: the segments.
+        created: whether to ask when the segments were made, too.
 
     Returns:
         Segment id to state; None for a segment that doesn't exist, or no longer.
+
+    Raises:
+        SegmentStoreUnavailableError: a segment store can't be reached.
     """
-
-    def ask(segment_id: int) -> SegmentState | None:
+    ids = list(dict.fromkeys(segment_ids))
+    found: dict[int, SegmentState | None] = {}
+    retries = Retries(pool.timeout)
+    while waiting := [segment_id for segment_id in ids if segment_id not in found]:
         try:
-            return segment_state(pool, stream, segment_id)
-        except SegmentNotFoundError:
-            return None
+            for some in pool.by_place(stream, waiting):
+                with pool.connection(stream, some[0], fresh=retries.failures > 0) as connection:
+                    answered = _ask_states(connection, pool.tokens.get(stream), stream, some, created)
+                pool.confirm(stream, answered, connection.endpoint)
+                found |= answered
+            elsewhere = [segment_id for segment_id in waiting if segment_id not in found]
+            pool.misplaced(stream, elsewhere)
+            # The controller has told the place of one at least, so each round finds some.
+            if elsewhere == waiting and not retries.again():
+                raise SegmentStoreUnavailableError(
+                    f'no segment store owns segment "{stream.segment_name(waiting[0])}" just now: try again'
+                )
+        except (SegmentStoreUnavailableError, TokenExpiredError):
+            if not retries.again():
+                raise
+    return {segment_id: found[segment_id] for segment_id in ids}
 
-    ids = list(segment_ids)
-    if len(ids) <= STATES_AT_ONCE:
-        return {segment_id: ask(segment_id) for segment_id in ids}
-    with ThreadPoolExecutor(STATES_AT_ONCE) as threads:
-        return dict(zip(ids, threads.map(ask, ids), strict=True))
+
+def _ask_states(
+    connection: Connection, token: str, stream: Stream, segment_ids: list[int], created: bool
+) -> dict[int, SegmentState | None]:
+    """The states of those of the segments that are served here."""
+    infos: dict[int, wire.StreamSegmentInfo | None] = {}
+    made: dict[int, int] = {}
+    for start in range(0, len(segment_ids), _ASKED_AT_ONCE):
+        asked = {}
+        for segment_id in segment_ids[start : start + _ASKED_AT_ONCE]:
+            segment = stream.segment_name(segment_id)
+            request_id = connection.next_id()
+            asked[request_id] = segment_id
+            connection.send(wire.GetStreamSegmentInfo(request_id=request_id, segment=segment, token=token))
+            if created:
+                request_id = connection.next_id()
+                asked[request_id] = segment_id
+                connection.send(
+                    wire.GetSegmentAttribute(
+                        request_id=request_id, segment=segment, attribute=CREATION_TIME, token=token
+                    )
+                )
+        while asked:
+            reply = connection.receive()
+            segment_id = asked.pop(getattr(reply, "request_id", -1), -1)
+            if isinstance(reply, wire.StreamSegmentInfo):
+                infos[segment_id] = reply if reply.exists and not reply.deleted else None
+            elif isinstance(reply, wire.SegmentAttribute):
+                made[segment_id] = reply.value
+            elif isinstance(reply, wire.NoSuchSegment):
+                infos[segment_id] = None
+            elif not isinstance(reply, wire.WrongHost):
+                connection.expect(reply, wire.StreamSegmentInfo)
+    return {
+        segment_id: None
+        if info is None
+        else SegmentState(
+            start_offset=info.start_offset,
+            write_offset=info.write_offset,
+            sealed=info.sealed,
+            created_ms=made.get(segment_id, 0),
+        )
+        for segment_id, info in infos.items()
+        if not created or info is None or segment_id in made
+    }
 
 
 def read_range(

@@ -113,6 +113,32 @@ def compare_cuts(controller: Controller, one: StreamCut, other: StreamCut) -> Cu
     return CutOrder.BEFORE if before else CutOrder.AFTER if after else CutOrder.SAME
 
 
+def later_cut(controller: Controller, one: StreamCut, other: StreamCut) -> StreamCut:
+    """The cut that for each routing key is the later one of two.
+
+    Args:
+        controller: knows the segments; asked once for each epoch of the cuts' segments.
+        one: a cut.
+        other: a cut of the same stream.
+
+    Raises:
+        InvalidStreamCutError: the cuts are of different streams, or name segments that the stream doesn't have.
+    """
+    if one.stream != other.stream:
+        raise InvalidStreamCutError(f'cuts of streams "{one.stream}" and "{other.stream}" can\'t be compared')
+    ranges = _ranges(controller, one.stream, {*one, *other})
+
+    def kept(cut: StreamCut, against: StreamCut) -> dict[int, int]:
+        return {
+            segment_id: max(offset, against.get(segment_id, offset))
+            for segment_id, offset in cut.items()
+            # Of two segments that shared keys the one of the higher epoch came later.
+            if not any(newer > segment_id and ranges[newer].overlaps(ranges[segment_id]) for newer in against)
+        }
+
+    return StreamCut(one.stream, kept(one, other) | kept(other, one))
+
+
 def truncate_stream(pool: ConnectionPool, cut: StreamCut) -> None:
     """Remove all events before a cut, for ever, after `check_cut` has found it sound. Takes about a second.
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.definition import (
     CORRUPT_EVENT,
     METADATA_COLUMNS,
@@ -12,20 +19,24 @@ from pyspark_pravega.connector.definition import (
     load_definition,
     raw_definition,
 )
+from pyspark_pravega.connector.official import MetadataReader, create_missing, metadata_schema
 from pyspark_pravega.connector.options import (
     FORMAT,
+    METADATA,
     MODE,
     READ_KEYS,
     SCHEMA_TYPE,
     WRITE_KEYS,
+    ReadOptions,
     WriteOptions,
     canonical,
     stream_of,
+    streams_of,
     writes_own,
 )
-from pyspark_pravega.connector.reader import OFFICIAL_COLUMNS, StreamReader
+from pyspark_pravega.connector.reader import OFFICIAL_COLUMNS
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.stream_reader import PravegaStreamReader, SnapshotReader, check_alike
 from pyspark_pravega.connector.writer import EpochWriter, StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.custom import is_custom
@@ -49,7 +60,11 @@ class DefaultSource(DataSource):
             ConfigurationError: an option is unknown, missing or malformed.
             StreamNotFoundError: there is no such stream.
         """
-        definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
+        options = canonical(self.options, READ_KEYS, "read option")
+        if METADATA in options:
+            return metadata_schema(options)
+        create_missing(options)
+        definition = self._definitions(options)[0]
         if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
         if definition.mode == PERMISSIVE:
@@ -58,14 +73,26 @@ class DefaultSource(DataSource):
         return definition.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A read of the whole stream as it is now.
+        """A read of the streams as they are now, or of what lies between the bounds that the options name.
 
         Args:
             schema: what `schema` gave.
         """
-        definition = self._definition(canonical(self.options, READ_KEYS, "read option"))
-        client = shared_client(definition.settings)
-        return StreamReader(definition, take_snapshot(client, definition.stream), schema.fieldNames())
+        options = canonical(self.options, READ_KEYS, "read option")
+        if METADATA in options:
+            return MetadataReader(Settings.resolve(options), options)
+        return SnapshotReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A streaming read.
+
+        Args:
+            schema: what `schema` gave.
+        """
+        options = canonical(self.options, READ_KEYS, "read option")
+        if METADATA in options:
+            raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
+        return PravegaStreamReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A write in one transaction.
@@ -106,9 +133,17 @@ class DefaultSource(DataSource):
             )
         return definition, WriteOptions.parse(options)
 
+    def _definitions(self, options: dict[str, str]) -> list[TableDefinition]:
+        settings = Settings.resolve(options)
+        definitions = [self._load(options, settings, stream) for stream in streams_of(options, settings)]
+        check_alike(definitions)
+        return definitions
+
     def _definition(self, options: dict[str, str]) -> TableDefinition:
         settings = Settings.resolve(options)
-        stream = stream_of(options, settings)
+        return self._load(options, settings, stream_of(options, settings))
+
+    def _load(self, options: dict[str, str], settings: Settings, stream: Stream) -> TableDefinition:
         client = shared_client(settings)
         given = options.get(FORMAT, "")
         wanted = SYNONYMS.get(given.lower(), given.lower())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,14 +24,45 @@ QUERY, EPOCH = "query", "epoch"
 MODE = "mode"
 SCHEMA_TYPE = "schema-type"
 
-TABLE_READ_KEYS = frozenset({MODE}) | settings.KEYS
+START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
+START_TIME, END_TIME = "start-timestamp", "end-timestamp"
+MIN_PARTITIONS = "min-partitions"
+FAIL_ON_DATA_LOSS = "fail-on-data-loss"
+MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
+MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
+SUBSCRIBER = "subscriber"
+
+BOUND_KEYS = frozenset({START_CUT, END_CUT, START_TIME, END_TIME, MIN_PARTITIONS, FAIL_ON_DATA_LOSS})
+"""Options that say what of a stream is read."""
+TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER})
+"""Options of streaming reads, without a meaning for others."""
+
+METADATA = "metadata"
+CREATE_SCOPE, CREATE_STREAM = "allow-create-scope", "allow-create-stream"
+DEFAULT_SEGMENTS = "default-num-segments"
+DEFAULT_FACTOR = "default-scale-factor"
+DEFAULT_BYTES_RATE = "default-segment-target-rate-bytes-per-sec"
+DEFAULT_EVENTS_RATE = "default-segment-target-rate-events-per-sec"
+DEFAULT_RETENTION_MS = "default-retention-duration-milliseconds"
+DEFAULT_RETENTION_BYTES = "default-retention-size-bytes"
+CREATION_KEYS = frozenset(
+    {
+        *(CREATE_SCOPE, CREATE_STREAM, DEFAULT_SEGMENTS, DEFAULT_FACTOR, DEFAULT_BYTES_RATE, DEFAULT_EVENTS_RATE),
+        *(DEFAULT_RETENTION_MS, DEFAULT_RETENTION_BYTES),
+    }
+)
+"""Options of Pravega's own Spark connector about making a stream that isn't there."""
+OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA}
+"""Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
+
+TABLE_READ_KEYS = frozenset({MODE}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
 """Options of a read of a catalog's table."""
 TABLE_WRITE_KEYS = (
     frozenset({ROUTING_KEY, TRANSACTION_TIMEOUT_MS, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, QUERY, EPOCH})
     | settings.KEYS
 )
 """Options of a write to a catalog's table."""
-READ_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_READ_KEYS
+READ_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_READ_KEYS | OFFICIAL_READ_KEYS
 """Options of a read without the catalog."""
 WRITE_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_WRITE_KEYS
 """Options of a write without the catalog."""
@@ -40,6 +72,7 @@ WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
+DEFAULT_MAX_DELAY_S = 900.0
 DEFAULT_LEASE_MS = 600_000
 """Without the catalog nothing keeps the transactions of finished tasks alive but a long lease."""
 KEPT_LEASE_MS = 60_000
@@ -122,6 +155,58 @@ def writer_mode(text: str) -> str:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What to read, and how."""
+
+    start: str | None = None
+    """The text of a start (`bounds.resolve_bound`)."""
+    end: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    max_events: int | None = None
+    max_bytes: int | None = None
+    min_events: int | None = None
+    max_delay_s: float = DEFAULT_MAX_DELAY_S
+    subscriber: str | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> ReadOptions:
+        """Read options.
+
+        Args:
+            given: canonical options.
+
+        Raises:
+            ConfigurationError: a value is malformed, or two contradict each other.
+        """
+        for cut, time in ((START_CUT, START_TIME), (END_CUT, END_TIME)):
+            if cut in given and time in given:
+                raise ConfigurationError(f'options "{cut}" and "{time}" can\'t be given together')
+        if MAX_DELAY in given and MIN_EVENTS not in given:
+            raise ConfigurationError(
+                f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
+            )
+        most, least = _count(given, MAX_EVENTS), _count(given, MIN_EVENTS)
+        if most is not None and least is not None and least > most:
+            raise ConfigurationError(f'option "{MIN_EVENTS}" ({least}) must not be above "{MAX_EVENTS}" ({most})')
+        return cls(
+            start=given.get(START_CUT),
+            end=given.get(END_CUT),
+            start_time=given.get(START_TIME),
+            end_time=given.get(END_TIME),
+            min_partitions=_count(given, MIN_PARTITIONS),
+            fail_on_data_loss=flag(FAIL_ON_DATA_LOSS, given.get(FAIL_ON_DATA_LOSS, "true")),
+            max_events=most,
+            max_bytes=_size(given, MAX_BYTES),
+            min_events=least,
+            max_delay_s=_duration(given.get(MAX_DELAY), DEFAULT_MAX_DELAY_S),
+            subscriber=given.get(SUBSCRIBER),
+        )
+
+
 def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> dict[str, str]:
     """Options under the one spelling of their keys.
 
@@ -134,8 +219,11 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         ConfigurationError: a key is unknown; the message names the nearest right one.
     """
     found = {}
+    # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
+    run_together = {name.replace("-", ""): name for name in known}
     for key, value in options.items():
         name = canonical_key(key)
+        name = name if name in known else run_together.get(name.replace("-", ""), name)
         if name not in known:
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
         found[name] = value
@@ -153,7 +241,21 @@ def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
         ConfigurationError: no stream, or no scope, is named.
         InvalidNameError: a name that Pravega can't hold.
     """
-    name = options.get(STREAM, "").strip()
+    streams = streams_of(options, connection)
+    if len(streams) > 1:
+        raise ConfigurationError(
+            f'option "stream" names {len(streams)} streams ({options[STREAM]}): only one can be written to'
+        )
+    return streams[0]
+
+
+def streams_of(options: Mapping[str, str], connection: Settings) -> tuple[Stream, ...]:
+    """The streams that options name, with commas between, each once; otherwise as `stream_of`."""
+    names = [name.strip() for name in options.get(STREAM, "").split(",")]
+    return tuple(dict.fromkeys(_stream(name, connection) for name in names))
+
+
+def _stream(name: str, connection: Settings) -> Stream:
     if not name:
         raise ConfigurationError('option "stream" is missing: name the stream, as in .option("stream", "scope/stream")')
     scope, slash, stream = name.partition("/")
@@ -196,3 +298,30 @@ def _milliseconds(text: str | None, default: int) -> int:
             f'not "{text}"'
         )
     return int(text)
+
+
+def _count(given: Mapping[str, str], key: str) -> int | None:
+    text = given.get(key)
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ConfigurationError(f'option "{key}" must be a whole number above 0, not "{text}"')
+    return int(text)
+
+
+def _size(given: Mapping[str, str], key: str) -> int | None:
+    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)i?b?", given.get(key, "").strip().lower())
+    if key not in given:
+        return None
+    if not found or int(found[1]) < 1:
+        raise ConfigurationError(f'option "{key}" must be a number of bytes like 1000000 or 64m, not "{given[key]}"')
+    return int(found[1]) << 10 * " kmgt".index(found[2] or " ")
+
+
+def _duration(text: str | None, default: float) -> float:
+    if text is None:
+        return default
+    found = re.fullmatch(r"([0-9]+)\s*(ms|s|m|min|h)?", text.strip().lower())
+    if not found:
+        raise ConfigurationError(f'option "{MAX_DELAY}" must be a time like 30s, 15m or 500ms, not "{text}"')
+    return int(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[found[2] or "ms"]

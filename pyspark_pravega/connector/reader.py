@@ -15,12 +15,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import event_batches
-from pyspark_pravega.client.reading import read_range
+from pyspark_pravega.client.reading import read_range, segment_states
 from pyspark_pravega.connector.definition import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
+from pyspark_pravega.connector.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.tail import SegmentSlice, Snapshot
-from pyspark_pravega.errors import EventDecodeError
+from pyspark_pravega.connector.tail import Snapshot
+from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.serde import framing, lenient
 from pyspark_pravega.serde.codec import BadEventError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE, Decoded
@@ -42,38 +44,44 @@ OFFICIAL_COLUMNS = StructType(
 """What Pravega's own Spark connector adds to an event."""
 
 
-class SlicePartition(InputPartition):
-    """A part of a segment, read by one task."""
-
-    def __init__(self, part: SegmentSlice) -> None:
-        super().__init__(part.segment_id)
-        self.part = part
-
-    def __repr__(self) -> str:
-        return f"SlicePartition({self.part})"
-
-
 class StreamReader(DataSourceReader):
-    """Reads a snapshot of a stream."""
+    """Reads parts of a stream."""
 
-    def __init__(self, definition: TableDefinition, snapshot: Snapshot, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        definition: TableDefinition,
+        snapshot: Snapshot | None,
+        columns: Sequence[str],
+        *,
+        min_partitions: int | None = None,
+        fail_on_data_loss: bool = True,
+    ) -> None:
         """Plan a read.
 
         Args:
             definition: what the stream is as a table.
-            snapshot: which of its bytes to read.
+            snapshot: which of its bytes to read; None for one that is told with each partition.
             columns: the wanted columns in their order, metadata columns among them; none for rows only.
+            min_partitions: how many partitions there shall be at least, if there is enough to read.
+            fail_on_data_loss: whether events that are truncated while they are read are an error, or are passed over.
         """
         self._settings, self._codec, self._stream = definition.settings, definition.codec, definition.stream
         self._mode, self._types = definition.mode, definition.types
         self._snapshot = snapshot
+        self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
         self.schema = output_schema(definition, columns)
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
         self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each segment that holds events."""
-        return [SlicePartition(part) for part in self._snapshot.slices if part.size]
+        """A partition for each segment with many events, and for several with few."""
+        if self._snapshot is None:
+            return []
+        parts = [
+            SegmentPart(stream=self._stream, segment_id=part.segment_id, start=part.start, end=part.end)
+            for part in self._snapshot.slices
+        ]
+        return arrange(shared_client(self._settings), parts, minimum=self._min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition.
@@ -86,20 +94,45 @@ class StreamReader(DataSourceReader):
 
         Raises:
             EventDecodeError: an event can't be decoded; the message says where it is.
+            DataLossError: events have been truncated since the read was planned.
         """
-        if not isinstance(partition, SlicePartition):
-            return
-        part = partition.part
-        self._dropped = 0
+        if isinstance(partition, SlicePartition):
+            for part in partition.parts:
+                yield from self._read_part(part)
+
+    def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
+        self._dropped, position = 0, part.start
         pool = shared_client(self._settings).pool
-        with closing(read_range(pool, self._stream, part.segment_id, part.start, part.end)) as buffers:
-            for found in event_batches(buffers, self._stream, part.segment_id, part.start, end=part.end):
-                yield self._batch(found.frames, part.segment_id, found.start)
+        while position < part.end:
+            try:
+                with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
+                    for found in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
+                        yield self._batch(found.frames, part.segment_id, found.start)
+                        position = found.end
+                break
+            except (SegmentTruncatedError, SegmentNotFoundError) as error:
+                if self._fail_on_data_loss:
+                    raise DataLossError(
+                        f'events of stream "{self._stream}" were truncated while they were read, segment '
+                        f"{part.segment_id} from offset {position} to {part.end} ({error}): set failOnDataLoss to "
+                        "false to go on without them; longer retention prevents it"
+                    ) from None
+                position = self._behind_the_loss(part, position)
         if self._dropped:
             _log.warning(
                 "%d events of segment %d of stream %s, offsets %d to %d, can't be decoded and were dropped",
                 *(self._dropped, part.segment_id, self._stream, part.start, part.end),
             )
+
+    def _behind_the_loss(self, part: SegmentPart, position: int) -> int:
+        pool = shared_client(self._settings).pool
+        state = segment_states(pool, self._stream, [part.segment_id])[part.segment_id]
+        after = part.end if state is None else max(position, state.start_offset)
+        _log.warning(
+            "events of segment %d of stream %s from offset %d on were truncated before they were read; going on at %d",
+            *(part.segment_id, self._stream, position, after),
+        )
+        return after
 
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
         frames, decoded = self._decode(frames, segment_id, position)

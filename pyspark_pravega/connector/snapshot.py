@@ -8,7 +8,9 @@ before and after.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.connector.ledger import Ledger, State, open_ledger
@@ -17,6 +19,8 @@ from pyspark_pravega.connector.tail import Snapshot, take_tail
 from pyspark_pravega.errors import PravegaError, UnavailableError
 
 POLL_S = 0.005
+Seen = TypeVar("Seen")
+
 PATIENCE_S = 60.0
 """How long a snapshot waits for commits to come to rest."""
 
@@ -32,16 +36,31 @@ def take_snapshot(client: Client, stream: Stream) -> Snapshot:
         StreamNotFoundError: there is no such stream.
         UnavailableError: a commit didn't come to its end for a minute.
     """
+    return consistently(client, stream, lambda: take_tail(client, stream))
+
+
+def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None]) -> Seen:
+    """Look at a stream at a moment at which each commit of this package can be seen whole or not at all.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        look: looks at it; None when that has to be done again.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+        UnavailableError: a commit didn't come to its end for a minute.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         ledger = open_ledger(client, stream)
         before = _visible(client, ledger)
         if before is not None:
-            snapshot = take_tail(client, stream)
+            seen = look()
             if ledger is None:
                 ledger = open_ledger(client, stream)
-            if snapshot is not None and _visible(client, ledger) == before:
-                return snapshot
+            if seen is not None and _visible(client, ledger) == before:
+                return seen
         time.sleep(POLL_S)
     raise UnavailableError(
         f'commits to stream "{stream}" did not come to rest for {PATIENCE_S:g} s, so no consistent view of it could be '

@@ -2,7 +2,11 @@ package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Base64;
+import java.util.Map;
 import java.util.OptionalLong;
+import java.util.function.Supplier;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -11,6 +15,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
@@ -19,31 +24,26 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 
-/** A read, planned by the catalog process when the query is: its ends are fixed from then on. */
+/**
+ * A read. As a batch it is planned by the catalog process when Spark first asks about it, while it plans the query: its
+ * ends are fixed from then on. As a stream each micro-batch is planned by {@link PravegaMicroBatchStream}.
+ */
 final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
   private static final boolean COLUMNAR = ColumnarReaderFactory.available();
 
-  private final String description;
+  private final PravegaTable table;
   private final StructType readSchema;
-  private final StructType batchSchema;
-  private final byte[] function;
-  private final InputPartition[] partitions;
-  private final UserDefinedPythonDataSource python;
-  private final long size;
+  private final Map<String, String> options;
+  private final Supplier<JsonNode> planner;
+  private JsonNode plan;
+  private PravegaMicroBatchStream stream;
 
-  private PravegaScan(PravegaTable table, StructType readSchema, JsonNode plan) {
+  private PravegaScan(
+      PravegaTable table, StructType readSchema, Map<String, String> options, Supplier<JsonNode> planner) {
+    this.table = table;
     this.readSchema = readSchema;
-    batchSchema = (StructType) DataType.fromJson(plan.get("schema").asText());
-    function = Base64.getDecoder().decode(plan.get("function").asText());
-    JsonNode planned = plan.get("partitions");
-    partitions = new InputPartition[planned.size()];
-    for (int i = 0; i < partitions.length; i++) {
-      partitions[i] = new PythonInputPartition(i, Base64.getDecoder().decode(planned.get(i).asText()));
-    }
-    python = table.process.python();
-    size = plan.get("size").asLong();
-    description =
-        "Pravega " + table.name() + " [" + plan.get("segments").asInt() + " segments with events, " + size + " bytes]";
+    this.options = options;
+    this.planner = planner;
   }
 
   @Override
@@ -52,17 +52,44 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
   }
 
   @Override
-  public String description() {
-    return description;
+  public synchronized String description() {
+    String name = "Pravega " + table.name();
+    // Spark asks also where nothing is read.
+    if (plan == null) {
+      return name;
+    }
+    return name + " [" + plan.get("segments").asInt() + " segments with events, " + size() + " bytes]";
   }
 
   @Override
   public Batch toBatch() {
+    plan();
     return this;
   }
 
   @Override
+  public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+    stream = new PravegaMicroBatchStream(table, readSchema, options);
+    return stream;
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return stream == null ? new CustomMetric[0] : LagMetric.all();
+  }
+
+  @Override
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return stream == null ? new CustomTaskMetric[0] : LagMetric.values(stream.lag());
+  }
+
+  @Override
   public InputPartition[] planInputPartitions() {
+    JsonNode planned = plan().get("partitions");
+    InputPartition[] partitions = new InputPartition[planned.size()];
+    for (int i = 0; i < partitions.length; i++) {
+      partitions[i] = new PythonInputPartition(i, Base64.getDecoder().decode(planned.get(i).asText()));
+    }
     return partitions;
   }
 
@@ -73,19 +100,20 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    if (COLUMNAR) {
-      return new ColumnarReaderFactory(python, function, readSchema.size());
-    }
-    return new PythonPartitionReaderFactory(
-        python, function, batchSchema, Option.empty(), Option.empty());
+    return readerFactory(
+        table.process.python(),
+        Base64.getDecoder().decode(plan().get("function").asText()),
+        readSchema,
+        (StructType) DataType.fromJson(plan().get("schema").asText()));
   }
 
   @Override
   public Statistics estimateStatistics() {
+    OptionalLong size = OptionalLong.of(size());
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return OptionalLong.of(size);
+        return size;
       }
 
       @Override
@@ -93,6 +121,26 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
         return OptionalLong.empty();
       }
     };
+  }
+
+  /** Reads what a pickled function gives: columnar where this Spark can do it. */
+  static PartitionReaderFactory readerFactory(
+      UserDefinedPythonDataSource python, byte[] function, StructType readSchema, StructType batchSchema) {
+    if (COLUMNAR) {
+      return new ColumnarReaderFactory(python, function, readSchema.size());
+    }
+    return new PythonPartitionReaderFactory(python, function, batchSchema, Option.empty(), Option.empty());
+  }
+
+  private synchronized JsonNode plan() {
+    if (plan == null) {
+      plan = planner.get();
+    }
+    return plan;
+  }
+
+  private long size() {
+    return plan().get("size").asLong();
   }
 
   /** Takes what Spark pushes down. */
@@ -114,14 +162,18 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public Scan build() {
-      JsonNode plan =
-          table.process.call(
-              "planScan",
-              "namespace", table.identifier.namespace(),
-              "table", table.identifier.name(),
-              "columns", wanted.fieldNames(),
-              "options", options.asCaseSensitiveMap());
-      return new PravegaScan(table, wanted, plan);
+      Map<String, String> given = options.asCaseSensitiveMap();
+      return new PravegaScan(
+          table,
+          wanted,
+          given,
+          () ->
+              table.process.call(
+                  "planScan",
+                  "namespace", table.identifier.namespace(),
+                  "table", table.identifier.name(),
+                  "columns", wanted.fieldNames(),
+                  "options", given));
     }
   }
 }

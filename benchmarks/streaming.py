@@ -1,0 +1,349 @@
+"""Streaming queries: latency, catching up, planning, and a soak: `python -m benchmarks.streaming --help`."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import statistics
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import pyspark_pravega
+from benchmarks.client import SCOPE, SEGMENTS, make_events
+from benchmarks.harness import process_tree
+from benchmarks.java_client import JavaClient, java_client
+from benchmarks.results import append, describe_machine
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.jobs import plan_scan
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
+
+_TIMEOUT_S = "120"
+_RATE = 1_000
+_STAMP = struct.Struct(">d")
+_MANY_SEGMENTS = 1_000
+
+
+class Bench:
+    """The servers' client, and a session with two task slots."""
+
+    def __init__(self, client: Client, session: SparkSession, folder: Path) -> None:
+        self.client, self.session, self._folder = client, session, folder
+        self._numbers = iter(range(1_000_000))
+
+    def stream(self, *, segments: int = SEGMENTS) -> Stream:
+        """A new stream."""
+        stream = Stream(SCOPE, f"s{time.time_ns()}")
+        self.client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=segments)))
+        return stream
+
+    def read(self, stream: Stream, **options: str) -> Any:
+        """A streaming DataFrame of a stream's events."""
+        return self.session.readStream.options(**options).table(f"pravega.{stream.scope}.`{stream.name}`")
+
+    def checkpoint(self) -> str:
+        """A new folder."""
+        return str(self._folder / f"checkpoint-{next(self._numbers)}")
+
+    def to_noop(self, frame: Any, *, available_now: bool) -> StreamingQuery:
+        """Run a query whose rows are thrown away."""
+        writer = frame.writeStream.format("noop").option("checkpointLocation", self.checkpoint())
+        started: StreamingQuery = (
+            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
+        ).start()
+        return started
+
+
+def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
+    """A stream with history: Java's batch client reads it, and a query with Trigger.AvailableNow."""
+    payloads, keys = make_events(100)
+    stream = bench.stream()
+    with bench.client.writer(stream) as writer:
+        for start in range(0, events, len(payloads)):
+            count = min(len(payloads), events - start)
+            writer.write_batch(payloads.slice(0, count), keys.slice(0, count))
+    ours: list[float] = []
+    batches: list[float] = []
+    theirs: list[float] = []
+    for run in range(-1, runs):
+        before = time.perf_counter()
+        assert java.do("read", stream.name, 0) == events
+        java_seconds = time.perf_counter() - before
+        before = time.perf_counter()
+        query = bench.to_noop(bench.read(stream), available_now=True)
+        query.awaitTermination()
+        seconds = time.perf_counter() - before
+        progress = [_progress(p) for p in query.recentProgress]
+        assert sum(p["numInputRows"] for p in progress) == events
+        # The first run warms both up.
+        if run >= 0:
+            theirs.append(java_seconds)
+            ours.append(seconds)
+            batches.append(max(p["durationMs"]["triggerExecution"] for p in progress) / 1000)
+        _tell(f"catch-up: Java {java_seconds:.2f} s, query {seconds:.2f} s from start to end")
+
+    def rate(seconds: list[float]) -> str:
+        return f"{events / statistics.median(seconds):,.0f}"
+
+    return "\n".join(
+        [
+            f"| catching up with {events:,} events of 100 bytes, {SEGMENTS} segments | events/s |",
+            "|---|--:|",
+            f"| Java batch client | {rate(theirs)} |",
+            f"| query, its micro-batch | {rate(batches)} |",
+            f"| query, from start() to its end | {rate(ours)} |",
+        ]
+    )
+
+
+def planning(bench: Bench) -> str:
+    """Plan reads of a stream of many segments with an event in each."""
+    stream = bench.stream(segments=_MANY_SEGMENTS)
+    with bench.client.writer(stream) as writer:
+        writer.write_batch([b"event"] * 20_000, [str(number) for number in range(20_000)])
+    # Nothing is known of the stream in a new client.
+    with Client(bench.client.settings) as client:
+        source = StreamSource(client, [stream], ReadOptions())
+        times = []
+        for _ in range(3):
+            before = time.perf_counter()
+            start = source.initial_offset()
+            begun = time.perf_counter()
+            end = source.latest_offset(start)
+            partitions = source.partitions(start, end)
+            times.append((begun - before, time.perf_counter() - begun))
+    catalog = Catalog(bench.client.settings)
+    definition = catalog.load_table([stream.scope], stream.name)
+    before = time.perf_counter()
+    scan = plan_scan(definition, ["event"], {})
+    batch = time.perf_counter() - before
+    return (
+        f"Planning over {_MANY_SEGMENTS:,} segments: a micro-batch {times[0][1]:.2f} s the first time and "
+        f"{times[-1][1]:.2f} s later ({len(partitions)} partitions), the "
+        f"initial offset {times[0][0]:.2f} s; a batch read {batch:.2f} s "
+        f"({len(scan.partitions)} partitions)."
+    )
+
+
+def latency(bench: Bench, seconds: float) -> str:
+    """From a stream to another one at a steady rate: how long after it was written an event is in the second."""
+    source, sink = bench.stream(), bench.stream()
+    writer = bench.read(source, startStreamCut="latest").select("event").writeStream
+    query = (
+        writer.option("checkpointLocation", bench.checkpoint())
+        .trigger(processingTime="0 seconds")
+        .toTable(f"pravega.{sink.scope}.`{sink.name}`")
+    )
+    delays: list[float] = []
+    over = threading.Event()
+
+    def follow() -> None:
+        with bench.client.follow(sink, start=bench.client.controller.head(sink)) as tail:
+            while not over.is_set():
+                batch = tail.poll(0.5)
+                now = time.time()
+                if batch is not None:
+                    delays.extend(now - _STAMP.unpack_from(event)[0] for event in batch.payloads.to_pylist())
+
+    following = threading.Thread(target=follow, daemon=True)
+    following.start()
+    with rate_of(bench.client, source, _RATE):
+        time.sleep(10)
+        delays.clear()
+        time.sleep(seconds)
+        measured = sorted(delays)
+    over.set()
+    query.stop()
+    following.join(10)
+    if not measured:
+        raise AssertionError("nothing came through")
+    return (
+        f"Pravega to Pravega, exactly once, {_RATE:,} events/s for {seconds:.0f} s: median "
+        f"{statistics.median(measured) * 1000:.0f} ms, p99 {measured[int(len(measured) * 0.99)] * 1000:.0f} ms from "
+        f"the writer's call to a reader of the second stream ({len(measured):,} events)."
+    )
+
+
+def soak(bench: Bench, seconds: float) -> str:
+    """The highest rate that the machine holds: memory of all processes, and the lag."""
+    source = bench.stream()
+    payloads, keys = make_events(100)
+    query = bench.to_noop(bench.read(source, startStreamCut="latest"), available_now=False)
+    gateway = bench.session.sparkContext._gateway
+    assert gateway is not None
+    lines = [
+        "| s | driver JVM, MiB | catalog process, MiB | workers, MiB | events behind | events/s |",
+        "|--:|--:|--:|--:|--:|--:|",
+    ]
+    over = threading.Event()
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        with bench.client.writer(source) as writer:
+            while not over.is_set():
+                writer.write_batch(payloads, keys)
+                writer.flush()
+                written += len(payloads)
+                # What was read isn't kept: the sandbox holds all events in its memory.
+                if written % (40 * len(payloads)) == 0:
+                    bench.client.truncate(bench.client.tail(source))
+
+    threading.Thread(target=write, daemon=True).start()
+    begun, interval = time.monotonic(), max(5.0, seconds / 20)
+    while time.monotonic() - begun < seconds:
+        time.sleep(interval)
+        progress = query.lastProgress
+        found = _progress(progress) if progress is not None else {"sources": [{}]}
+        metrics = found["sources"][0].get("metrics") or {}
+        memory = memory_of(gateway.proc.pid)
+        rate = found.get("processedRowsPerSecond") or 0
+        lines.append(
+            f"| {time.monotonic() - begun:.0f} | {memory['jvm']:.0f} | {memory['catalog']:.0f} "
+            f"| {memory['workers']:.0f} | {float(metrics.get('totalEventsBehindLatest', 0)):,.0f} | {rate:,.0f} |"
+        )
+        _tell(lines[-1])
+    over.set()
+    query.stop()
+    return f"A soak of {seconds:.0f} s, {written:,} events written:\n\n" + "\n".join(lines)
+
+
+@contextmanager
+def rate_of(client: Client, stream: Stream, events_per_second: int) -> Iterator[None]:
+    """Write events that hold the time of their writing, at a steady rate."""
+    over = threading.Event()
+
+    def write() -> None:
+        with client.writer(stream) as writer:
+            due, number = time.monotonic(), 0
+            while not over.is_set():
+                due += 0.01
+                stamp = _STAMP.pack(time.time()).ljust(100, b".")
+                count = events_per_second // 100
+                writer.write_batch([stamp] * count, [str(number + i) for i in range(count)])
+                writer.flush()
+                number += count
+                time.sleep(max(0.0, due - time.monotonic()))
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+
+
+def memory_of(jvm: int) -> dict[str, float]:
+    """Resident memory of a driver JVM, its catalog process and its workers, in MiB."""
+    found = {"jvm": 0.0, "catalog": 0.0, "workers": 0.0}
+    for pid in process_tree(jvm):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        kind = "jvm" if pid == jvm else "catalog" if b"catalog.service" in command else "workers"
+        found[kind] += pages * 4096 / 2**20
+    return found
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    arguments = _arguments()
+    parts: list[str] = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
+        sandbox = stack.enter_context(Sandbox(heap=arguments.heap, preallocate=True))
+        settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": _TIMEOUT_S}, environ={})
+        client = stack.enter_context(Client(settings))
+        client.controller.create_scope(SCOPE)
+        bench = Bench(client, stack.enter_context(_session(sandbox)), folder)
+        if "catch-up" in arguments.what:
+            payloads, keys = make_events(100)
+            pairs = zip(keys.to_pylist(), payloads.to_pylist(), strict=True)
+            java = stack.enter_context(
+                java_client(
+                    folder,
+                    "ClientBench",
+                    SCOPE,
+                    {"events": "".join(f"{key}\t{_base64(event)}\n" for key, event in pairs)},
+                    controller_uri=sandbox.controller_uri,
+                    schema_registry_uri=sandbox.schema_registry_uri,
+                )
+            )
+            parts.append(catch_up(bench, java, int(2_000_000 * arguments.scale), arguments.runs))
+        others: dict[str, Callable[[], str]] = {
+            "planning": lambda: planning(bench),
+            "latency": lambda: latency(bench, 60 * arguments.scale),
+            "soak": lambda: soak(bench, 600 * arguments.scale),
+        }
+        parts += [run() for name, run in others.items() if name in arguments.what]
+    report = "\n\n".join(parts)
+    print(f"\n{describe_machine()}\n\n{report}")
+    if arguments.record:
+        append(report, "benchmarks.streaming", sys.argv[1:])
+
+
+@contextmanager
+def _session(sandbox: Sandbox) -> Iterator[SparkSession]:
+    builder: SparkSession.Builder = SparkSession.builder
+    builder = pyspark_pravega.configure(
+        builder.master("local[2]").appName("benchmark"), controller=sandbox.controller_uri
+    )
+    for key, value in {
+        "spark.sql.catalog.pravega.timeout": _TIMEOUT_S,
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "localhost",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _progress(found: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(found.json)
+    return document
+
+
+def _base64(event: bytes) -> str:
+    return base64.b64encode(event).decode()
+
+
+def _arguments() -> argparse.Namespace:
+    parts = ["catch-up", "planning", "latency", "soak"]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
+    parser.add_argument("what", nargs="*", default=parts, help=f"what to measure, of {', '.join(parts)}; all of it")
+    parser.add_argument("--runs", type=int, default=5, help="how often the catch-up is measured")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the events and times, for a quick look")
+    parser.add_argument("--heap", default="8g", help="the server's heap; it holds all events")
+    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    return parser.parse_args()
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

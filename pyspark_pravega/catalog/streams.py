@@ -1,0 +1,141 @@
+"""Streaming reads that Spark's JVM asks for: planned here, run by Spark's Python workers."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark_pravega.catalog.jobs import in_mode, pickle, pickled_read
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.offsets import SourceOffset
+from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
+from pyspark_pravega.connector.stream_source import StreamSource
+
+
+class StreamRead:
+    """One query's read of one table. Safe for use by several threads."""
+
+    def __init__(self, definition: TableDefinition, columns: list[str], options: Mapping[str, str]) -> None:
+        """Begin a read.
+
+        Args:
+            definition: what the stream is as a table.
+            columns: the wanted columns.
+            options: the read's options.
+
+        Raises:
+            ConfigurationError: an option is unknown or malformed.
+        """
+        given = canonical(options, TABLE_READ_KEYS, "read option")
+        if MODE in given:
+            definition = in_mode(definition, given[MODE], columns)
+        self.options = ReadOptions.parse(given)
+        self.reader = SeveralStreamsReader([definition], columns, self.options)
+        self.source = StreamSource(shared_client(definition.settings), [definition.stream], self.options)
+        self.lock = threading.Lock()
+
+
+class StreamReads:
+    """All streaming reads of a catalog process, as methods that the JVM calls. Safe for use by several threads.
+
+    Each call says all that is needed to begin its read: so another process can go on with it.
+    """
+
+    def __init__(self, load: Callable[[list[str], str, dict[str, str]], TableDefinition]) -> None:
+        """Serve reads.
+
+        Args:
+            load: what a namespace's table is, read with some options.
+        """
+        self._load = load
+        self._reads: dict[str, StreamRead] = {}
+        self._lock = threading.Lock()
+
+    def methods(self) -> dict[str, Callable[..., Any]]:
+        """The methods by their names."""
+        return {
+            "openStream": self._open_stream,
+            "streamInitial": self._initial,
+            "streamLatest": self._latest,
+            "streamTarget": self._target,
+            "streamTail": self._tail,
+            "streamPlan": self._plan,
+            "streamCommit": self._commit,
+            "streamMetrics": self._metrics,
+            "stopStream": self._stop,
+        }
+
+    def _read(self, source: dict[str, Any]) -> StreamRead:
+        with self._lock:
+            found = self._reads.get(source["id"])
+        if found is None:
+            options = source["options"]
+            made = StreamRead(self._load(source["namespace"], source["table"], options), source["columns"], options)
+            with self._lock:
+                found = self._reads.setdefault(source["id"], made)
+        return found
+
+    def _open_stream(self, source: dict[str, Any]) -> dict[str, Any]:
+        read = self._read(source)
+        with read.lock:
+            read.source.subscribe()
+        # The partitions are planned with each micro-batch; the one that stands for none isn't needed.
+        function, _ = pickled_read(read.reader, read.reader.schema)
+        options = read.options
+        return {
+            "function": _text(function),
+            "schema": read.reader.schema.json(),
+            "maxEvents": options.max_events,
+            "maxBytes": options.max_bytes,
+            "minEvents": options.min_events,
+            "maxDelayMs": round(options.max_delay_s * 1000),
+        }
+
+    def _initial(self, source: dict[str, Any]) -> str:
+        read = self._read(source)
+        with read.lock:
+            return read.source.initial_offset().to_json()
+
+    def _latest(self, source: dict[str, Any], start: str, limited: bool, target: str | None) -> str:
+        read = self._read(source)
+        end = None if target is None else SourceOffset.from_json(target)
+        with read.lock:
+            return read.source.latest_offset(SourceOffset.from_json(start), limited=limited, target=end).to_json()
+
+    def _target(self, source: dict[str, Any]) -> str:
+        read = self._read(source)
+        with read.lock:
+            return read.source.target().to_json()
+
+    def _tail(self, source: dict[str, Any]) -> str:
+        read = self._read(source)
+        with read.lock:
+            return read.source.tail().to_json()
+
+    def _plan(self, source: dict[str, Any], start: str, end: str) -> list[str]:
+        read = self._read(source)
+        with read.lock:
+            found = read.source.partitions(SourceOffset.from_json(start), SourceOffset.from_json(end))
+        return [_text(pickle(partition)) for partition in found]
+
+    def _commit(self, source: dict[str, Any], end: str) -> None:
+        read = self._read(source)
+        with read.lock:
+            read.source.commit(SourceOffset.from_json(end))
+
+    def _metrics(self, source: dict[str, Any], consumed: str) -> dict[str, str]:
+        read = self._read(source)
+        with read.lock:
+            return read.source.metrics(SourceOffset.from_json(consumed))
+
+    def _stop(self, id: str) -> None:
+        with self._lock:
+            self._reads.pop(id, None)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

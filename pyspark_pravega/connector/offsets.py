@@ -1,0 +1,119 @@
+"""A streaming query's offset: a stream cut for each of its streams, as a value with a stable JSON text.
+
+    {"version":1,"streams":{"shop/orders":{"made":1795278750762,"cut":{"0":33060,"1":30740}}}}
+
+Spark keeps such texts in checkpoints, so what a released version has written must be read for ever
+(`tests/connector/checkpoints`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pyspark_pravega.client import Stream, StreamCut
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError
+
+VERSION = 1
+"""Of the layout; raised when a reader of the present one couldn't understand it any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPosition:
+    """How far one stream has been read."""
+
+    cut: StreamCut
+    made_ms: int = 0
+    """When the youngest of the cut's segments was made, in ms since 1970; 0 where that isn't known. It tells a stream
+    from another one that was made later under its name."""
+
+
+class SourceOffset(Mapping[Stream, StreamPosition]):
+    """How far a query has read each of its streams. Immutable; the streams are in the order of their names."""
+
+    __slots__ = ("_positions",)
+
+    def __init__(self, positions: Mapping[Stream, StreamPosition]) -> None:
+        """Make an offset.
+
+        Args:
+            positions: the position of each stream.
+        """
+        self._positions = dict(sorted(positions.items(), key=lambda item: str(item[0])))
+
+    def __getitem__(self, stream: Stream) -> StreamPosition:
+        return self._positions[stream]
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SourceOffset) and self._positions == other._positions
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        return f"SourceOffset({self.to_json()})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The offset as JSON's own types."""
+        streams = {
+            str(stream): {
+                "made": position.made_ms,
+                "cut": {str(segment_id): offset for segment_id, offset in position.cut.items()},
+            }
+            for stream, position in self._positions.items()
+        }
+        return {"version": VERSION, "streams": streams}
+
+    def to_json(self) -> str:
+        """The offset as text: always the same for the same offset."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> SourceOffset:
+        """An offset from what `to_json` has made, in this version or an earlier one.
+
+        Raises:
+            ConfigurationError: it isn't that; the message says what is wrong.
+        """
+        try:
+            return cls.from_dict(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f'"{text[:80]}" is no offset of a Pravega source: {error}') from None
+
+    @classmethod
+    def from_dict(cls, found: Any) -> SourceOffset:
+        """An offset from what `to_dict` has made; errors as `from_json`."""
+
+        def refuse(why: str) -> NoReturn:
+            raise ConfigurationError(f'"{json.dumps(found)[:80]}" is no offset of a Pravega source: {why}')
+
+        if not isinstance(found, dict) or not isinstance(found.get("streams"), dict):
+            refuse('it must be an object with "version" and "streams"')
+        if type(found.get("version")) is not int:
+            refuse("its version is no number")
+        if found["version"] > VERSION:
+            refuse(
+                f"it was written by a later version of pyspark-pravega (version {found['version']}, known is "
+                f"{VERSION}): upgrade this one"
+            )
+        positions = {}
+        for name, position in found["streams"].items():
+            try:
+                stream = Stream.parse(name)
+            except InvalidNameError as error:
+                refuse(str(error))
+            if not isinstance(position, dict) or not isinstance(position.get("cut"), dict):
+                refuse(f'stream "{name}" has no cut')
+            if type(position.get("made")) is not int:
+                refuse(f'"made" of stream "{name}" is no number')
+            cut = StreamCut.from_json(stream, json.dumps(position["cut"]))
+            positions[stream] = StreamPosition(cut=cut, made_ms=position["made"])
+        return cls(positions)

@@ -1,0 +1,315 @@
+"""Whatever happens to a stream and to a query, each event comes once, and a routing key's never go back.
+
+Writers number the events of each key. The stream is split and merged, the query is killed and goes on from its
+checkpoint, its connections break. `make chaos` makes 200 runs, one of ten with Spark in a process that is killed;
+`make test` one with Spark, and as many of the others as fit into four minutes. `CHAOS_FIRST_SEED=N CHAOS_RUNS=1`
+repeats one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from chaos_tools import ChaosProxy
+from client_tools import make_stream
+
+from pyspark_pravega.client import Client, Stream, deadline
+from pyspark_pravega.connector.definition import raw_definition
+from pyspark_pravega.connector.offsets import SourceOffset
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
+from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.errors import ScaleRefusedError, UnavailableError
+from pyspark_pravega.settings import Settings
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
+
+RUNS = int(os.environ.get("CHAOS_RUNS", "0"))
+FIRST_SEED = int(os.environ.get("CHAOS_FIRST_SEED", "0"))
+SAMPLE_S = float(os.environ.get("CHAOS_STREAMS_SAMPLE_S", "200"))
+ALL_RUNS = 200
+RUN_LIMIT_S = 120.0
+SPARK_EVERY = 10
+_PROGRAM = Path(__file__).parent / "stream_program.py"
+
+
+class KilledError(Exception):
+    """The query is gone, with all that wasn't in its checkpoint."""
+
+
+@dataclass
+class Oracle:
+    """What was written, and what must have come."""
+
+    seed: int
+    chance: random.Random
+    keys: int
+    written: dict[int, int] = field(default_factory=dict)
+
+    def events(self, count: int) -> list[str]:
+        found = []
+        for _ in range(count):
+            key = self.chance.randrange(self.keys)
+            number = self.written.get(key, 0)
+            self.written[key] = number + 1
+            found.append(f"{key}:{number}:{'x' * self.chance.choice([0, 0, 30, 400])}")
+        return found
+
+    def check(self, batches: list[list[str]], what: str, *, complete: bool = True) -> None:
+        """Each event is there once, each key's in the order in which they were written."""
+        found: dict[int, list[int]] = {}
+        for batch in batches:
+            for event in batch:
+                key, number, _ = event.split(":")
+                found.setdefault(int(key), []).append(int(number))
+        for key, numbers in found.items():
+            assert numbers == list(range(len(numbers))), f"seed {self.seed}, {what}: key {key} is {numbers}"
+        if complete:
+            assert {key: len(numbers) for key, numbers in found.items()} == self.written, f"seed {self.seed}, {what}"
+
+
+def write(client: Client, stream: Stream, events: list[str], chance: random.Random) -> None:
+    payloads, keys = [event.encode() for event in events], [event.split(":")[0] for event in events]
+    if chance.random() < 0.3:
+        with client.transaction(stream, lease_ms=60_000) as transaction:
+            transaction.write_batch(payloads, keys)
+    else:
+        with client.writer(stream) as writer:
+            writer.write_batch(payloads, keys)
+
+
+def scale(client: Client, stream: Stream, chance: random.Random) -> None:
+    """Split a segment, merge two, or replace them all."""
+    ranges = client.controller.current_segments(stream).ranges
+    what = chance.random()
+    with contextlib.suppress(ScaleRefusedError):
+        if what < 0.4 and len(ranges) < 8:
+            client.controller.split_segment(stream, chance.choice(ranges).segment_id, chance.randint(2, 3))
+        elif what < 0.7 and len(ranges) > 1:
+            first = chance.randrange(len(ranges) - 1)
+            client.controller.merge_segments(stream, [r.segment_id for r in ranges[first : first + 2]])
+        else:
+            client.controller.scale_to(stream, chance.randint(1, 5))
+
+
+class Query:
+    """A query as Spark runs it: offsets are logged before a batch is run, and commits after it."""
+
+    def __init__(self, client: Client, stream: Stream, options: ReadOptions, chance: random.Random) -> None:
+        self._client, self._stream, self._options, self._chance = client, stream, options, chance
+        self.offsets: list[str] = []
+        self.committed = 0
+        self.sink: dict[int, list[str]] = {}
+        self._read_before: dict[int, list[str]] = {}
+        self.kills = 0
+        self.restart()
+
+    def restart(self, *, available_now: bool = False) -> None:
+        """All that isn't in the checkpoint is forgotten."""
+        self._source = StreamSource(self._client, [self._stream], self._options)
+        configuration = self._client.controller.stream_configuration(self._stream)
+        definition = raw_definition(self._client.settings, self._stream, configuration, {})
+        self._reader = SeveralStreamsReader([definition], ["event"], self._options)
+        if not self.offsets:
+            self.offsets.append(self._source.initial_offset().to_json())
+        self.target = self._source.target() if available_now else None
+        if len(self.offsets) - 1 > self.committed:
+            self._run()
+
+    def step(self) -> bool:
+        """Run the next micro-batch; returns whether there was one."""
+        start = SourceOffset.from_json(self.offsets[-1])
+        end = self._source.latest_offset(start, target=self.target)
+        self._maybe_killed()
+        if end == start:
+            return False
+        self.offsets.append(end.to_json())
+        self._maybe_killed()
+        self._run()
+        return True
+
+    def _run(self) -> None:
+        number = len(self.offsets) - 1
+        start, end = (SourceOffset.from_json(text) for text in self.offsets[-2:])
+        found: list[str] = []
+        for partition in self._source.partitions(start, end):
+            for batch in self._reader.read(partition):
+                found += [event.decode() for event in batch.column("event").to_pylist()]
+            self._maybe_killed()
+        # A batch that is run again holds what it held.
+        assert self._read_before.setdefault(number, found) == found
+        self.sink[number] = found
+        self._maybe_killed()
+        self.committed = number
+        self._source.commit(end)
+
+    def _maybe_killed(self) -> None:
+        if self._chance.random() < 0.04:
+            self.kills += 1
+            raise KilledError
+
+    @property
+    def batches(self) -> list[list[str]]:
+        return [self.sink[number] for number in sorted(self.sink)]
+
+
+@contextlib.contextmanager
+def connected(client: Client, settings: Settings, stream: Stream, seed: int, badly: bool) -> Iterator[Client]:
+    """A client whose connections to the segment store may break."""
+    if not badly:
+        yield client
+        return
+    with ChaosProxy(client.controller.endpoint(stream, 0), f"{seed}/store", bad_connections=6) as proxy:
+        options = {**settings.to_options(), "timeout": "5"}
+        with Client(Settings.resolve(options, environ={})) as found:
+            found.controller.endpoint = lambda *_: proxy.address  # type: ignore[method-assign]
+            yield found
+
+
+def persistently(query: Query, do_something: str) -> bool:
+    """Restart a query whenever it is killed, or has lost its connection for good."""
+    while True:
+        try:
+            if do_something == "step":
+                return query.step()
+            query.restart(available_now=do_something == "restart for what is there")
+            return True
+        except KilledError:
+            do_something = "restart" if query.target is None else "restart for what is there"
+        except UnavailableError:
+            time.sleep(0.05)
+
+
+def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
+    """Write, scale, read and kill in an order that the seed decides; returns how often the query was killed."""
+    chance = random.Random(seed)
+    stream = make_stream(client, scope, f"streams-{seed}", segments=chance.randint(1, 4))
+    oracle = Oracle(seed=seed, chance=chance, keys=chance.randint(1, 12))
+    options = ReadOptions(
+        max_events=chance.choice([None, 3, 40, 500]),
+        max_bytes=chance.choice([None, None, 200, 5_000]),
+        min_partitions=chance.choice([None, None, 4]),
+        subscriber=chance.choice([None, f"subscriber-{seed}"]),
+    )
+    with (
+        connected(client, settings, stream, seed, badly=chance.random() < 0.3) as reading,
+        deadline(RUN_LIMIT_S),
+    ):
+        query = None
+        while query is None:
+            with contextlib.suppress(KilledError, UnavailableError):
+                query = Query(reading, stream, options, random.Random(f"{seed}/kills"))
+        for _ in range(chance.randint(3, 12)):
+            what = chance.random()
+            if what < 0.35:
+                write(client, stream, oracle.events(chance.randint(1, 150)), chance)
+            elif what < 0.6:
+                scale(client, stream, chance)
+            else:
+                for _ in range(chance.randint(1, 6)):
+                    if not persistently(query, "step"):
+                        break
+            oracle.check(query.batches, "while it runs", complete=False)
+        if chance.random() < 0.5:
+            write(client, stream, oracle.events(20), chance)
+            persistently(query, "restart for what is there")
+            target = query.target
+            late = oracle.events(30)
+            write(client, stream, late, chance)
+            scale(client, stream, chance)
+            kills = query.kills
+            while persistently(query, "step"):
+                pass
+            if query.kills == kills:
+                assert query.offsets[-1] == target.to_json() if target else False, f"seed {seed}: beyond its target"
+                assert not {event for batch in query.batches for event in batch} & set(late), f"seed {seed}"
+            query.target = None
+        while persistently(query, "step"):
+            pass
+        oracle.check(query.batches, "at the end")
+    client.controller.delete_stream(stream, seal=True)
+    return query.kills
+
+
+def run_in_spark(client: Client, scope: str, seed: int, folder: Path) -> int:
+    """The same with Spark, in a process that is killed at random; returns how often."""
+    chance = random.Random(f"{seed}/spark")
+    stream = make_stream(client, scope, f"spark-{seed}", segments=chance.randint(1, 3))
+    oracle = Oracle(seed=seed, chance=chance, keys=8)
+    batches = folder / "batches"
+    batches.mkdir(parents=True)
+    table = f"pravega.`{scope}`.`{stream.name}`"
+    options = json.dumps({"maxEventsPerTrigger": chance.choice([50, 200])})
+    arguments = [client.settings.controller_uri, table, str(folder / "checkpoint"), str(batches), options]
+
+    def results() -> list[list[str]]:
+        numbers = sorted(int(file.name) for file in batches.iterdir() if file.name.isdecimal())
+        return [(batches / str(number)).read_text().splitlines() for number in numbers]
+
+    def program(trigger: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(_PROGRAM), *arguments, trigger]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with (folder / "log").open("a") as log:
+            return subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+
+    def kill(process: subprocess.Popen[str]) -> None:
+        # The session: with the driver go the JVM, Spark's workers and the catalog process.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    kills = 0
+    for _ in range(chance.randint(1, 2)):
+        with program("go-on") as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline().strip() == "started", (folder / "log").read_text()[-3000:]
+                seen = len(results())
+                for _ in range(chance.randint(2, 5)):
+                    write(client, stream, oracle.events(chance.randint(50, 300)), chance)
+                    scale(client, stream, chance)
+                waited = time.monotonic()
+                while len(results()) < seen + chance.randint(1, 4) and time.monotonic() - waited < RUN_LIMIT_S:
+                    time.sleep(chance.uniform(0, 0.3))
+            finally:
+                kill(process)
+                kills += 1
+        oracle.check(results(), "killed", complete=False)
+    with program("available-now") as process:
+        try:
+            assert process.wait(RUN_LIMIT_S * 2) == 0, (folder / "log").read_text()[-3000:]
+        finally:
+            kill(process)
+    oracle.check(results(), "at the end, in Spark")
+    return kills
+
+
+def test_seeded_runs(client: Client, settings: Settings, scope: str, tmp_path: Path) -> None:
+    begun, done, kills, with_spark = time.monotonic(), 0, 0, 0
+    wanted = min(RUNS, ALL_RUNS)
+    while (done < wanted) if RUNS else (time.monotonic() - begun < SAMPLE_S):
+        seed = FIRST_SEED + done
+        try:
+            if seed % SPARK_EVERY == 0 and (RUNS or not with_spark):
+                kills += run_in_spark(client, scope, seed, tmp_path / str(seed))
+                with_spark += 1
+            kills += run_seed(client, settings, scope, seed)
+        except Exception as error:
+            error.add_note(f"CHAOS_FIRST_SEED={seed} CHAOS_RUNS=1 repeats it")
+            raise
+        done += 1
+    print(f"{done} runs, {with_spark} with Spark, {kills} kills, {time.monotonic() - begun:.0f} s")
+    assert kills > done / 4, "too few queries were killed to prove anything"

@@ -1,0 +1,145 @@
+"""Offsets as values and texts, what they are made of in checkpoints, and the options of reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_pravega.client import Stream, StreamCut
+from pyspark_pravega.connector.bounds import parse_time
+from pyspark_pravega.connector.offsets import SourceOffset, StreamPosition
+from pyspark_pravega.connector.options import READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.sql.lag import read_checkpoint
+
+CHECKPOINTS = Path(__file__).parent / "checkpoints"
+"""Written by released versions, and by those on the way to a release: what is here must open for ever."""
+
+NAMES = st.from_regex(r"[A-Za-z0-9.\-]{1,12}", fullmatch=True)
+STREAMS = st.builds(Stream, NAMES, NAMES)
+OFFSETS = st.integers(0, 2**63 - 1)
+SEGMENTS = st.builds(lambda epoch, number: epoch << 32 | number, st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+CUTS = st.dictionaries(SEGMENTS, OFFSETS, min_size=1, max_size=5)
+
+
+@given(st.dictionaries(STREAMS, st.tuples(CUTS, st.integers(0, 2**62)), max_size=4))
+def test_an_offset_comes_back_from_its_text(found: dict[Stream, tuple[dict[int, int], int]]) -> None:
+    offset = SourceOffset(
+        {stream: StreamPosition(cut=StreamCut(stream, cut), made_ms=made) for stream, (cut, made) in found.items()}
+    )
+    text = offset.to_json()
+    assert SourceOffset.from_json(text) == offset
+    assert SourceOffset.from_json(text).to_json() == text
+    backwards = SourceOffset(dict(reversed(list(offset.items()))))
+    assert backwards.to_json() == text
+
+
+def test_the_text_is_what_the_docs_show() -> None:
+    text = '{"version":1,"streams":{"shop/orders":{"made":1795278750762,"cut":{"0":33060,"1":30740}}}}'
+    offset = SourceOffset.from_json(text)
+    assert offset[Stream("shop", "orders")].cut == {0: 33060, 1: 30740}
+    assert offset.to_json() == text
+    page = Path(__file__).parents[2] / "docs" / "streaming.md"
+    assert text in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no offset of a Pravega source"),
+        ("[]", '"version" and "streams"'),
+        ('{"version":2,"streams":{}}', "a later version of pyspark-pravega (version 2, known is 1)"),
+        ('{"version":"1","streams":{}}', "its version is no number"),
+        ('{"version":1,"streams":{"a":{}}}', "no scope"),
+        ('{"version":1,"streams":{"a/b":{"made":0}}}', "has no cut"),
+        ('{"version":1,"streams":{"a/b":{"made":null,"cut":{"0":0}}}}', '"made"'),
+        ('{"version":1,"streams":{"a/b":{"made":0,"cut":{"0":"0"}}}}', "must be a whole number"),
+    ],
+)
+def test_what_is_no_offset_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        SourceOffset.from_json(text)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("folder", sorted(CHECKPOINTS.iterdir()), ids=lambda folder: folder.name)
+def test_kept_checkpoints_open(folder: Path) -> None:
+    expected = json.loads((folder / "expected.json").read_text())
+    batch, offsets = read_checkpoint(folder / "checkpoint")
+    assert batch == expected["batch"]
+    assert [{str(stream): dict(position.cut) for stream, position in offset.items()} for offset in offsets] == [
+        {stream: {int(segment): at for segment, at in cut.items()} for stream, cut in streams.items()}
+        for streams in expected["cuts"]
+    ]
+    # Not only do they open: what a later version writes for the same position, earlier ones have written.
+    lines = (folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()
+    assert {offset.to_json() for offset in offsets} <= set(lines)
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no folder offsets"):
+        read_checkpoint(tmp_path)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n{}\n")
+    with pytest.raises(ConfigurationError, match="committed no micro-batch yet"):
+        read_checkpoint(tmp_path)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}\n")
+    with pytest.raises(ConfigurationError, match="reads no Pravega stream"):
+        read_checkpoint(tmp_path)
+
+
+def test_options_may_be_spelt_in_all_ways() -> None:
+    for spelling in ("maxEventsPerTrigger", "maxeventspertrigger", "max_events_per_trigger", "max-events-per-trigger"):
+        assert canonical({spelling: "5"}, READ_KEYS, "read option") == {"max-events-per-trigger": "5"}
+    with pytest.raises(ConfigurationError, match='did you mean "fail-on-data-loss"'):
+        canonical({"failOnDataLos": "x"}, READ_KEYS, "read option")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("1000000", 1_000_000), ("64k", 65_536), ("64 MiB", 64 << 20), ("2g", 2 << 30)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert ReadOptions.parse({"max-bytes-per-trigger": text}).max_bytes == size
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "x", "1x", ""])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="number of bytes"):
+        ReadOptions.parse({"max-bytes-per-trigger": text})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("30s", 30), ("15m", 900), ("1 h", 3600), ("250", 0.25)])
+def test_delays(text: str, seconds: float) -> None:
+    assert ReadOptions.parse({"max-trigger-delay": text, "min-events-per-trigger": "5"}).max_delay_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"start-stream-cut": "earliest", "start-timestamp": "1"}, "can't be given together"),
+        ({"min-events-per-trigger": "9", "max-events-per-trigger": "8"}, "must not be above"),
+        ({"max-trigger-delay": "soon", "min-events-per-trigger": "8"}, "must be a time like"),
+        ({"min-partitions": "0"}, "above 0"),
+    ],
+)
+def test_contradictions_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        ReadOptions.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1795278750762", 1_795_278_750_762),
+        ("1970-01-01", 0),
+        ("1970-01-01T00:00:01.5Z", 1_500),
+        ("1970-01-01T01:00:00+01:00", 0),
+    ],
+)
+def test_times(text: str, ms: int) -> None:
+    assert parse_time(text, "start-timestamp") == ms

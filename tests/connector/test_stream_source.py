@@ -1,0 +1,289 @@
+"""The planning of streaming reads, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+from client_tools import append, framed, make_stream
+from connector_tools import begin, numbered, raw_table, run_task
+
+from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.connector.definition import raw_definition
+from pyspark_pravega.connector.lag import lag_of, summary
+from pyspark_pravega.connector.offsets import SourceOffset
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
+from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+
+class Query:
+    """Runs micro-batches as Spark does: each offset only from those before it, read by another object."""
+
+    def __init__(self, client: Client, settings: Settings, *streams: Stream, **options: object) -> None:
+        self.options = ReadOptions(**options)  # type: ignore[arg-type]
+        self.source = StreamSource(client, streams, self.options)
+        definitions = [
+            raw_definition(settings, stream, client.controller.stream_configuration(stream), {}) for stream in streams
+        ]
+        self._reader = SeveralStreamsReader(definitions, ["event"], self.options)
+        self.offset = self.source.initial_offset()
+
+    def batch(self, target: SourceOffset | None = None) -> list[str]:
+        """The next micro-batch's events; empty when there is none."""
+        end = self.source.latest_offset(self.offset, target=target)
+        end = SourceOffset.from_json(end.to_json())
+        events = self.read(self.offset, end)
+        assert bool(events) == (end != self.offset)
+        self.offset = end
+        return events
+
+    def batches(self, target: SourceOffset | None = None) -> list[list[str]]:
+        """All micro-batches until nothing is left."""
+        found = []
+        while batch := self.batch(target):
+            found.append(batch)
+        return found
+
+    def read(self, start: SourceOffset, end: SourceOffset) -> list[str]:
+        return [
+            event.decode()
+            for partition in self.source.partitions(start, end)
+            for batch in self._reader.read(partition)
+            for event in batch.column("event").to_pylist()
+        ]
+
+
+def write(client: Client, stream: Stream, events: list[str]) -> None:
+    with client.writer(stream) as writer:
+        writer.write_batch([event.encode() for event in events], [event.split(":")[0] for event in events])
+
+
+def events(first: int, count: int, *, keys: int = 5) -> list[str]:
+    return [f"k{key}:{number}" for number in range(first, first + count) for key in range(keys)]
+
+
+def position(query: Query, stream: Stream) -> dict[int, int]:
+    return dict(query.offset[stream].cut)
+
+
+def test_successors_come_when_their_predecessors_are_behind_the_offsets(
+    client: Client, settings: Settings, scope: str
+) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    write(client, stream, events(0, 3))
+    client.controller.scale_stream(stream, [0, 1], [(0.0, 0.2), (0.2, 0.7), (0.7, 1.0)])
+    write(client, stream, events(3, 3))
+    query = Query(client, settings, stream)
+    assert sorted(query.batch()) == sorted(events(0, 3))
+    assert set(position(query, stream)) == {0, 1}
+    assert sorted(query.batch()) == sorted(events(3, 3))
+    assert position(query, stream) == client.tail(stream)
+    assert query.batch() == []
+
+
+def test_a_merge_waits_for_the_slower_predecessor(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    append(client, stream, 0, framed(b"a"), framed(b"b"), framed(b"c"), framed(b"d"))
+    append(client, stream, 1, framed(b"x"))
+    (merged,) = client.controller.scale_to(stream, 1).ids
+    append(client, stream, merged, framed(b"after"))
+    query = Query(client, settings, stream, max_events=2)
+    assert [sorted(batch) for batch in query.batches()] == [["a", "x"], ["b", "c"], ["d"], ["after"]]
+    assert position(query, stream) == {merged: 13}
+
+
+def test_epochs_without_events_take_no_batch(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=1)
+    for segments in (2, 1, 3):
+        client.controller.scale_to(stream, segments)
+    query = Query(client, settings, stream)
+    assert query.batch() == []
+    assert position(query, stream) == {0: 0}
+    write(client, stream, events(0, 2))
+    assert [sorted(batch) for batch in query.batches()] == [sorted(events(0, 2))]
+
+
+def test_limits_are_fair_and_end_at_events(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=3)
+    append(client, stream, 0, *[framed(b"a%03d" % i) for i in range(100)])
+    append(client, stream, 1, *[framed(b"b%03d" % i) for i in range(4)])
+    append(client, stream, 2, *[framed(b"c%03d" % i) for i in range(100)])
+    query = Query(client, settings, stream, max_events=30)
+    first = query.batch()
+    counts = {letter: sum(event[0] == letter for event in first) for letter in "abc"}
+    assert counts == {"a": 13, "b": 4, "c": 13}
+    rest = query.batches()
+    assert [len(batch) for batch in rest] == [30] * 5 + [24]
+    assert sorted([*first, *(event for batch in rest for event in batch)]) == sorted(
+        [f"a{i:03d}" for i in range(100)] + [f"b{i:03d}" for i in range(4)] + [f"c{i:03d}" for i in range(100)]
+    )
+
+
+def test_with_fewer_events_than_segments_all_get_their_turn(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=4)
+    for segment in range(4):
+        append(client, stream, segment, *[framed(b"%d" % segment)] * 3)
+    query = Query(client, settings, stream, max_events=1)
+    found = query.batches()
+    assert [len(batch) for batch in found] == [1] * 12
+    assert {batch[0] for batch in found[:4]} == {"0", "1", "2", "3"}
+
+
+def test_bytes_are_limited_but_an_event_always_fits(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    append(client, stream, 0, framed(b"x" * 200_000), framed(b"small"), framed(b"y" * 300_000))
+    append(client, stream, 1, framed(b"z" * 30), framed(b"w" * 30))
+    query = Query(client, settings, stream, max_bytes=100)
+    sizes = [sum(8 + len(event) for event in batch) for batch in query.batches()]
+    assert sum(sizes) == 200_008 + 13 + 300_008 + 2 * 38
+    assert sorted(size for size in sizes if size > 100) == [200_008, 300_008]
+
+
+def test_a_minimum_is_waited_for_but_not_beyond_the_delay(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s")
+    query = Query(client, settings, stream, min_events=10, max_delay_s=3600)
+    write(client, stream, events(0, 1))
+    assert query.batch() == []
+    # A query that ends with what is there doesn't wait.
+    target = query.source.target()
+    waiting = Query(client, settings, stream, min_events=10, max_delay_s=3600)
+    assert len(waiting.batch(target)) == 5
+    impatient = Query(client, settings, stream, min_events=10, max_delay_s=0)
+    assert len(impatient.batch()) == 5
+    write(client, stream, events(1, 1))
+    assert len(query.batch()) == 10
+
+
+def test_a_target_ends_a_query_though_the_stream_goes_on(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    write(client, stream, events(0, 4))
+    client.controller.scale_to(stream, 3)
+    write(client, stream, events(4, 4))
+    query = Query(client, settings, stream, max_events=7)
+    target = query.source.target()
+    write(client, stream, events(8, 4))
+    client.controller.scale_to(stream, 2)
+    write(client, stream, events(12, 4))
+    found = [event for batch in query.batches(target) for event in batch]
+    assert sorted(found) == sorted(events(0, 8))
+    assert query.offset == target
+    assert sorted(event for batch in query.batches() for event in batch) == sorted(events(8, 8))
+
+
+def test_a_sealed_stream_is_read_to_its_end(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    write(client, stream, events(0, 2))
+    client.controller.scale_to(stream, 1)
+    write(client, stream, events(2, 2))
+    client.controller.seal_stream(stream)
+    query = Query(client, settings, stream)
+    assert [sorted(batch) for batch in query.batches(query.source.target())] == [
+        sorted(events(0, 2)),
+        sorted(events(2, 2)),
+    ]
+
+
+def test_our_commits_are_whole_in_a_batch(client: Client, settings: Settings, scope: str) -> None:
+    table = raw_table(client, settings, scope, segments=4)
+    query = Query(client, settings, table.stream)
+    for number in range(5):
+        writer = begin(table)
+        written = [run_task(writer, *numbered(f"{number}-{task}", 50)) for task in range(2)]
+        assert query.batch() == []
+        writer.commit(written)
+        assert len(query.batch()) == 100
+
+
+def test_large_parts_are_split_and_small_ones_share_a_task(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=8)
+    append(client, stream, 0, *[framed(b"x" * 1000)] * 2000)
+    for segment in range(1, 8):
+        append(client, stream, segment, framed(b"y"))
+    few = Query(client, settings, stream)
+    end = few.source.latest_offset(few.offset)
+    assert len(few.source.partitions(few.offset, end)) == 2
+    many = Query(client, settings, stream, min_partitions=6)
+    partitions = many.source.partitions(many.offset, end)
+    assert len(partitions) >= 6
+    assert len(many.read(many.offset, end)) == 2007
+
+
+def test_a_lost_segment_s_successors_are_where_it_goes_on(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    write(client, stream, events(0, 3))
+    query = Query(client, settings, stream, max_events=4)
+    tolerant = Query(client, settings, stream, max_events=4, fail_on_data_loss=False)
+    query.batch()
+    tolerant.offset = query.offset
+    client.controller.split_segment(stream, 0)
+    write(client, stream, events(3, 3))
+    middle = client.tail(stream)
+    write(client, stream, events(6, 3))
+    client.truncate(middle)
+    with pytest.raises(DataLossError, match="segment"):
+        query.batch()
+    assert sorted(event for batch in tolerant.batches() for event in batch) == sorted(events(6, 3))
+
+
+def test_a_subscriber_is_told_what_was_committed(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    query = Query(client, settings, stream, subscriber="billing")
+    query.source.subscribe()
+    assert client.controller.subscribers(stream) == (f"{scope}/billing",)
+    write(client, stream, events(0, 3))
+    query.batch()
+    query.source.commit(query.offset)
+    # Pravega refuses a cut before the one that it was told last.
+    with pytest.raises(InvalidStreamCutError):
+        client.controller.update_subscriber(stream, f"{scope}/billing", client.controller.head(stream))
+    query.source.commit(query.offset)
+
+
+def test_lag_counts_what_is_not_read_in_segments_to_come_too(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s")
+    append(client, stream, 0, framed(b"a"), framed(b"b"))
+    client.controller.split_segment(stream, 0)
+    later = client.controller.current_segments(stream).ids
+    append(client, stream, later[0], *[framed(b"c" * 92)] * 5000)
+    query = Query(client, settings, stream)
+    figures = summary(lag_of(client, query.source.behind(query.offset)))
+    assert figures["totalBytesBehindLatest"] == str(18 + 500_000)
+    assert figures["totalEventsBehindLatest"] == "5002"
+    assert figures["minBytesBehindLatest"] == "0"
+    assert figures["maxEventsBehindLatest"] == "5000"
+    query.batches()
+    assert summary(lag_of(client, query.source.behind(query.offset)))["maxBytesBehindLatest"] == "0"
+
+
+def test_a_java_cut_that_has_not_reached_a_segment_is_a_start(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    append(client, stream, 0, framed(b"a"), framed(b"b"))
+    append(client, stream, 1, framed(b"x"))
+    (merged,) = client.controller.scale_to(stream, 1).ids
+    append(client, stream, merged, framed(b"after"))
+    cut = StreamCut(stream, {0: 9, merged: -1})
+    query = Query(client, settings, stream, start=cut.to_text())
+    assert query.batches() == [["b"], ["after"]]
+
+
+def test_a_checkpoint_of_other_streams_is_refused(client: Client, settings: Settings, scope: str) -> None:
+    one, other = make_stream(client, scope, "one"), make_stream(client, scope, "other")
+    query = Query(client, settings, one)
+    with pytest.raises(ConfigurationError, match="use another checkpointLocation"):
+        Query(client, settings, other).source.latest_offset(query.offset)
+    with pytest.raises(ConfigurationError, match="for 2 streams"):
+        Query(client, settings, one, other, start=StreamCut(one, {0: 0}).to_text())
+    both = Query(client, settings, one, other, start=f'{{"{one}":"latest","{other}":{{"0":0}}}}')
+    assert set(both.offset) == {one, other}
+
+
+def test_an_end_before_its_start_is_refused(client: Client, settings: Settings, scope: str) -> None:
+    stream = make_stream(client, scope, "s")
+    append(client, stream, 0, framed(b"a"), framed(b"b"))
+    with pytest.raises(InvalidStreamCutError, match="before its start"):
+        Query(client, settings, stream, start='{"0":9}', end='{"0":0}')
+    ended = Query(client, settings, stream, end='{"0":9}')
+    assert ended.batches() == [["a"]]

@@ -1,0 +1,71 @@
+"""What the streaming tests share: streams of numbered events, and queries whose batches are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+
+TIMEOUT_S = 120
+
+
+def scope_of(namespace: str) -> str:
+    return namespace.removeprefix("pravega.").replace("_", "-")
+
+
+def make_stream(client: Client, namespace: str, name: str, *, segments: int = 1) -> Stream:
+    stream = Stream(scope_of(namespace), name)
+    client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=segments)))
+    return stream
+
+
+def write(client: Client, stream: Stream, events: Iterable[str]) -> None:
+    """Text events; what stands before a `:` is the routing key."""
+    found = list(events)
+    with client.writer(stream) as writer:
+        writer.write_batch([event.encode() for event in found], [event.split(":")[0] for event in found])
+
+
+def numbered(keys: int, count: int, *, first: int = 0) -> list[str]:
+    return [f"k{key}:{number}" for number in range(first, first + count) for key in range(keys)]
+
+
+class Batches:
+    """The rows of a query's micro-batches, in their order; of one that is run again the last time counts."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, list[Any]] = {}
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        self.rows[batch] = frame.collect()
+
+    @property
+    def events(self) -> list[list[str]]:
+        """Each batch's raw events."""
+        return [[bytes(row.event).decode() for row in self.rows[batch]] for batch in sorted(self.rows)]
+
+    @property
+    def all_events(self) -> list[str]:
+        return [event for batch in self.events for event in batch]
+
+
+def run_available(frame: DataFrame, checkpoint: Path, sink: Batches | None = None) -> Batches:
+    """Run a query over all that is there."""
+    found = Batches() if sink is None else sink
+    query = start(frame, checkpoint, found, available_now=True)
+    assert query.awaitTermination(TIMEOUT_S), "the query doesn't come to its end"
+    return found
+
+
+def start(frame: DataFrame, checkpoint: Path, sink: Batches, *, available_now: bool = False) -> StreamingQuery:
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    return (writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")).start()
+
+
+def read_stream(spark: SparkSession, table: str, **options: Any) -> DataFrame:
+    return spark.readStream.options(**options).table(table)
