@@ -16,6 +16,7 @@ from pyspark_pravega.connector.definition import (
     CORRUPT_EVENT,
     METADATA_COLUMNS,
     TableDefinition,
+    document_definition,
     load_definition,
     raw_definition,
 )
@@ -40,7 +41,7 @@ from pyspark_pravega.connector.stream_reader import PravegaStreamReader, Snapsho
 from pyspark_pravega.connector.writer import EpochWriter, StreamWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.custom import is_custom
-from pyspark_pravega.serde.formats import FORMATS, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.settings import Settings
 
@@ -157,6 +158,8 @@ class DefaultSource(DataSource):
             return raw_definition(settings, stream, configuration, {}, text=wanted == STRING)
         chosen = {key: options[key] for key in (MODE, SCHEMA_TYPE, *([FORMAT] if custom else [])) if key in options}
         definition = load_definition(client, settings, stream, chosen)
+        if wanted == JSON and definition.format == RAW and not definition.properties:
+            return document_definition(settings, stream, definition.configuration)
         if wanted and not custom and wanted != definition.format:
             raise ConfigurationError(
                 f'the events of stream "{stream}" are in format {definition.format}, not in {wanted}, which option '

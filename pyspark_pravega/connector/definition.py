@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.encodings import RegistryEncodings
@@ -22,7 +22,8 @@ from pyspark_pravega.registry import SchemaInfo, VersionInfo
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.custom import CustomCodec, find
-from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, Schema, registered_schema
+from pyspark_pravega.serde.documents import DocumentCodec
+from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING, Schema, registered_schema
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
@@ -195,6 +196,25 @@ def raw_definition(
         codec=StringCodec() if text else RawCodec(),
         configuration=configuration,
         properties=properties,
+    )
+
+
+def document_definition(settings: Settings, stream: Stream, configuration: StreamConfiguration) -> TableDefinition:
+    """A stream whose events are JSON texts without a schema: one column `value`, a VARIANT.
+
+    Args:
+        settings: the connection.
+        stream: the stream.
+        configuration: its configuration.
+    """
+    columns = StructType([StructField("value", VariantType(), True)])
+    return TableDefinition(
+        settings=settings,
+        stream=stream,
+        schema=columns,
+        format=JSON,
+        codec=DocumentCodec(columns, RegistryEncodings(settings, stream)),
+        configuration=configuration,
     )
 
 

@@ -8,7 +8,9 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -47,7 +49,8 @@ RARE = """
     per_day MAP<DATE, DECIMAL(5, 2)>, deep STRUCT<docs: ARRAY<VARIANT>, waits: ARRAY<INTERVAL DAY TO SECOND>>
 """
 RARE_VALUES = """
-    (1L, INTERVAL '-3 04:05:06.000007' DAY TO SECOND, INTERVAL '25:01' HOUR TO MINUTE, TIME'12:34:56.789',
+    (1L, INTERVAL '-3 04:05:06.000007' DAY TO SECOND, INTERVAL '25:01' HOUR TO MINUTE,
+     CAST(TIME'12:34:56.789' AS TIME(3)),
      parse_json('{"a": 1, "b": [1.25, "x", {"c": null}]}'), map(DATE'2024-02-29', 1.50, DATE'1969-12-31', NULL),
      named_struct('docs', array(parse_json('17'), parse_json('"é"')), 'waits', array(INTERVAL '1' SECOND))),
     (2L, NULL, NULL, NULL, NULL, map(), NULL)
@@ -92,6 +95,21 @@ def test_documents_without_a_schema(spark: SparkSession, namespace: str) -> None
     assert spark.sql(f"SELECT count(*) FROM {table} WHERE is_variant_null(doc)").first() == (1,)
     with pytest.raises(Exception, match="holds NULL, and an event is a document"):
         spark.sql(f"INSERT INTO {table} VALUES (NULL)")
+
+
+def test_json_of_others_without_a_registry(
+    spark: SparkSession, namespace: str, client: Client, settings: Settings
+) -> None:
+    scope = namespace.removeprefix("pravega.").replace("_", "-")
+    stream = Stream(scope, "texts")
+    client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))
+    options = {"controller-uri": settings.controller_uri, "stream": str(stream), "format": "json"}
+    spark.sql("SELECT parse_json('{\"a\": [1, 2]}') AS value").write.format("pravega").options(**options).mode(
+        "append"
+    ).save()
+    found = spark.read.format("pravega").options(**options).load()
+    assert found.selectExpr("variant_get(value, '$.a[1]', 'int')").collect() == [(2,)]
+    assert spark.sql(f"SELECT CAST(event AS STRING) FROM {namespace}.texts").collect() == [('{"a":[1,2]}',)]
 
 
 def test_lines_of_text(spark: SparkSession, namespace: str) -> None:
