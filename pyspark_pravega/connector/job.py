@@ -27,7 +27,7 @@ from pyspark_pravega.connector.task import DirectTask, Task, TransactionTask, Wr
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
 
 _RECENT_COMMITS = 16
-_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "sql.streaming.runId"
+_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
 _log = logging.getLogger(__name__)
 

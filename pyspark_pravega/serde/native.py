@@ -55,7 +55,11 @@ def describe(codec: Codec | None = None) -> str:
     found = module()
     version = f"native {found.__version__}" if found is not None else "plain"
     if codec is None:
-        why = f"switched off by {SWITCH}" if os.environ.get(SWITCH) == "0" else "pyspark-pravega-native isn't installed, or of another release"
+        why = (
+            f"switched off by {SWITCH}"
+            if os.environ.get(SWITCH) == "0"
+            else "pyspark-pravega-native isn't installed, or of another release"
+        )
         return version if found is not None else f"plain ({why})"
     plain = codec.plain if isinstance(codec, NativeCodec) else codec
     names: dict[type, str] = {AvroCodec: "avro", JsonCodec: "json", ProtobufCodec: "protobuf"}

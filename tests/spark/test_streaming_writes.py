@@ -148,7 +148,8 @@ def test_a_driver_whose_query_was_taken_over_stops_with_a_sentence(
     pipeline = Pipeline(spark, tmp_path, table)
     pipeline.add_files(1)
 
-    endless = pipeline.rows().writeStream.option("checkpointLocation", str(pipeline.checkpoint))
+    endless = pipeline.rows().writeStream.trigger(processingTime="300 milliseconds")
+    endless = endless.option("checkpointLocation", str(pipeline.checkpoint))
     if way == "catalog":
         query = endless.toTable(table)
     else:
