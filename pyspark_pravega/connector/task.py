@@ -17,7 +17,7 @@ from pyspark_pravega.client.transaction_writer import LeaseKeeper, TransactionWr
 from pyspark_pravega.connector.ledger import Ledger
 from pyspark_pravega.connector.options import BEST_EFFORT
 from pyspark_pravega.connector.plan import WritePlan
-from pyspark_pravega.errors import PravegaError, TransactionError
+from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
 from pyspark_pravega.serde import framing
 
 _log = logging.getLogger(__name__)
@@ -171,6 +171,8 @@ class DirectTask:
             if self._writer is None:
                 self._writer = EventWriter(self._client, plan.stream)
             self._writer.write_batch(events, keys)
+        except EventEncodeError:
+            raise
         except PravegaError as error:
             self._lose(error)
             return
