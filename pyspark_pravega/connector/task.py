@@ -34,6 +34,8 @@ class Written:
     """Frames included."""
     event_time: int | None = None
     """The largest one: milliseconds since 1970, or a number in whatever unit the column has."""
+    ended_at: int = 0
+    """When the task was through, in milliseconds since 1970."""
 
 
 class Task(Protocol):
@@ -120,7 +122,13 @@ class TransactionTask:
             # From here on the job keeps it alive.
             self._client.controller.ping_transaction(self._plan.stream, self._transaction.id, lease_ms=lease_ms)
         staged = Staged(transaction=self._transaction, written=self._writer.written)
-        return Written(staged=staged, rows=staged.events, bytes=staged.bytes, event_time=self._event_time)
+        return Written(
+            staged=staged,
+            rows=staged.events,
+            bytes=staged.bytes,
+            event_time=self._event_time,
+            ended_at=time.time_ns() // 1_000_000,
+        )
 
     def abort(self) -> None:
         """As `Task.abort`."""
