@@ -254,8 +254,8 @@ class WriteJob:
             raise LeaseExpiredError(
                 f'stream "{self.plan.stream}": the job went on for {alone_ms / 1000:.0f} s after one of its tasks had '
                 f"ended, which is longer than its transaction's lease of {self.plan.lease_ms / 1000:.0f} s, and nobody "
-                "renewed it: nothing was written. Write through the catalog, whose process renews them, or make the job "
-                f"shorter; a lease has at most {MAX_LEASE_MS / 1000:.0f} s ({error})"
+                "renewed it: nothing was written. Write through the catalog, whose process renews them, or make "
+                f"the job shorter; a lease has at most {MAX_LEASE_MS / 1000:.0f} s ({error})"
             ) from error
 
     def _is_committed(self, ledger: Ledger) -> bool:
