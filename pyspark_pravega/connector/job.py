@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pyspark_pravega.client.transaction_writer import abort_quietly
 from pyspark_pravega.connector.ledger import Intent, Ledger, Progress, State, create_ledger, open_ledger
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
 from pyspark_pravega.connector.plan import WRITER, WritePlan
-from pyspark_pravega.connector.recovery import finish, settle
+from pyspark_pravega.connector.recovery import finish, settle, withdraw
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.task import DirectTask, Task, TransactionTask, Written
 from pyspark_pravega.errors import (
@@ -157,6 +157,12 @@ class WriteJob:
             # The stream was dropped, and its transactions with it; or there are none.
             return
         self._close(ledger)
+        state = ledger.state()
+        if state.pending is not None and state.pending.job == str(self.job):
+            # A commit that was promised, and then failed: it is taken back as a whole, or goes on as a whole.
+            with suppress(ConflictError):
+                if withdraw(shared_client(self.plan.settings), ledger, state) is None:
+                    return
         self._abort(ledger.attempts(self.job, len(messages)))
         ledger.forget_attempts(self.job, len(messages))
 
