@@ -20,6 +20,8 @@
       DataLossError               events that a query has still to read are gone
       ConflictError               a conditional change lost against another one
       TransactionError            a transaction can't be begun, written, or committed
+        LeaseExpiredError         it was left alone for longer than its lease
+        QueryTakenOverError       another driver writes this streaming query's epochs now
       OperationFailedError        a server refused a call for a reason of its own
         StreamNotSealedError, ScaleRefusedError
       WireError                   bytes that aren't the segment store's protocol
@@ -239,6 +241,18 @@ class TransactionError(PravegaError):
     """A transaction can't be begun, kept alive, written or committed."""
 
     condition = "PRAVEGA_TRANSACTION_FAILED"
+
+
+class LeaseExpiredError(TransactionError):
+    """A transaction was left alone for longer than its lease, so that the server has aborted it."""
+
+    condition = "PRAVEGA_LEASE_EXPIRED"
+
+
+class QueryTakenOverError(TransactionError):
+    """Another driver has taken a streaming query over."""
+
+    condition = "PRAVEGA_QUERY_TAKEN_OVER"
 
 
 class OperationFailedError(PravegaError):

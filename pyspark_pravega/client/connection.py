@@ -220,7 +220,10 @@ class Connection:
     def _lost(self, error: OSError) -> NoReturn:
         self.healthy = False
         if isinstance(error, TimeoutError):
-            raise NoAnswerError(f"the connection to {self._name} was lost: no answer in time") from None
+            raise NoAnswerError(
+                f"the connection to {self._name} was lost: no answer in time; it can be reached, so it is overloaded, "
+                "or throttles while it moves data to long-term storage: write less at a time, or set a longer timeout"
+            ) from None
         reason = error.strerror or error
         raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
 

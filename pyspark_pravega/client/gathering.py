@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_pravega.client.reading import read_range
 from pyspark_pravega.client.transactions import Transaction
+from pyspark_pravega.client.wire.fields import Buffer
 from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.errors import SegmentNotFoundError, TransactionError
 
@@ -123,7 +124,7 @@ def _copy(client: Client, target: Transaction, segment_id: int, sources: list[St
             writer.close()
 
 
-def _blocks(client: Client, source: Staged, segment_id: int) -> Iterator[tuple[bytes, int]]:
+def _blocks(client: Client, source: Staged, segment_id: int) -> Iterator[tuple[Buffer, int]]:
     """A part's bytes in blocks of one size, so that their borders are always the same, and their share of the events.
 
     Blocks needn't end between events: nobody sees the segment before all of it is there.
@@ -133,14 +134,31 @@ def _blocks(client: Client, source: Staged, segment_id: int) -> Iterator[tuple[b
     received = read_range(
         client.pool, transaction.segments.stream, segment_id, 0, size, segment=transaction.segment_name(segment_id)
     )
-    block, done, counted = bytearray(), 0, 0
+    done = counted = 0
+    for piece in _pieces(received, size):
+        done += len(piece)
+        # Events are numbered, and each block needs a number of its own.
+        share = max(1, events * done // size - counted)
+        counted += share
+        yield piece, share
+
+
+def _pieces(received: Iterator[Buffer], size: int) -> Iterator[Buffer]:
+    """What is received in pieces of `BLOCK_BYTES`, the last one shorter: without a copy where it comes like that."""
+    block, filled = bytearray(), 0
     for data in received:
-        block += data
-        while len(block) >= BLOCK_BYTES or (block and done + len(block) == size):
-            piece = bytes(block[:BLOCK_BYTES])
-            del block[:BLOCK_BYTES]
-            done += len(piece)
-            # Events are numbered, and each block needs a number of its own.
-            share = max(1, events * done // size - counted)
-            counted += share
-            yield piece, share
+        rest = memoryview(data)
+        while len(rest):
+            length = min(BLOCK_BYTES, size)
+            if not filled and len(rest) >= length:
+                yield rest[:length]
+                rest, size = rest[length:], size - length
+                continue
+            if not filled:
+                block = bytearray(length)
+            taken = min(len(rest), length - filled)
+            block[filled : filled + taken] = rest[:taken]
+            rest, filled = rest[taken:], filled + taken
+            if filled == length:
+                yield block
+                filled, size = 0, size - length

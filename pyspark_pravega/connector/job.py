@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,13 +21,20 @@ from pyspark_pravega.client.transaction_writer import abort_quietly
 from pyspark_pravega.connector.ledger import Intent, Ledger, Progress, State, create_ledger, open_ledger
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
 from pyspark_pravega.connector.plan import WRITER, WritePlan
-from pyspark_pravega.connector.recovery import finish, settle
+from pyspark_pravega.connector.recovery import finish, settle, withdraw
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.task import DirectTask, Task, TransactionTask, Written
-from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.errors import (
+    ConflictError,
+    LeaseExpiredError,
+    PravegaError,
+    QueryTakenOverError,
+    TransactionError,
+    UnavailableError,
+)
 
 _RECENT_COMMITS = 16
-_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "sql.streaming.runId"
+_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
 _log = logging.getLogger(__name__)
 
@@ -150,6 +157,12 @@ class WriteJob:
             # The stream was dropped, and its transactions with it; or there are none.
             return
         self._close(ledger)
+        state = ledger.state()
+        if state.pending is not None and state.pending.job == str(self.job):
+            # A commit that was promised, and then failed: it is taken back as a whole, or goes on as a whole.
+            with suppress(ConflictError):
+                if withdraw(shared_client(self.plan.settings), ledger, state) is None:
+                    return
         self._abort(ledger.attempts(self.job, len(messages)))
         ledger.forget_attempts(self.job, len(messages))
 
@@ -214,23 +227,42 @@ class WriteJob:
         self._abort([transaction for transaction in attempts if transaction not in winners])
         left, repeated = winners, False
         if staged and not self._is_committed(ledger):
-            try:
-                # What one task has staged needs no time to be brought together.
-                with self.kept_alive(partitions):
-                    targets = gather_by_epoch(shared_client(self.plan.settings), staged)
-                    state = self._promise(ledger, targets, written, epoch)
-            except PravegaError:
-                self._abort(winners)
-                raise
-            if state is None:
-                repeated = True
-            else:
-                self._keep_promise(ledger, state)
-                left = winners - {target.id for target in targets}
+            with self._told_of_leases(written):
+                try:
+                    with self.kept_alive(partitions):
+                        targets = gather_by_epoch(shared_client(self.plan.settings), staged)
+                        state = self._promise(ledger, targets, written, epoch)
+                except PravegaError:
+                    self._abort(winners)
+                    raise
+                if state is None:
+                    repeated = True
+                else:
+                    self._keep_promise(ledger, state)
+                    left = winners - {target.id for target in targets}
         # Of those that are committed the controller aborts nothing.
         self._abort(left)
         ledger.forget_attempts(self.job, partitions)
         return repeated
+
+    @contextmanager
+    def _told_of_leases(self, written: list[Written]) -> Iterator[None]:
+        """Say of a lost transaction that its lease was over, where that is what has happened."""
+        begun_ms = time.time_ns() // 1_000_000
+        try:
+            yield
+        except QueryTakenOverError:
+            raise
+        except TransactionError as error:
+            alone_ms = begun_ms - min(one.ended_at for one in written)
+            if alone_ms < self.plan.lease_ms:
+                raise
+            raise LeaseExpiredError(
+                f'stream "{self.plan.stream}": the job went on for {alone_ms / 1000:.0f} s after one of its tasks had '
+                f"ended, which is longer than its transaction's lease of {self.plan.lease_ms / 1000:.0f} s, and nobody "
+                "renewed it: nothing was written. Write through the catalog, whose process renews them, or make "
+                f"the job shorter; a lease has at most {MAX_LEASE_MS / 1000:.0f} s ({error})"
+            ) from error
 
     def _is_committed(self, ledger: Ledger) -> bool:
         """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""
@@ -342,14 +374,14 @@ class WriteJob:
         return ledger
 
 
-def fenced(plan: WritePlan, query: str) -> TransactionError:
+def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:
     """The error of a driver whose query another driver has taken over.
 
     Args:
         plan: what it writes.
         query: the query.
     """
-    return TransactionError(
+    return QueryTakenOverError(
         f'another driver has taken over streaming query {query}, which writes to stream "{plan.stream}": this one '
         "stops, and nothing of its epoch was written. Only one driver may run from a checkpoint at a time"
     )

@@ -57,14 +57,37 @@ def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> Sta
             if states == {TransactionState.OPEN} and time.monotonic() < patience_ends and not of_the_dead:
                 time.sleep(POLL_S)
                 continue
-            for transaction in state.pending.transaction_ids():
-                client.controller.abort_transaction(ledger.stream, transaction)
-            after = transaction_states(client, ledger.stream, state.pending)
-            if after & UNDER_WAY:
-                continue
-            return ledger.withdraw(state)
+            if (withdrawn := withdraw(client, ledger, state)) is not None:
+                return withdrawn
         except ConflictError:
             continue
+
+
+def withdraw(client: Client, ledger: Ledger, state: State) -> State | None:
+    """Take back the commit in progress, if nothing of it is committed.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        state: its state, with a commit in progress.
+
+    Returns:
+        The log's new state; None when the commit is under way, and so has to be finished.
+
+    Raises:
+        ConflictError: somebody else has brought it to its end.
+    """
+    assert state.pending is not None
+    first, *others = state.pending.transaction_ids()
+    # They are committed in this order: where the first one can be aborted none of the others has been committed.
+    client.controller.abort_transaction(ledger.stream, first)
+    if client.controller.transaction_state(ledger.stream, first) in UNDER_WAY:
+        return None
+    for transaction in others:
+        client.controller.abort_transaction(ledger.stream, transaction)
+    if transaction_states(client, ledger.stream, state.pending) & UNDER_WAY:
+        return None
+    return ledger.withdraw(state)
 
 
 def finish(client: Client, ledger: Ledger, state: State) -> State:

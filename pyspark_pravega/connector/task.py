@@ -17,7 +17,7 @@ from pyspark_pravega.client.transaction_writer import LeaseKeeper, TransactionWr
 from pyspark_pravega.connector.ledger import Ledger
 from pyspark_pravega.connector.options import BEST_EFFORT
 from pyspark_pravega.connector.plan import WritePlan
-from pyspark_pravega.errors import PravegaError, TransactionError
+from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
 from pyspark_pravega.serde import framing
 
 _log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ class Written:
     """Frames included."""
     event_time: int | None = None
     """The largest one: milliseconds since 1970, or a number in whatever unit the column has."""
+    ended_at: int = 0
+    """When the task was through, in milliseconds since 1970."""
 
 
 class Task(Protocol):
@@ -120,7 +122,13 @@ class TransactionTask:
             # From here on the job keeps it alive.
             self._client.controller.ping_transaction(self._plan.stream, self._transaction.id, lease_ms=lease_ms)
         staged = Staged(transaction=self._transaction, written=self._writer.written)
-        return Written(staged=staged, rows=staged.events, bytes=staged.bytes, event_time=self._event_time)
+        return Written(
+            staged=staged,
+            rows=staged.events,
+            bytes=staged.bytes,
+            event_time=self._event_time,
+            ended_at=time.time_ns() // 1_000_000,
+        )
 
     def abort(self) -> None:
         """As `Task.abort`."""
@@ -171,6 +179,8 @@ class DirectTask:
             if self._writer is None:
                 self._writer = EventWriter(self._client, plan.stream)
             self._writer.write_batch(events, keys)
+        except EventEncodeError:
+            raise
         except PravegaError as error:
             self._lose(error)
             return

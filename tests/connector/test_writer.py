@@ -29,7 +29,7 @@ from pyspark_pravega.connector.ledger import Intent, delete_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.writer import StreamWriter, TaskMessage
-from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
+from pyspark_pravega.errors import EventEncodeError, LeaseExpiredError, PravegaError, TransactionError
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -208,7 +208,7 @@ def test_a_job_whose_lease_ran_out_fails_and_nothing_is_visible(client: Client, 
     writer = begin(table, lease_ms=10_000)
     message = run_task(writer, b"one")
     eventually(lambda: are_over(client, table, [transaction_of(message)]), within_s=60)
-    with pytest.raises(TransactionError):
+    with pytest.raises(LeaseExpiredError, match=r"longer than its transaction's lease of 10 s"):
         writer.commit([message])
     assert read_events(client, table) == []
     assert versions(client, table) == []

@@ -148,7 +148,8 @@ def test_a_driver_whose_query_was_taken_over_stops_with_a_sentence(
     pipeline = Pipeline(spark, tmp_path, table)
     pipeline.add_files(1)
 
-    endless = pipeline.rows().writeStream.option("checkpointLocation", str(pipeline.checkpoint))
+    endless = pipeline.rows().writeStream.trigger(processingTime="300 milliseconds")
+    endless = endless.option("checkpointLocation", str(pipeline.checkpoint))
     if way == "catalog":
         query = endless.toTable(table)
     else:
@@ -177,7 +178,8 @@ def test_updates_are_appended_and_complete_output_is_refused(
     pipeline = Pipeline(spark, tmp_path, f"{namespace}.unused")
     pipeline.add_files(2)
     spark.sql(f"CREATE TABLE {table} (parity BIGINT, rows BIGINT)")
-    counts = pipeline.rows().groupBy((pipeline.rows().id % 2).alias("parity")).count()
+    rows = pipeline.rows()
+    counts = rows.groupBy((rows.id % 2).alias("parity")).count()
     counts = counts.withColumnRenamed("count", "rows")
     writer = counts.writeStream.option("checkpointLocation", str(pipeline.checkpoint)).trigger(availableNow=True)
     writer.outputMode("update").toTable(table).awaitTermination()

@@ -23,13 +23,15 @@ def last_metrics(spark: SparkSession) -> dict[str, str]:
     """The SQL metrics of the last statement, as Spark's UI shows them."""
     store = spark._jsparkSession.sharedState().statusStore()
     execution = store.executionsList().last()
-    values = store.executionMetrics(execution.executionId())
-    found = {}
-    metrics = execution.metrics().iterator()
+    values, pairs = {}, store.executionMetrics(execution.executionId()).iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        values[pair._1()] = pair._2()
+    found, metrics = {}, execution.metrics().iterator()
     while metrics.hasNext():
         metric = metrics.next()
-        if values.contains(metric.accumulatorId()):
-            found[metric.name()] = values.apply(metric.accumulatorId())
+        if metric.accumulatorId() in values:
+            found[metric.name()] = values[metric.accumulatorId()].replace(",", "")
     return found
 
 

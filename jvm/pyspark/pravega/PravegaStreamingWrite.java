@@ -17,8 +17,8 @@ final class PravegaStreamingWrite implements StreamingWrite {
 
   PravegaStreamingWrite(PravegaWrite write) {
     this.write = write;
-    String told = SparkContext.getOrCreate().getLocalProperty("sql.streaming.runId");
-    // Without Spark's word for the driver the table object, which each start of a query makes, stands for it.
+    String told = SparkContext.getOrCreate().getLocalProperty("spark.jobGroup.id");
+    // A query runs as a job group named after its run. Without it the table object stands for the driver.
     run = told != null ? told : write.queryId() + "@" + System.identityHashCode(write.table());
   }
 

@@ -1,0 +1,244 @@
+"""A streaming query's epochs: each is a version once, one driver at a time, and the log doesn't grow without bound."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from connector_tools import (
+    batch,
+    begin,
+    ledger_of,
+    numbered,
+    open_transactions,
+    raw_table,
+    read_events,
+    run_task,
+    transaction_of,
+)
+
+from pyspark_pravega.client import Client
+from pyspark_pravega.client.tables import KeyValueTable
+from pyspark_pravega.connector import ledger as ledgers
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.job import CommitReport, Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.ledger import Intent, Ledger, create_ledger, ledger_name
+from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
+from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.connector.writer import StreamWriter, take_over
+from pyspark_pravega.errors import ConfigurationError, ConflictError, EventEncodeError, TransactionError
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+QUERY = "query"
+
+
+@pytest.fixture
+def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
+    return raw_table(client, settings, scope)
+
+
+@pytest.fixture
+def ledger(client: Client, table: TableDefinition) -> Ledger:
+    return create_ledger(client, table.stream)
+
+
+def plan_of(table: TableDefinition, **options: str) -> WritePlan:
+    return WritePlan.of(table, WriteOptions.parse(options, lease_ms=60_000))
+
+
+def write_epoch(plan: WritePlan, run: str | None, number: int, *events: bytes) -> CommitReport:
+    job = WriteJob(plan)
+    message = job.write_task(iter([batch(*events)]))
+    return job.commit_job([message], Epoch(query=QUERY, number=number, run=run))
+
+
+def test_an_epoch_is_written_once_whoever_repeats_it(client: Client, table: TableDefinition) -> None:
+    plan = plan_of(table)
+    for run in ("first", "second"):
+        take_over(plan, QUERY, run)
+        for number in range(3):
+            report = write_epoch(plan, run, number, *numbered(f"epoch{number}", 10))
+            assert report.repeated == (run == "second")
+    assert len(read_events(client, table)) == 30
+    log = ledger_of(client, table)
+    assert [(commit.query, commit.epoch) for commit in log.commits(range(1, 9))] == [(QUERY, n) for n in range(3)]
+    assert log.progress(QUERY).epoch == 2
+    assert open_transactions(client, table.stream) == []
+
+
+def test_only_the_last_driver_may_go_on(client: Client, table: TableDefinition) -> None:
+    plan = plan_of(table)
+    take_over(plan, QUERY, "first")
+    write_epoch(plan, "first", 0, b"zero")
+    take_over(plan, QUERY, "second")
+    with pytest.raises(TransactionError, match="another driver has taken over streaming query query"):
+        write_epoch(plan, "first", 1, b"of the first")
+    with pytest.raises(TransactionError, match="another driver has taken over"):
+        take_over(plan, QUERY, "first")
+    write_epoch(plan, "second", 1, b"of the second")
+    assert sorted(read_events(client, table)) == [b"of the second", b"zero"]
+    assert open_transactions(client, table.stream) == []
+
+
+def test_of_two_drivers_that_write_one_epoch_at_once_one_does(client: Client, table: TableDefinition) -> None:
+    plan = plan_of(table)
+
+    def drive(run: str) -> int:
+        written = 0
+        for number in range(4):
+            try:
+                written += not write_epoch(plan, run, number, f"epoch {number}".encode()).repeated
+            except TransactionError:
+                break
+        return written
+
+    with ThreadPoolExecutor(4) as threads:
+        written = sum(threads.map(drive, ["a", "b", "c", "d"]))
+    events = read_events(client, table)
+    assert sorted(events) == sorted(set(events))
+    assert len(events) == written
+    assert [commit.epoch for commit in ledger_of(client, table).commits(range(1, 9))] == list(range(written))
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["open", "committed"])
+def test_a_driver_that_died_in_its_commit_is_settled_without_waiting(
+    client: Client, table: TableDefinition, ledger: Ledger, committed: bool
+) -> None:
+    plan, job = plan_of(table), WriteJob(plan_of(table))
+    take_over(plan, QUERY, "dead")
+    message = job.write_task(iter([batch(b"once")]))
+    transaction = transaction_of(message)
+    ledger.begin(
+        ledger.state(),
+        Intent(
+            job=str(job.job), transactions=(str(transaction),), rows=1, bytes=12, started_at=1, query=QUERY, epoch=0
+        ),
+        ledger.progress(QUERY),
+    )
+    if committed:
+        client.controller.commit_transaction(table.stream, transaction)
+    begun = time.monotonic()
+    take_over(plan, QUERY, "heir")
+    assert ledger.state().pending is None
+    assert time.monotonic() - begun < 9, "the heir has waited for the dead"
+    assert ledger.progress(QUERY).epoch == (0 if committed else -1)
+    assert write_epoch(plan, "heir", 0, b"once").repeated == committed
+    assert read_events(client, table) == [b"once"]
+    with pytest.raises(TransactionError):
+        job.commit_job([message], Epoch(query=QUERY, number=0, run="dead"))
+    assert read_events(client, table) == [b"once"]
+
+
+def test_others_commit_between_the_epochs_of_a_query(client: Client, table: TableDefinition) -> None:
+    plan = plan_of(table)
+    for number in range(3):
+        write_epoch(plan, "run", number, f"epoch {number}".encode())
+        other = begin(table)
+        other.commit([run_task(other, f"other {number}".encode())])
+    found = [(commit.query, commit.epoch) for commit in ledger_of(client, table).commits(range(1, 9))]
+    assert found == [(QUERY, 0), (None, None), (QUERY, 1), (None, None), (QUERY, 2), (None, None)]
+
+
+def test_a_numbered_write_is_done_once(client: Client, table: TableDefinition) -> None:
+    for epoch in ("5", "5", "4", "6"):
+        writer = StreamWriter(table, WriteOptions.parse({"query": "load", "epoch": epoch}))
+        writer.commit([run_task(writer, f"day {epoch}".encode())])
+    assert sorted(read_events(client, table)) == [b"day 5", b"day 6"]
+    assert open_transactions(client, table.stream) == []
+
+
+# The log's entries
+
+
+def test_a_query_s_progress_moves_with_its_commits_only(ledger: Ledger) -> None:
+    assert ledger.progress(QUERY) == ledgers.Progress(query=QUERY)
+    taken = ledger.take_over(QUERY, "run")
+    assert taken is not None
+    assert ledger.take_over(QUERY, "run") == taken
+    state, progress = ledger.state_and_progress(QUERY)
+    assert progress == taken
+    promised = Intent(job="j", transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=7)
+    begun = ledger.begin(state, promised, progress)
+    assert ledger.progress(QUERY).epoch == -1
+    assert ledger.take_over(QUERY, "next run") is not None
+    ledger.complete(begun, committed_at=1, cut={})
+    done = ledger.progress(QUERY)
+    assert (done.epoch, done.run, done.retired) == (7, "next run", ("run",))
+    with pytest.raises(ConflictError):
+        ledger.begin(ledger.state(), promised, progress)
+    assert ledger.progress("another").epoch == -1
+
+
+def test_the_log_keeps_the_last_versions_and_forgets_the_dead(
+    client: Client, table: TableDefinition, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "KEPT_VERSIONS", 20)
+    monkeypatch.setattr(ledgers, "_SWEEP_EVERY", 10)
+    dead, alive = uuid.uuid4(), uuid.uuid4()
+    monkeypatch.setattr(ledgers, "_now_ms", lambda: time.time_ns() // 1_000_000 - ledgers.ABANDONED_MS - 1000)
+    ledger.open_job(dead)
+    assert ledger.add_attempt(dead, 3, uuid.uuid4())
+    monkeypatch.undo()
+    monkeypatch.setattr(ledgers, "KEPT_VERSIONS", 20)
+    monkeypatch.setattr(ledgers, "_SWEEP_EVERY", 10)
+    ledger.open_job(alive)
+    assert ledger.add_attempt(alive, 0, alive)
+    ledger.take_over(QUERY, "run")
+    for number in range(60):
+        intent = Intent(job=str(number), transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=number)
+        ledger.complete(ledger.begin(ledger.state(), intent), committed_at=1, cut={0: number})
+    kept = [commit.version for commit in ledger.commits(range(1, 61))]
+    assert kept == list(range(41, 61))
+    assert ledger.attempts(dead, 4) == []
+    assert ledger.attempts(alive, 1) == [alive]
+    assert ledger.progress(QUERY).epoch == 59
+    entries = list(KeyValueTable(client.pool, table.stream.scope, ledger_name(table.stream)).iterate_keys())
+    assert len(entries) == 1 + 1 + 20 + 2
+
+
+# The direct modes
+
+
+@pytest.mark.parametrize("mode", [AT_LEAST_ONCE, BEST_EFFORT])
+def test_direct_writes_are_stored_when_a_task_ends(client: Client, table: TableDefinition, mode: str) -> None:
+    writer = StreamWriter(table, WriteOptions(writer_mode=mode))
+    message = run_task(writer, *numbered("e", 30))
+    assert len(read_events(client, table)) == 30
+    message = pickle.loads(pickle.dumps(message))
+    assert isinstance(message, TaskMessage)
+    report = writer.commit_job([message])
+    assert (report.rows, report.bytes, report.transactions) == (30, sum(len(e) + 8 for e in numbered("e", 30)), 0)
+    writer.abort([message])
+    assert len(read_events(client, table)) == 30
+    assert ledgers.open_ledger(client, table.stream) is None
+
+
+@pytest.mark.parametrize("mode", [AT_LEAST_ONCE, BEST_EFFORT])
+def test_what_cannot_be_stored_is_an_error_or_lost(client: Client, table: TableDefinition, mode: str) -> None:
+    writer = StreamWriter(table, WriteOptions(writer_mode=mode))
+    client.controller.seal_stream(table.stream)
+    if mode == AT_LEAST_ONCE:
+        with pytest.raises(Exception, match="sealed"):
+            run_task(writer, b"one")
+    else:
+        assert writer.commit_job([run_task(writer, b"one")]).rows == 0
+
+
+def test_a_row_that_is_no_event_is_an_error_in_every_mode(table: TableDefinition) -> None:
+    writer = StreamWriter(table, WriteOptions(writer_mode=BEST_EFFORT))
+    with pytest.raises(EventEncodeError):
+        run_task(writer, b"x" * ((8 << 20) + 1))
+
+
+def test_a_table_s_properties_are_weaker_than_options(table: TableDefinition) -> None:
+    of_table = replace(table, properties={"writer-mode": AT_LEAST_ONCE, "routing-key": "'fixed'"})
+    assert plan_of(of_table).mode == AT_LEAST_ONCE
+    assert plan_of(of_table, **{"writer-mode": "exactly_once"}).mode == "exactly-once"
+    with pytest.raises(ConfigurationError, match="not for at-least-once"):
+        plan_of(of_table, query="q", epoch="1")
