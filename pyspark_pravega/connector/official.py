@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyspark_pravega.client import Client, RetentionPolicy, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.watermarks import watermarks
 from pyspark_pravega.connector import options as keys
-from pyspark_pravega.connector.options import flag, stream_of, streams_of
+from pyspark_pravega.connector.options import stream_of, streams_of, yes_or_no
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.settings import Settings
@@ -84,8 +84,8 @@ def create_missing(options: Mapping[str, str]) -> None:
     Raises:
         ConfigurationError: an option about making a stream is malformed.
     """
-    may_scope = flag(options, keys.CREATE_SCOPE, default=False)
-    may_stream = flag(options, keys.CREATE_STREAM, default=False)
+    may_scope = yes_or_no(options, keys.CREATE_SCOPE, default=False)
+    may_stream = yes_or_no(options, keys.CREATE_STREAM, default=False)
     if not may_scope and not may_stream:
         return
     configuration = _configuration(options)

@@ -145,7 +145,7 @@ class ReadOptions:
             start_time=given.get(START_TIME),
             end_time=given.get(END_TIME),
             min_partitions=_count(given, MIN_PARTITIONS),
-            fail_on_data_loss=flag(given, FAIL_ON_DATA_LOSS, default=True),
+            fail_on_data_loss=yes_or_no(given, FAIL_ON_DATA_LOSS, default=True),
             max_events=most,
             max_bytes=_size(given, MAX_BYTES),
             min_events=least,
@@ -226,7 +226,7 @@ def _milliseconds(text: str | None, default: int) -> int:
     return int(text)
 
 
-def flag(given: Mapping[str, str], key: str, *, default: bool) -> bool:
+def yes_or_no(given: Mapping[str, str], key: str, *, default: bool) -> bool:
     """A yes or no.
 
     Raises:
