@@ -31,7 +31,7 @@ from pyspark_pravega.connector.offsets import SourceOffset
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream_source import StreamSource
-from pyspark_pravega.errors import ScaleRefusedError, UnavailableError
+from pyspark_pravega.errors import DeadlineExceededError, ScaleRefusedError, UnavailableError
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
@@ -41,7 +41,7 @@ FIRST_SEED = int(os.environ.get("CHAOS_FIRST_SEED", "0"))
 SAMPLE_S = float(os.environ.get("CHAOS_STREAMS_SAMPLE_S", "200"))
 ALL_RUNS = 200
 ALL_RUNS_THROUGH = 50
-RUN_LIMIT_S = 120.0
+RUN_LIMIT_S = 300.0
 SPARK_LIMIT_S = 400.0
 SPARK_EVERY = 10
 _PROGRAM = Path(__file__).parent / "stream_program.py"
@@ -190,6 +190,8 @@ def persistently(query: Query, do_something: str) -> bool:
                 return query.step()
             query.restart(available_now=do_something == "restart for what is there")
             return True
+        except DeadlineExceededError:
+            raise
         except (KilledError, UnavailableError):
             do_something = "restart" if query.target is None else "restart for what is there"
 
@@ -200,8 +202,8 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
     stream = make_stream(client, scope, f"streams-{seed}", segments=chance.randint(1, 4))
     oracle = Oracle(seed=seed, chance=chance, keys=chance.randint(1, 12))
     options = ReadOptions(
-        max_events=chance.choice([None, 3, 40, 500]),
-        max_bytes=chance.choice([None, None, 200, 5_000]),
+        max_events=chance.choice([None, 20, 60, 500]),
+        max_bytes=chance.choice([None, None, 1_000, 5_000]),
         min_partitions=chance.choice([None, None, 4]),
         subscriber=chance.choice([None, f"subscriber-{seed}"]),
     )
@@ -211,12 +213,12 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
     ):
         query = None
         while query is None:
-            with contextlib.suppress(KilledError, UnavailableError):
+            with contextlib.suppress(KilledError):
                 query = Query(reading, stream, options, random.Random(f"{seed}/kills"))
         for _ in range(chance.randint(3, 12)):
             what = chance.random()
             if what < 0.35:
-                write(client, stream, oracle.events(chance.randint(1, 150)), chance)
+                write(client, stream, oracle.events(chance.randint(1, 100)), chance)
             elif what < 0.6:
                 scale(client, stream, chance)
             else:
