@@ -80,17 +80,18 @@ def _watermark(stream: Stream, entry: bytes) -> Watermark:
             segment_id, _, _ = _SEGMENT.unpack_from(segment, 0)
             (offsets[segment_id],) = _OFFSET.unpack_from(body, position)
             position += _OFFSET.size
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, ValueError):
         raise WireError(f'stream "{stream}" has a watermark that isn\'t laid out as one of Pravega 0.13') from None
     return Watermark(lower_ms=lower, upper_ms=upper, cut=StreamCut(stream, offsets))
 
 
 def _body(data: bytes, position: int) -> tuple[bytes, int]:
     """The first revision of a versioned value, and where the value ends."""
-    version, revisions = data[position], data[position + 1]
-    if version != 0:
+    # The serializer's version, the value's, and how many revisions of it follow (VersionedSerializer).
+    serializer, version, revisions = data[position : position + 3]
+    if serializer != 0 or version != 0:
         raise struct.error
-    position += 2
+    position += 3
     first = b""
     for number in range(revisions):
         _, length = struct.unpack_from(">bi", data, position)

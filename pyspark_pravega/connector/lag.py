@@ -11,7 +11,7 @@ from pyspark_pravega.client.events import event_batches
 from pyspark_pravega.client.reading import read_range
 from pyspark_pravega.errors import PravegaError
 
-_SAMPLE_BYTES = 64 << 10
+_SAMPLE_BYTES, _SAMPLES = 64 << 10, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class SegmentLag:
     bytes: int
     """Frames included."""
     events: int
-    """Exact up to 64 KiB, beyond that estimated from the size of the next events: Pravega counts no events."""
+    """Exact up to 64 KiB in up to 8 segments, beyond that estimated from the size of events: Pravega counts none."""
 
 
 def lag_of(client: Client, parts: Iterable[SegmentPart]) -> list[SegmentLag]:
@@ -33,9 +33,19 @@ def lag_of(client: Client, parts: Iterable[SegmentPart]) -> list[SegmentLag]:
         client: the cluster.
         parts: what it has still to read, as from `StreamFrontier.behind`.
     """
+    found = list(parts)
+    largest = sorted((part for part in found if part.size), key=lambda part: -part.size)[:_SAMPLES]
+    events = {(part.stream, part.segment_id): _events(client, part) for part in largest}
+    # Of many segments only some are looked into: this is asked for with each micro-batch.
+    mean = sum(part.size for part in largest) / max(1, sum(events.values()))
     return [
-        SegmentLag(stream=part.stream, segment_id=part.segment_id, bytes=part.size, events=_events(client, part))
-        for part in parts
+        SegmentLag(
+            stream=part.stream,
+            segment_id=part.segment_id,
+            bytes=part.size,
+            events=events.get((part.stream, part.segment_id), round(part.size / mean) if mean else 0),
+        )
+        for part in found
     ]
 
 

@@ -16,8 +16,8 @@ from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, STAR
 from pyspark_pravega.connector.partitions import SlicePartition, arrange
 from pyspark_pravega.errors import ConfigurationError, SegmentNotFoundError, SegmentTruncatedError
 
-_METRICS_S = 1.0
-"""How old a query's lag may be when it is told again."""
+_RECENT_S = 1.0
+"""How old the tail and a query's lag may be when they are told again: Spark asks with each micro-batch."""
 
 
 class StreamSource:
@@ -51,6 +51,7 @@ class StreamSource:
         )
         self._end: dict[Stream, StreamCut | None] | None = None
         self._subscription: Subscription | None = None
+        self._tail: tuple[float, SourceOffset] | None = None
         self._told: tuple[float, SourceOffset, dict[str, str]] | None = None
 
     @property
@@ -122,8 +123,11 @@ class StreamSource:
         return SourceOffset(positions)
 
     def tail(self) -> SourceOffset:
-        """The streams' tails now."""
-        return SourceOffset({stream: self._frontiers[stream].tail() for stream in self.streams})
+        """The streams' tails, as of the last second."""
+        now = time.monotonic()
+        if self._tail is None or self._tail[0] + _RECENT_S < now:
+            self._tail = now, SourceOffset({stream: self._frontiers[stream].tail() for stream in self.streams})
+        return self._tail[1]
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> list[SlicePartition]:
         """What a micro-batch reads.
@@ -167,13 +171,13 @@ class StreamSource:
         ]
 
     def metrics(self, consumed: SourceOffset) -> dict[str, str]:
-        """How far a query is behind; asked for after each micro-batch, so it is measured once a second at most.
+        """How far a query is behind.
 
         Args:
             consumed: what it has read.
         """
         now = time.monotonic()
-        if self._told is None or self._told[0] + _METRICS_S < now:
+        if self._told is None or self._told[1] != consumed or self._told[0] + _RECENT_S < now:
             self._told = now, consumed, summary(lag_of(self._client, self.behind(consumed)))
         return self._told[2]
 

@@ -1,6 +1,8 @@
-"""A streaming query in a process of its own, which may be killed: each micro-batch becomes a file of one line an event.
+"""A streaming query in a process of its own, which may be killed.
 
-Arguments: controller, table, checkpoint, folder for the batches, options as JSON, `available-now` or `go-on`.
+Arguments: controller, table, checkpoint, sink, options as JSON, `available-now` or `go-on`. The sink is a folder, in
+which each micro-batch becomes a file of one line an event, or `table:` and a table, which gets each event once, however
+often it is in the first one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pyspark_pravega
 
 
-def main(controller: str, table: str, checkpoint: str, folder: str, options: str, trigger: str) -> None:
+def main(controller: str, table: str, checkpoint: str, sink: str, options: str, trigger: str) -> None:
     builder: SparkSession.Builder = SparkSession.builder
     builder = pyspark_pravega.configure(builder.master("local[2]").appName("chaos"), controller=controller)
     for key, value in {
@@ -30,14 +32,18 @@ def main(controller: str, table: str, checkpoint: str, folder: str, options: str
 
     def keep(frame: DataFrame, batch: int) -> None:
         lines = [bytes(row.event).decode() for row in frame.collect()]
-        unfinished = Path(folder) / f".{batch}"
+        unfinished = Path(sink) / f".{batch}"
         unfinished.write_text("".join(line + "\n" for line in lines))
-        os.replace(unfinished, Path(folder) / str(batch))
+        os.replace(unfinished, Path(sink) / str(batch))
 
     frame = session.readStream.options(**json.loads(options)).table(table).select("event")
-    writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
-    now = trigger == "available-now"
-    query = (writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")).start()
+    to_table = sink.startswith("table:")
+    writer = frame.dropDuplicates(["event"]).writeStream if to_table else frame.writeStream.foreachBatch(keep)
+    writer = writer.option("checkpointLocation", checkpoint)
+    writer = (
+        writer.trigger(availableNow=True) if trigger == "available-now" else writer.trigger(processingTime="0 seconds")
+    )
+    query = writer.toTable(sink.removeprefix("table:")) if to_table else writer.start()
     print("started", flush=True)
     query.awaitTermination()
 

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from pyspark_pravega.connector.offsets import SourceOffset
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream_source import StreamSource
-from pyspark_pravega.errors import ScaleRefusedError, UnavailableError
+from pyspark_pravega.errors import DeadlineExceededError, ScaleRefusedError, UnavailableError
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
@@ -39,7 +40,9 @@ RUNS = int(os.environ.get("CHAOS_RUNS", "0"))
 FIRST_SEED = int(os.environ.get("CHAOS_FIRST_SEED", "0"))
 SAMPLE_S = float(os.environ.get("CHAOS_STREAMS_SAMPLE_S", "200"))
 ALL_RUNS = 200
-RUN_LIMIT_S = 120.0
+ALL_RUNS_THROUGH = 50
+RUN_LIMIT_S = 300.0
+SPARK_LIMIT_S = 400.0
 SPARK_EVERY = 10
 _PROGRAM = Path(__file__).parent / "stream_program.py"
 
@@ -112,11 +115,13 @@ class Query:
         self.committed = 0
         self.sink: dict[int, list[str]] = {}
         self._read_before: dict[int, list[str]] = {}
-        self.kills = 0
+        self.kills = self.restarts = 0
+        self.target: SourceOffset | None = None
         self.restart()
 
     def restart(self, *, available_now: bool = False) -> None:
         """All that isn't in the checkpoint is forgotten."""
+        self.restarts += 1
         self._source = StreamSource(self._client, [self._stream], self._options)
         configuration = self._client.controller.stream_configuration(self._stream)
         definition = raw_definition(self._client.settings, self._stream, configuration, {})
@@ -185,10 +190,10 @@ def persistently(query: Query, do_something: str) -> bool:
                 return query.step()
             query.restart(available_now=do_something == "restart for what is there")
             return True
-        except KilledError:
+        except DeadlineExceededError:
+            raise
+        except (KilledError, UnavailableError):
             do_something = "restart" if query.target is None else "restart for what is there"
-        except UnavailableError:
-            time.sleep(0.05)
 
 
 def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
@@ -197,8 +202,8 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
     stream = make_stream(client, scope, f"streams-{seed}", segments=chance.randint(1, 4))
     oracle = Oracle(seed=seed, chance=chance, keys=chance.randint(1, 12))
     options = ReadOptions(
-        max_events=chance.choice([None, 3, 40, 500]),
-        max_bytes=chance.choice([None, None, 200, 5_000]),
+        max_events=chance.choice([None, 20, 60, 500]),
+        max_bytes=chance.choice([None, None, 1_000, 5_000]),
         min_partitions=chance.choice([None, None, 4]),
         subscriber=chance.choice([None, f"subscriber-{seed}"]),
     )
@@ -208,12 +213,12 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
     ):
         query = None
         while query is None:
-            with contextlib.suppress(KilledError, UnavailableError):
+            with contextlib.suppress(KilledError):
                 query = Query(reading, stream, options, random.Random(f"{seed}/kills"))
         for _ in range(chance.randint(3, 12)):
             what = chance.random()
             if what < 0.35:
-                write(client, stream, oracle.events(chance.randint(1, 150)), chance)
+                write(client, stream, oracle.events(chance.randint(1, 100)), chance)
             elif what < 0.6:
                 scale(client, stream, chance)
             else:
@@ -228,11 +233,13 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
             late = oracle.events(30)
             write(client, stream, late, chance)
             scale(client, stream, chance)
-            kills = query.kills
+            restarts = query.restarts
             while persistently(query, "step"):
                 pass
-            if query.kills == kills:
-                assert query.offsets[-1] == target.to_json() if target else False, f"seed {seed}: beyond its target"
+            # One that is restarted takes what is there then.
+            if query.restarts == restarts:
+                assert target is not None
+                assert query.offsets[-1] == target.to_json(), f"seed {seed}: not at its target"
                 assert not {event for batch in query.batches for event in batch} & set(late), f"seed {seed}"
             query.target = None
         while persistently(query, "step"):
@@ -242,6 +249,49 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
     return query.kills
 
 
+class Program:
+    """Spark with a query, in a process that may be killed."""
+
+    def __init__(self, client: Client, folder: Path, stream: Stream, sink: str, options: dict[str, int]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / "log"
+        table = f"pravega.`{stream.scope}`.`{stream.name}`"
+        uri, checkpoint = client.settings.controller_uri, str(folder / "checkpoint")
+        self._arguments = [sys.executable, str(_PROGRAM), uri, table, checkpoint, sink, json.dumps(options)]
+
+    @contextlib.contextmanager
+    def running(self, trigger: str) -> Iterator[subprocess.Popen[str]]:
+        """Run it; at the end of the block it is killed."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with (
+            self._log.open("a") as log,
+            subprocess.Popen(
+                [*self._arguments, trigger],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline().strip() == "started", self._said()
+                yield process
+            finally:
+                # The session: with the driver go the JVM, Spark's workers and the catalog process.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def run_to_its_end(self) -> None:
+        """Read all that is there."""
+        with self.running("available-now") as process:
+            assert process.wait(SPARK_LIMIT_S) == 0, self._said()
+
+    def _said(self) -> str:
+        return self._log.read_text()[-3000:]
+
+
 def run_in_spark(client: Client, scope: str, seed: int, folder: Path) -> int:
     """The same with Spark, in a process that is killed at random; returns how often."""
     chance = random.Random(f"{seed}/spark")
@@ -249,52 +299,80 @@ def run_in_spark(client: Client, scope: str, seed: int, folder: Path) -> int:
     oracle = Oracle(seed=seed, chance=chance, keys=8)
     batches = folder / "batches"
     batches.mkdir(parents=True)
-    table = f"pravega.`{scope}`.`{stream.name}`"
-    options = json.dumps({"maxEventsPerTrigger": chance.choice([50, 200])})
-    arguments = [client.settings.controller_uri, table, str(folder / "checkpoint"), str(batches), options]
+    program = Program(client, folder, stream, str(batches), {"maxEventsPerTrigger": chance.choice([50, 200])})
 
     def results() -> list[list[str]]:
         numbers = sorted(int(file.name) for file in batches.iterdir() if file.name.isdecimal())
         return [(batches / str(number)).read_text().splitlines() for number in numbers]
 
-    def program(trigger: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(_PROGRAM), *arguments, trigger]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with (folder / "log").open("a") as log:
-            return subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-
-    def kill(process: subprocess.Popen[str]) -> None:
-        # The session: with the driver go the JVM, Spark's workers and the catalog process.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    kills = 0
-    for _ in range(chance.randint(1, 2)):
-        with program("go-on") as process:
-            try:
-                assert process.stdout is not None
-                assert process.stdout.readline().strip() == "started", (folder / "log").read_text()[-3000:]
-                seen = len(results())
-                for _ in range(chance.randint(2, 5)):
-                    write(client, stream, oracle.events(chance.randint(50, 300)), chance)
-                    scale(client, stream, chance)
-                waited = time.monotonic()
-                while len(results()) < seen + chance.randint(1, 4) and time.monotonic() - waited < RUN_LIMIT_S:
-                    time.sleep(chance.uniform(0, 0.3))
-            finally:
-                kill(process)
-                kills += 1
+    kills = chance.randint(1, 2)
+    for _ in range(kills):
+        with program.running("go-on"):
+            seen = len(results())
+            for _ in range(chance.randint(2, 5)):
+                write(client, stream, oracle.events(chance.randint(50, 300)), chance)
+                scale(client, stream, chance)
+            wanted, since = seen + chance.randint(1, 4), time.monotonic()
+            while len(results()) < wanted and time.monotonic() - since < RUN_LIMIT_S:
+                time.sleep(chance.uniform(0, 0.3))
         oracle.check(results(), "killed", complete=False)
-    with program("available-now") as process:
-        try:
-            assert process.wait(RUN_LIMIT_S * 2) == 0, (folder / "log").read_text()[-3000:]
-        finally:
-            kill(process)
+    program.run_to_its_end()
     oracle.check(results(), "at the end, in Spark")
     return kills
+
+
+def run_from_stream_to_stream(client: Client, scope: str, seed: int, folder: Path) -> int:
+    """A stateful query from one stream to another one, killed at random; returns how often.
+
+    Some events are written twice. The query knows those that it has seen, so the second stream must have each once: one
+    that a restarted query writes again, or forgets, shows.
+    """
+    chance = random.Random(f"{seed}/through")
+    stream = make_stream(client, scope, f"from-{seed}", segments=chance.randint(1, 3))
+    sink = make_stream(client, scope, f"to-{seed}", segments=chance.randint(1, 3))
+    oracle = Oracle(seed=seed, chance=chance, keys=8)
+    program = Program(
+        client,
+        folder,
+        stream,
+        f"table:pravega.`{scope}`.`{sink.name}`",
+        {"maxEventsPerTrigger": chance.choice([100, 400])},
+    )
+    expected: list[str] = []
+
+    def found() -> list[str]:
+        return [event.decode() for batch in client.read(sink) for event in batch.payloads.to_pylist()]
+
+    kills = chance.randint(1, 3)
+    for _ in range(kills):
+        with program.running("go-on"):
+            seen = len(found())
+            for _ in range(chance.randint(2, 4)):
+                events = oracle.events(chance.randint(50, 300))
+                expected += events
+                write(client, stream, [*events, *chance.sample(events, len(events) // 3)], chance)
+                if chance.random() < 0.5:
+                    scale(client, stream, chance)
+            since = time.monotonic()
+            while len(found()) <= seen and time.monotonic() - since < RUN_LIMIT_S:
+                time.sleep(chance.uniform(0, 0.3))
+            time.sleep(chance.uniform(0, 2))
+        assert not {event for event, times in Counter(found()).items() if times > 1}, f"seed {seed}: twice, killed"
+    program.run_to_its_end()
+    assert sorted(found()) == sorted(expected), f"seed {seed}: from stream to stream"
+    return kills
+
+
+def test_from_stream_to_stream_exactly_once(client: Client, scope: str, tmp_path: Path) -> None:
+    begun, kills = time.monotonic(), 0
+    seeds = range(FIRST_SEED, FIRST_SEED + (min(RUNS, ALL_RUNS_THROUGH) or 2))
+    for seed in seeds:
+        try:
+            kills += run_from_stream_to_stream(client, scope, seed, tmp_path / str(seed))
+        except Exception as error:
+            error.add_note(f"CHAOS_FIRST_SEED={seed} CHAOS_RUNS=1 repeats it")
+            raise
+    print(f"{len(seeds)} runs from stream to stream, {kills} kills, {time.monotonic() - begun:.0f} s")
 
 
 def test_seeded_runs(client: Client, settings: Settings, scope: str, tmp_path: Path) -> None:

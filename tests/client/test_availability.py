@@ -11,7 +11,7 @@ import pytest
 from client_tools import Proxy, ThroughProxy, append, content, framed, host, make_stream, pool_to
 
 from pyspark_pravega.client import Client, ConnectionPool, Controller, Stream, deadline
-from pyspark_pravega.client.reading import read_range, segment_state
+from pyspark_pravega.client.reading import read_range, segment_state, segment_states
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.protocol import FrameDecoder, encode_frame
 from pyspark_pravega.client.writing import SegmentWriter
@@ -162,6 +162,24 @@ def test_a_segment_that_has_moved_is_looked_for_again(settings: Settings, client
             use(pool)
             assert controller.asked > 1
     assert content(client.pool, stream, 0) == framed(b"one") + framed(b"two")
+
+
+def test_many_segments_are_looked_for_where_one_is(settings: Settings, client: Client, scope: str) -> None:
+    stream = make_stream(client, scope, "many", segments=300)
+    append(client, stream, 7, framed(b"one"))
+    with (
+        host(says_wrong_host) as wrong,
+        FirstElsewhere(settings, wrong) as controller,
+        ConnectionPool(controller, timeout=10) as pool,
+    ):
+        found = segment_states(pool, stream, [*range(300), 1 << 40])
+        assert {i for i, state in found.items() if state is not None and state.write_offset == 11} == {7}
+        assert [i for i, state in found.items() if state is None] == [1 << 40]
+        # The wrong place, the right one: not a question for each segment.
+        assert controller.asked == 2
+        assert all(
+            state and state.created_ms for state in segment_states(pool, stream, range(300), created=True).values()
+        )
 
 
 def greets_and_falls_silent(connection: socket.socket) -> None:
