@@ -52,7 +52,8 @@ RARE_VALUES = """
     (1L, INTERVAL '-3 04:05:06.000007' DAY TO SECOND, INTERVAL '25:01' HOUR TO MINUTE,
      CAST(TIME'12:34:56.789' AS TIME(3)),
      parse_json('{"a": 1, "b": [1.25, "x", {"c": null}]}'), map(DATE'2024-02-29', 1.50, DATE'1969-12-31', NULL),
-     named_struct('docs', array(parse_json('17'), parse_json('"é"')), 'waits', array(INTERVAL '1' SECOND))),
+     named_struct('docs', array(parse_json('17'), parse_json('"é"')),
+        'waits', array(INTERVAL '0 00:00:01' DAY TO SECOND))),
     (2L, NULL, NULL, NULL, NULL, map(), NULL)
 """
 NAMES = "id, took, hours, at, doc, per_day, deep"
