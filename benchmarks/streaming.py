@@ -25,7 +25,7 @@ from benchmarks.harness import process_tree
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import plan_scan
+from pyspark_pravega.catalog.jobs import ScanRequest, plan_scan
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream_source import StreamSource
@@ -129,7 +129,7 @@ def planning(bench: Bench) -> str:
     catalog = Catalog(bench.client.settings)
     definition = catalog.load_table([stream.scope], stream.name)
     before = time.perf_counter()
-    scan = plan_scan(definition, ["event"], {})
+    scan = plan_scan(definition, ScanRequest(columns=["event"]))
     batch = time.perf_counter() - before
     return (
         f"Planning over {_MANY_SEGMENTS:,} segments: a micro-batch {times[0][1]:.2f} s the first time and "

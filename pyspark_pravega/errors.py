@@ -12,8 +12,8 @@
       CertificateError            a server's certificate isn't trusted
       NotFoundError               ScopeNotFoundError, StreamNotFoundError, SegmentNotFoundError,
                                   KeyValueTableNotFoundError, ReaderGroupNotFoundError, GroupNotFoundError,
-                                  SchemaNotFoundError
-      AlreadyExistsError          ScopeExistsError, StreamExistsError
+                                  SchemaNotFoundError, VersionNotFoundError, ViewNotFoundError
+      AlreadyExistsError          ScopeExistsError, StreamExistsError, ViewExistsError
       ScopeNotEmptyError
       StreamSealedError, SegmentSealedError, SegmentTruncatedError
       InvalidStreamCutError       a stream cut isn't one of the stream, or a part of it doesn't exist
@@ -177,6 +177,18 @@ class SchemaNotFoundError(NotFoundError):
     condition = "PRAVEGA_SCHEMA_NOT_FOUND"
 
 
+class VersionNotFoundError(NotFoundError):
+    """The stream has no such version, named cut or commit of that time, or no longer."""
+
+    condition = "PRAVEGA_VERSION_NOT_FOUND"
+
+
+class ViewNotFoundError(NotFoundError):
+    """The view doesn't exist."""
+
+    condition = "PRAVEGA_VIEW_NOT_FOUND"
+
+
 class AlreadyExistsError(PravegaError):
     """Something of that name exists already."""
 
@@ -193,6 +205,12 @@ class StreamExistsError(AlreadyExistsError):
     """The stream exists already."""
 
     condition = "PRAVEGA_STREAM_EXISTS"
+
+
+class ViewExistsError(AlreadyExistsError):
+    """A view or table of that name exists already."""
+
+    condition = "PRAVEGA_VIEW_EXISTS"
 
 
 class ScopeNotEmptyError(PravegaError):

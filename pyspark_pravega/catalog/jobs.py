@@ -7,7 +7,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +16,14 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 from pyspark.worker_util import pickleSer
 
+from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, estimated_rows, narrowed
+from pyspark_pravega.catalog.replacing import OverwritingJob
 from pyspark_pravega.connector.bounded import bounded_snapshot
+from pyspark_pravega.connector.changes import ChangesReader, committed_slices
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.job import CommitReport, Epoch, WriteJob
+from pyspark_pravega.connector.ledger import open_ledger
 from pyspark_pravega.connector.options import (
     EXACTLY_ONCE,
     KEPT_LEASE_MS,
@@ -33,6 +37,7 @@ from pyspark_pravega.connector.options import (
 from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.travel import Moment, named_cut, snapshot_until
 from pyspark_pravega.connector.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.writer import take_over
 from pyspark_pravega.errors import ConfigurationError
@@ -54,6 +59,8 @@ class PlannedScan:
     """What the batches hold."""
     size: int
     """Bytes of events, frames included."""
+    rows: int | None
+    """About how many rows that is; None when there's nothing to tell by."""
     slices: int
     """Number of segments that hold events."""
 
@@ -82,36 +89,74 @@ class BegunWrite:
     """Whether it expects packed rows."""
 
 
-def plan_scan(definition: TableDefinition, columns: Sequence[str], options: Mapping[str, str]) -> PlannedScan:
-    """Plan a read of the stream as it is now.
+@dataclass(frozen=True, kw_only=True)
+class ScanRequest:
+    """What a query wants of a table."""
+
+    columns: Sequence[str]
+    """The wanted columns; none for rows only."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The read's options."""
+    position: Mapping[str, Any] | None = None
+    """Which part of the stream: `{"offsets": ..., "name": ...}` up to a moment, `{"changes": [first, last]}` what
+    versions have added; None for all of it as it is now."""
+    predicates: Sequence[Mapping[str, Any]] = ()
+    """See `Bounds.of`."""
+    limit: int | None = None
+    """Rows that are enough."""
+
+
+def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
+    """Plan a read.
 
     Args:
         definition: what the stream is as a table.
-        columns: the wanted columns; none for rows only.
-        options: the read's options.
+        request: what is wanted.
 
     Raises:
         ConfigurationError: an option is unknown or malformed.
     """
-    given = canonical(options, TABLE_READ_KEYS, "read option")
+    given = canonical(request.options, TABLE_READ_KEYS, "read option")
     if MODE in given:
-        definition = in_mode(definition, given[MODE], columns)
-    bounds = ReadOptions.parse(given)
-    snapshot = bounded_snapshot(shared_client(definition.settings), definition.stream, bounds)
-    reader = StreamReader(
-        definition,
-        snapshot,
-        columns,
-        min_partitions=bounds.min_partitions,
-        fail_on_data_loss=bounds.fail_on_data_loss,
-    )
-    function, partitions = pickled_read(reader, reader.schema)
+        definition = in_mode(definition, given[MODE], request.columns)
+    client, stream = shared_client(definition.settings), definition.stream
+    between = ReadOptions.parse(given)
+    ledger = open_ledger(client, stream)
+    reader: StreamReader
+    if request.position is not None and "changes" in request.position:
+        first, last = request.position["changes"]
+        committed = committed_slices(client, ledger, first, last) if ledger is not None and first <= last else []
+        reader = ChangesReader(definition, committed, request.columns)
+        slices = [part.part for part in committed]
+    else:
+        if request.position is not None:
+            offsets = {int(segment): offset for segment, offset in request.position["offsets"].items()}
+            snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
+        else:
+            snapshot = bounded_snapshot(client, stream, between, named=named_cut)
+        bounds = Bounds.of(request.predicates)
+        snapshot = narrowed(snapshot, bounds, ledger)
+        reader = StreamReader(
+            definition,
+            snapshot,
+            request.columns,
+            min_partitions=between.min_partitions,
+            fail_on_data_loss=between.fail_on_data_loss,
+        )
+        slices = [part for part in snapshot.slices if part.size]
+    size = sum(part.size for part in slices)
+    last_offset = Bounds.of(request.predicates).last if "_offset" in request.columns else None
+    planned: DataSourceReader = reader
+    if request.limit is not None or last_offset is not None:
+        planned = EarlyEnd(reader, request.limit, MOST if last_offset is None else last_offset)
+    function, partitions = pickled_read(planned, reader.schema)
     return PlannedScan(
         function=function,
         partitions=tuple(partitions),
         schema=reader.schema,
-        size=snapshot.size,
-        slices=sum(1 for part in snapshot.slices if part.size),
+        size=size,
+        rows=estimated_rows(size, ledger),
+        slices=len(slices),
     )
 
 
@@ -158,14 +203,19 @@ def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> Plann
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 
-def begin_write(plan: bytes, packed: StructType | None = None) -> BegunWrite:
+def begin_write(plan: bytes, packed: StructType | None = None, *, overwrite: bool = False) -> BegunWrite:
     """Begin a write, or a micro-batch of a streaming query.
 
     Args:
         plan: what `plan_write` returned.
         packed: the columns of the rows, where the JVM can hand them over as they lie in its memory.
+        overwrite: whether the rows take the place of all that are there.
+
+    Raises:
+        UnsupportedOperationError: they can't, in this writer mode.
     """
-    job = WriteJob(_unpickle(plan))
+    kind = OverwritingJob if overwrite else WriteJob
+    job = kind(_unpickle(plan))
     unpacked = packed if packed is not None and can_unpack(packed) else None
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

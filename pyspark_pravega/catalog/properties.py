@@ -20,7 +20,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.client import ScalingPolicy, StreamConfiguration
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
+from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
+from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.definition import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
@@ -46,7 +48,6 @@ from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
 
 FORMAT = "format"
-SEGMENTS = "segments"
 COMPATIBILITY = "compatibility"
 COMPRESSION = "compression"
 ENCODING_HEADER = "encoding-header"
@@ -55,7 +56,7 @@ CODEC = "codec"
 PROVIDER = "pravega"
 
 _WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY})
-_OWN = frozenset({FORMAT, SEGMENTS, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES
+_OWN = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
@@ -85,7 +86,6 @@ _KEY_TYPES: tuple[type[DataType], ...] = (
     TimestampType,
     DecimalType,
 )
-MAX_SEGMENTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,15 +115,18 @@ def check_request(
         InvalidNameError: the routing key isn't a column.
         UnsupportedOperationError: a clause asks for what a stream can't do.
     """
-    kept = _checked(properties)
-    table_format = _format(schema, kept)
-    segments = _apply_transforms(transforms, kept)
-    _check_writes(schema, kept)
-    compatibility = _compatibility(table_format, kept)
+    kept = known_properties(properties)
+    table_format = check_format(schema, kept)
+    _apply_transforms(transforms, kept)
+    configuration = configured(StreamConfiguration(), kept)
+    for name in STREAM_PROPERTIES:
+        kept.pop(name, None)
+    check_writes(schema, kept)
+    compatibility = check_compatibility(table_format, kept)
     return TableRequest(
         schema=schema,
         format=table_format,
-        configuration=StreamConfiguration(scaling=ScalingPolicy(min_segments=segments)),
+        configuration=configuration,
         compatibility=compatibility,
         properties=kept,
     )
@@ -138,13 +141,23 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
     return {
         "provider": PROVIDER,
         FORMAT: definition.format,
-        SEGMENTS: str(definition.configuration.scaling.min_segments),
         CODEC: describe(definition.codec),
-        **{key: value for key, value in definition.properties.items() if key != COLUMNS},
+        **{k: value for k, value in definition.properties.items() if k != COLUMNS and not k.startswith("_")},
+        **({COMPATIBILITY: definition.compatibility} if definition.compatibility else {}),
+        **shown(definition.configuration),
     }
 
 
-def _checked(properties: Mapping[str, str]) -> dict[str, str]:
+def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that are kept, under the one spelling of their names.
+
+    Args:
+        properties: those given, with those that Spark adds.
+
+    Raises:
+        ConfigurationError: one is unknown.
+        UnsupportedOperationError: one asks for what a stream can't do.
+    """
     kept = {}
     for key, value in properties.items():
         name = canonical_key(key)
@@ -170,7 +183,19 @@ def _checked(properties: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _format(schema: StructType, kept: dict[str, str]) -> str:
+def check_format(schema: StructType, kept: dict[str, str]) -> str:
+    """Check the properties that say what events are like, and bring them into their usual spelling.
+
+    Args:
+        schema: the table's columns.
+        kept: the properties; changed in place.
+
+    Returns:
+        The format.
+
+    Raises:
+        ConfigurationError: one is malformed, or they contradict each other.
+    """
     given = kept.setdefault(FORMAT, AVRO)
     table_format = SYNONYMS.get(given.lower(), given.lower())
     custom = table_format not in FORMATS and is_custom(given)
@@ -221,7 +246,16 @@ def _format(schema: StructType, kept: dict[str, str]) -> str:
     return table_format
 
 
-def _compatibility(table_format: str, kept: Mapping[str, str]) -> str:
+def check_compatibility(table_format: str, kept: Mapping[str, str]) -> str:
+    """The compatibility policy of a format's group.
+
+    Args:
+        table_format: the format.
+        kept: the properties, one of which may be the policy.
+
+    Raises:
+        ConfigurationError: there is no such policy for the format.
+    """
     # The registry checks Avro schemas only, and refuses other policies for the rest.
     of_avro = table_format == AVRO
     known = _COMPATIBILITIES if of_avro else frozenset({"AllowAny", "DenyAll"})
@@ -234,12 +268,7 @@ def _compatibility(table_format: str, kept: Mapping[str, str]) -> str:
     return compatibility
 
 
-def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> int:
-    segments = kept.pop(SEGMENTS, "1")
-    if not segments.isdecimal() or not 1 <= int(segments) <= MAX_SEGMENTS:
-        raise ConfigurationError(
-            f'table property "segments" must be a number from 1 to {MAX_SEGMENTS}, not "{segments}"'
-        )
+def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> None:
     for transform in transforms:
         if transform["name"] != "bucket":
             raise UnsupportedOperationError(
@@ -259,11 +288,21 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
         if not 1 <= transform["buckets"] <= MAX_SEGMENTS:
             raise ConfigurationError(f"INTO {transform['buckets']} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
         kept[ROUTING_KEY] = columns[0]
-        segments = str(transform["buckets"])
-    return int(segments)
+        kept[SEGMENTS] = str(transform["buckets"])
 
 
-def _check_writes(schema: StructType, kept: dict[str, str]) -> None:
+def check_writes(schema: StructType, kept: dict[str, str]) -> None:
+    """Check the properties that say how rows are written, and bring them into their usual spelling.
+
+    Args:
+        schema: the table's columns.
+        kept: the properties; changed in place.
+
+    Raises:
+        ConfigurationError: one is malformed.
+        InvalidNameError: a column isn't there.
+        UnsupportedTypeError: a routing key's values have no text.
+    """
     key = kept.get(ROUTING_KEY)
     if key is not None:
         routing = Routing.parse(key, schema.fieldNames())

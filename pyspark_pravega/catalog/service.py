@@ -20,12 +20,17 @@ from typing import Any, TextIO
 
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import WriteJobs, begin_write, plan_scan, plan_write, take_over_query
+from pyspark_pravega.catalog.jobs import ScanRequest, WriteJobs, begin_write, plan_scan, plan_write, take_over_query
+from pyspark_pravega.catalog.metadata_tables import is_metadata
+from pyspark_pravega.catalog.procedures import PROCEDURES
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.streams import StreamReads
+from pyspark_pravega.connector.changes import CHANGE_COLUMNS
 from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition
 from pyspark_pravega.connector.job import Epoch
+from pyspark_pravega.connector.travel import moment_at, moment_of, snapshot_until
 from pyspark_pravega.errors import (
     ConfigurationError,
     PravegaError,
@@ -34,6 +39,9 @@ from pyspark_pravega.errors import (
     ScopeNotFoundError,
     StreamExistsError,
     StreamNotFoundError,
+    UnsupportedOperationError,
+    ViewExistsError,
+    ViewNotFoundError,
     did_you_mean,
 )
 from pyspark_pravega.settings import KEYS, Settings, canonical_key
@@ -46,6 +54,8 @@ _KINDS: list[tuple[type[PravegaError], str]] = [
     (ScopeExistsError, "namespace-exists"),
     (StreamExistsError, "table-exists"),
     (ScopeNotEmptyError, "namespace-not-empty"),
+    (ViewNotFoundError, "no-such-view"),
+    (ViewExistsError, "view-exists"),
 ]
 _log = logging.getLogger(__name__)
 
@@ -61,16 +71,35 @@ class CatalogService:
         """
         self.catalog = Catalog(settings)
         self._writes = WriteJobs()
+        catalog = self.catalog
         self._methods: dict[str, Callable[..., Any]] = {
             "ping": lambda: os.getpid(),
-            "listNamespaces": self.catalog.list_namespaces,
-            "loadNamespace": self.catalog.namespace_properties,
-            "createNamespace": self.catalog.create_namespace,
-            "dropNamespace": self.catalog.drop_namespace,
-            "listTables": self.catalog.list_tables,
-            "loadTable": self._load_table,
+            "listNamespaces": catalog.list_namespaces,
+            "loadNamespace": catalog.namespace_properties,
+            "createNamespace": catalog.create_namespace,
+            "alterNamespace": catalog.alter_namespace,
+            "dropNamespace": catalog.drop_namespace,
+            "listTables": catalog.list_tables,
+            "loadRelation": self._load_relation,
+            "loadTableAt": self._load_table_at,
+            "loadChangelog": self._load_changelog,
             "createTable": self._create_table,
-            "dropTable": self.catalog.drop_table,
+            "alterTable": self._alter_table,
+            "renameTable": catalog.rename_table,
+            "truncateTable": catalog.truncate_table,
+            "refuseRowLevel": catalog.refuse_row_level,
+            "dropTable": self._drop_table,
+            "stageTable": self._stage_table,
+            "commitStaged": catalog.commit_staged,
+            "abortStaged": catalog.abort_staged,
+            "listViews": catalog.list_views,
+            "storeView": catalog.store_view,
+            "dropView": catalog.drop_view,
+            "renameView": catalog.rename_view,
+            "listProcedures": catalog.list_procedures,
+            "describeProcedure": self._describe_procedure,
+            "callProcedure": self._call_procedure,
+            "metadataRows": catalog.metadata_rows,
             "planScan": self._plan_scan,
             "planWrite": self._plan_write,
             "takeOverQuery": self._take_over_query,
@@ -99,8 +128,41 @@ class CatalogService:
             _log.exception("%s failed", request["method"])
             return {"id": request["id"], "error": describe(error)}
 
-    def _load_table(self, namespace: list[str], table: str) -> dict[str, Any]:
-        return _table(self.catalog.load_table(namespace, table))
+    def _load_relation(self, namespace: list[str], table: str) -> dict[str, Any]:
+        if is_metadata(table):
+            return {"rows_of": table, "schema": self.catalog.metadata_schema(namespace, table).json()}
+        try:
+            return _table(self.catalog.load_table(namespace, table))
+        except StreamNotFoundError:
+            # Streams are more frequent, so views are looked for behind them.
+            try:
+                return self.catalog.load_view(namespace, table)
+            except ViewNotFoundError:
+                pass
+            raise
+
+    def _load_table_at(
+        self, namespace: list[str], table: str, version: str | None = None, timestamp: int | None = None
+    ) -> dict[str, Any]:
+        if is_metadata(table):
+            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without AS OF')
+        definition = self.catalog.load_table(namespace, table)
+        client, stream = self.catalog.client, definition.stream
+        if version is not None:
+            moment = moment_of(client, stream, version)
+        else:
+            assert timestamp is not None
+            moment = moment_at(client, stream, timestamp)
+        # What was truncated away is found out now, not in the middle of a job.
+        snapshot_until(client, stream, moment)
+        return {**_table(definition), "position": {"offsets": moment.offsets, "name": moment.name}}
+
+    def _load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> dict[str, Any]:
+        definition = self.catalog.load_table(namespace, table)
+        first, last = self.catalog.changes(definition.stream, bounds)
+        schema = StructType([*definition.schema, *CHANGE_COLUMNS])
+        loaded = _table(definition)
+        return {**loaded, "schema": schema.json(), "position": {"changes": [first, last]}}
 
     def _create_table(
         self,
@@ -113,28 +175,76 @@ class CatalogService:
         columns = StructType.fromJson(schema)
         return _table(self.catalog.create_table(namespace, table, columns, transforms, properties))
 
-    def _plan_scan(
-        self, namespace: list[str], table: str, columns: list[str], options: dict[str, str]
+    def _alter_table(self, namespace: list[str], table: str, changes: list[dict[str, Any]]) -> dict[str, Any]:
+        return _table(self.catalog.alter_table(namespace, table, changes))
+
+    def _drop_table(self, namespace: list[str], table: str) -> bool:
+        if self.catalog.drop_table(namespace, table):
+            return True
+        if self.catalog.has_view(namespace, table):
+            raise UnsupportedOperationError(f'"{table}" is a view: use DROP VIEW')
+        return False
+
+    def _stage_table(
+        self,
+        namespace: list[str],
+        table: str,
+        schema: dict[str, Any],
+        transforms: list[dict[str, Any]],
+        properties: dict[str, str],
+        create: bool,
+        replace: bool,
     ) -> dict[str, Any]:
-        scan = plan_scan(self._definition(namespace, table, options), columns, options)
+        definition, staged = self.catalog.stage_table(
+            namespace, table, StructType.fromJson(schema), transforms, properties, create=create, replace=replace
+        )
+        return {**_table(definition), "staged": staged}
+
+    def _describe_procedure(self, namespace: list[str], name: str) -> dict[str, Any]:
+        return asdict(self.catalog.procedure(namespace, name))
+
+    def _call_procedure(self, name: str, arguments: list[Any]) -> dict[str, Any]:
+        return {"columns": PROCEDURES[name].columns, "rows": self.catalog.call_procedure(name, arguments)}
+
+    def _plan_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        options: dict[str, str],
+        position: dict[str, Any] | None = None,
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+    ) -> dict[str, Any]:
+        request = ScanRequest(
+            columns=columns, options=options, position=position, predicates=predicates or [], limit=limit
+        )
+        scan = plan_scan(self._definition(namespace, table, options), request)
         return {
             "function": _text(scan.function),
             "partitions": [_text(partition) for partition in scan.partitions],
             "schema": scan.schema.json(),
             "size": scan.size,
+            "rows": scan.rows,
             "segments": scan.slices,
         }
 
-    def _plan_write(self, namespace: list[str], table: str, options: dict[str, str]) -> dict[str, Any]:
-        planned = plan_write(self._definition(namespace, table, options), options)
+    def _plan_write(
+        self, namespace: list[str], table: str, options: dict[str, str], staged: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        if staged is not None:
+            definition = self._with_options(self.catalog.staged_definition(staged), options)
+        else:
+            definition = self._definition(namespace, table, options)
+        planned = plan_write(definition, options)
         return {"plan": _text(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
 
     def _take_over_query(self, plan: str, query: str, run: str) -> None:
         take_over_query(_bytes(plan), query, run)
 
-    def _begin_write(self, plan: str, packed: str | None) -> dict[str, Any]:
+    def _begin_write(self, plan: str, packed: str | None, overwrite: bool = False) -> dict[str, Any]:
         columns = None if packed is None else StructType.fromJson(json.loads(packed))
-        write = begin_write(_bytes(plan), columns)
+        write = begin_write(_bytes(plan), columns, overwrite=overwrite)
         return {"writer": _text(write.writer), "function": _text(write.function), "packed": write.packed}
 
     def _start_write(self, writer: str, partitions: int) -> None:
@@ -156,7 +266,10 @@ class CatalogService:
         self._writes.abort(_bytes(writer), [None if message is None else _bytes(message) for message in messages])
 
     def _definition(self, namespace: list[str], table: str, options: dict[str, str]) -> TableDefinition:
-        definition = self.catalog.load_table(namespace, table)
+        # The statement's analysis has just looked it up, and counts on what it has found.
+        return self._with_options(self.catalog.load_table(namespace, table, age_s=PLANNED_S), options)
+
+    def _with_options(self, definition: TableDefinition, options: dict[str, str]) -> TableDefinition:
         return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))
 
 

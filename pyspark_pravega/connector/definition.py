@@ -33,6 +33,8 @@ ENCODING_HEADER = "encoding-header"
 MODE, SCHEMA_TYPE, FORMAT = "mode", "schema-type", "format"
 COLUMNS = "spark.columns"
 """The property that keeps the columns of a table whose format is of somebody's own."""
+PINNED_SCHEMA = "_schema"
+"""The property that keeps a table at a schema (its id) while another one is there that isn't to be seen yet."""
 COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
 """What the table property `compression` may be, and what the schema registry calls it."""
 
@@ -66,6 +68,8 @@ class TableDefinition:
     """What was given at CREATE TABLE."""
     registered: tuple[SchemaInfo, VersionInfo] | None = None
     """The schema in the registry; None for events without one."""
+    compatibility: str | None = None
+    """The registry's policy for the next schemas; None for events without one."""
     mode: str = FAIL_FAST
     """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
     types: TypeFilter | None = None
@@ -144,7 +148,7 @@ def load_definition(
     given = {**properties, **(options or {})}
     custom = given.get(FORMAT, RAW)
     custom = "" if custom in FORMATS else custom
-    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom)
+    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
     if custom:
         made = _custom_definition(settings, stream, configuration, properties, custom, found)
     elif found is None:
@@ -165,6 +169,7 @@ def load_definition(
             configuration=configuration,
             properties=properties,
             registered=(found.schema, found.version),
+            compatibility=found.compatibility,
             types=types,
         )
     mode = given.get(MODE)
@@ -224,6 +229,7 @@ class _Registered:
 
     schema: SchemaInfo
     version: VersionInfo
+    compatibility: str
     multiple: bool
     """Whether there may be events of other types."""
     group_made: int
@@ -231,7 +237,12 @@ class _Registered:
 
 
 def _registered(
-    settings: Settings, stream: Stream, properties: dict[str, str], type_name: str | None, custom: str
+    settings: Settings,
+    stream: Stream,
+    properties: dict[str, str],
+    type_name: str | None,
+    custom: str,
+    pinned: str | None,
 ) -> _Registered | None:
     if custom and properties.get(ENCODING_HEADER) == "false":
         return None
@@ -254,6 +265,8 @@ def _registered(
             "add one, or delete the group to read the stream's events as bytes"
         )
     of_type = [entry for entry in history if type_name in (None, entry[0].type)]
+    if pinned is not None:
+        of_type = [entry for entry in of_type if entry[1].id <= int(pinned)] or of_type
     if not of_type:
         types = {schema.type for schema, _, _ in history}
         raise ConfigurationError(
@@ -267,7 +280,13 @@ def _registered(
             "Avro, JSON and Protobuf can be read, raw events of streams without a group, and what a class of your own "
             'decodes: option "format" = "package.module:Class"'
         )
-    return _Registered(schema=schema, version=version, multiple=group.allow_multiple_types, group_made=history[0][2])
+    return _Registered(
+        schema=schema,
+        version=version,
+        compatibility=group.compatibility,
+        multiple=group.allow_multiple_types,
+        group_made=history[0][2],
+    )
 
 
 def _custom_definition(

@@ -6,8 +6,10 @@ It lies in a key-value table beside the stream and is changed only under conditi
 |---|---|
 | 0, 0 | the state: the last version, and the commit in progress, if any |
 | 0, 1 | the table's properties |
+| 0, 2 | the stream cuts that have names |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
+| 2, job | where a job that replaces all rows truncates the stream when it has committed its own |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
 
@@ -24,7 +26,7 @@ import json
 import struct
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -35,8 +37,8 @@ from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError, Pr
 
 KEY_BYTES = 16
 FORMAT = 1
-_STATE, _PROPERTIES = (0, 0), (0, 1)
-_COMMITS = 1
+_STATE, _PROPERTIES, _CUTS = (0, 0), (0, 1), (0, 2)
+_COMMITS, _OVERWRITES = 1, 2
 _SUFFIX = ".ledger"
 _JOBS, _QUERIES = 1 << 63, 1 << 62
 """What the first half of a job's keys and of a query's key has beside the hash or id."""
@@ -132,6 +134,16 @@ class Progress:
     """The entry's version in the key-value table, to be named when it is changed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class NamedCut:
+    """A stream cut that was given a name."""
+
+    created_at: int
+    """Milliseconds since 1970."""
+    offsets: dict[int, int]
+    """Segment id to offset in bytes."""
+
+
 class Ledger:
     """A stream's commit log. Safe for use by several threads."""
 
@@ -224,21 +236,26 @@ class Ledger:
             The commits in the order asked for.
         """
         found = self._table.get([_key(_COMMITS, version) for version in versions])
-        documents = [_load(entry, self.stream) for entry in found if entry is not None]
-        return [
-            Commit(
-                version=d["version"],
-                job=d["job"],
-                transactions=tuple(d["transactions"]),
-                rows=d["rows"],
-                bytes=d["bytes"],
-                committed_at=d["committed_at"],
-                cut={int(segment): offset for segment, offset in d["cut"].items()},
-                query=d.get("query"),
-                epoch=d.get("epoch"),
-            )
-            for d in documents
-        ]
+        return [self._commit(entry) for entry in found if entry is not None]
+
+    def all_commits(self) -> Iterator[Commit]:
+        """All completed versions that are still known, in their order."""
+        for _, entry in self._table.iterate_entries(prefix=struct.pack(">Q", _COMMITS)):
+            yield self._commit(entry)
+
+    def _commit(self, entry: Entry) -> Commit:
+        d = _load(entry, self.stream)
+        return Commit(
+            version=d["version"],
+            job=d["job"],
+            transactions=tuple(d["transactions"]),
+            rows=d["rows"],
+            bytes=d["bytes"],
+            committed_at=d["committed_at"],
+            cut={int(segment): offset for segment, offset in d["cut"].items()},
+            query=d.get("query"),
+            epoch=d.get("epoch"),
+        )
 
     # Queries
 
@@ -285,7 +302,85 @@ class Ledger:
         """Replace the table's properties."""
         self._table.put([(_key(*_PROPERTIES), ANY_VERSION, _dump({"properties": properties}))])
 
+    def change_properties(self, change: Callable[[dict[str, str]], dict[str, str]]) -> dict[str, str]:
+        """Change the table's properties, however many do so at once.
+
+        Args:
+            change: makes the new properties of the present ones; it may be called several times.
+
+        Returns:
+            The new properties.
+        """
+        document = self._change_document(_PROPERTIES, "properties", change)
+        return dict(document)
+
+    # Stream cuts that have names
+
+    def cuts(self) -> dict[str, NamedCut]:
+        """The stream cuts that have names, by these."""
+        entry = self._table.get([_key(*_CUTS)])[0]
+        found = {} if entry is None else _load(entry, self.stream)["cuts"]
+        return {
+            name: NamedCut(created_at=cut["created_at"], offsets={int(i): o for i, o in cut["offsets"].items()})
+            for name, cut in found.items()
+        }
+
+    def change_cuts(self, change: Callable[[dict[str, NamedCut]], dict[str, NamedCut]]) -> None:
+        """Change the cuts that have names, however many do so at once.
+
+        Args:
+            change: makes the new ones of the present ones; it may be called several times, and what it raises ends it.
+        """
+
+        def changed(found: dict[str, Any]) -> dict[str, Any]:
+            cuts = {
+                name: NamedCut(created_at=cut["created_at"], offsets={int(i): o for i, o in cut["offsets"].items()})
+                for name, cut in found.items()
+            }
+            return {name: asdict(cut) for name, cut in change(cuts).items()}
+
+        self._change_document(_CUTS, "cuts", changed)
+
+    # Jobs that replace all rows
+
+    def note_overwrite(self, job: uuid.UUID, cut: Mapping[int, int]) -> dict[int, int]:
+        """Note where a job is to truncate the stream, unless that has been noted already.
+
+        Args:
+            job: the job.
+            cut: the stream's tail before the job's own rows.
+
+        Returns:
+            What is noted: a second try must not truncate what the first one has written.
+        """
+        key = _key(_OVERWRITES, job.int >> 64)
+        document = {"cut": {str(segment): offset for segment, offset in cut.items()}}
+        try:
+            self._table.put([(key, NOT_EXISTS, _dump(document))])
+            return dict(cut)
+        except ConflictError:
+            return self.overwrite(job) or dict(cut)
+
+    def overwrite(self, job: uuid.UUID) -> dict[int, int] | None:
+        """What `note_overwrite` has noted for a job."""
+        entry = self._table.get([_key(_OVERWRITES, job.int >> 64)])[0]
+        if entry is None:
+            return None
+        return {int(segment): offset for segment, offset in _load(entry, self.stream)["cut"].items()}
+
+    def forget_overwrite(self, job: uuid.UUID) -> None:
+        """Remove what `note_overwrite` has noted."""
+        self._table.remove([(_key(_OVERWRITES, job.int >> 64), ANY_VERSION)])
+
     # Jobs and their attempts
+
+    def noted_transactions(self) -> list[uuid.UUID]:
+        """The transactions of all attempts of all jobs that haven't come to their end."""
+        return [
+            uuid.UUID(text)
+            for _, entry in self._table.iterate_entries(start=_key(_JOBS, 0))
+            for text in _load(entry, self.stream).get("transactions", ())
+        ]
 
     def open_job(self, job: uuid.UUID) -> None:
         """Allow a job's tasks to add transactions."""
@@ -396,6 +491,18 @@ class Ledger:
     def _stored(self, progress: Progress) -> tuple[bytes, int, bytes]:
         document = {key: value for key, value in asdict(progress).items() if key != "stored_as"}
         return (_query_key(progress.query), progress.stored_as, _dump({**document, "at": _now_ms()}))
+
+    def _change_document(
+        self, key: tuple[int, int], name: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        while True:
+            entry = self._table.get([_key(*key)])[0]
+            document = change({} if entry is None else dict(_load(entry, self.stream)[name]))
+            try:
+                self._table.put([(_key(*key), NOT_EXISTS if entry is None else entry.version, _dump({name: document}))])
+                return document
+            except ConflictError:
+                continue
 
     def _change(self, old: State, new: State, *entries: tuple[bytes, int, bytes]) -> State:
         document = {"version": new.version, "pending": asdict(new.pending) if new.pending else None}

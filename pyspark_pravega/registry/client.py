@@ -195,6 +195,44 @@ class SchemaRegistry:
             doing, "DELETE", f"/v1/groups/{part(group)}", params={"namespace": namespace}, expect=(204, 404)
         )
 
+    def update_compatibility(self, namespace: str, group: str, compatibility: str) -> None:
+        """Change a group's compatibility policy, which counts for the schemas that are added from then on.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            compatibility: the policy's name. The registry doesn't look whether it can check the group's format by it.
+
+        Raises:
+            GroupNotFoundError: there's no such group.
+        """
+        self._transport.call(
+            f'change the compatibility of group "{namespace}/{group}" to {compatibility}',
+            "PUT",
+            f"/v1/groups/{part(group)}/compatibility",
+            params={"namespace": namespace},
+            json={"compatibility": {"policy": compatibility}},
+            expect=(200,),
+            refusals={404: _no_group(namespace, group)},
+        )
+
+    def delete_schema(self, namespace: str, group: str, schema_id: int) -> None:
+        """Remove a schema from a group; nothing happens when it isn't there. Its encodings can be read further on.
+
+        Args:
+            namespace: the scope.
+            group: the stream.
+            schema_id: the id in its version.
+        """
+        doing = f'delete schema {schema_id} of group "{namespace}/{group}"'
+        self._transport.call(
+            doing,
+            "DELETE",
+            f"/v1/groups/{part(group)}/schemas/schema/{schema_id}",
+            params={"namespace": namespace},
+            expect=(204, 404),
+        )
+
     def add_schema(self, namespace: str, group: str, schema: SchemaInfo) -> VersionInfo:
         """Register a schema; one that is registered already keeps its version.
 

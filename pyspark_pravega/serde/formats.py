@@ -146,4 +146,5 @@ def registered_schema(serialization_format: str, type_name: str, data: bytes) ->
 
 def _record_name(text: str) -> str:
     record = json.loads(text)
-    return f"{record['namespace']}.{record['name']}"
+    space, name = record.get("namespace"), str(record["name"])
+    return f"{space}.{name}" if space else name

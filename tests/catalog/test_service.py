@@ -105,8 +105,8 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
     assert StructType.fromJson(json.loads(made["schema"])) == COLUMNS
     assert made["properties"]["codec"].startswith("avro, ")
     shown = {key: value for key, value in made["properties"].items() if key != "codec"}
-    assert shown == {"provider": "pravega", "format": "avro", **properties}
-    assert service.call("loadTable", namespace=[scope], table="all_orders")["result"] == made
+    assert shown == {"provider": "pravega", "format": "avro", "compatibility": "Backward", **properties}
+    assert service.call("loadRelation", namespace=[scope], table="all_orders")["result"] == made
     assert service.call("listTables", namespace=[scope])["result"] == ["all_orders"]
     planned = service.call("planScan", namespace=[scope], table="all_orders", columns=["id"], options={})["result"]
     assert (planned["size"], planned["segments"]) == (0, 0)
@@ -119,9 +119,9 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
 @pytest.mark.parametrize(
     ("method", "params", "kind", "condition"),
     [
-        ("loadTable", {"table": "missing"}, "no-such-table", "PRAVEGA_STREAM_NOT_FOUND"),
+        ("loadRelation", {"table": "missing"}, "no-such-table", "PRAVEGA_STREAM_NOT_FOUND"),
         ("createNamespace", {}, "namespace-exists", "PRAVEGA_SCOPE_EXISTS"),
-        ("loadTable", {"table": "_x"}, "other", "PRAVEGA_INVALID_NAME"),
+        ("loadRelation", {"table": "_x"}, "other", "PRAVEGA_INVALID_NAME"),
         ("loadNamespace", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
         ("listTables", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
         ("listTables", {"namespace": ["a", "b"]}, "other", "PRAVEGA_INVALID_NAME"),
@@ -148,7 +148,7 @@ def test_tables_and_namespaces_that_are_there_are_errors_of_their_kind(service: 
 
 
 @server
-@pytest.mark.parametrize(("method", "params"), [("noSuchMethod", {}), ("ping", {"surprise": 1}), ("loadTable", {})])
+@pytest.mark.parametrize(("method", "params"), [("noSuchMethod", {}), ("ping", {"surprise": 1}), ("loadRelation", {})])
 def test_a_request_that_makes_no_sense_is_an_error_and_the_process_goes_on(
     service: Service, method: str, params: dict[str, Any]
 ) -> None:
@@ -164,7 +164,7 @@ def test_many_requests_at_once_are_each_answered_once(service: Service, scope: s
         method, params = [
             ("ping", {}),
             ("loadNamespace", {"namespace": [scope]}),
-            ("loadTable", {"namespace": [scope], "table": f"missing{number}"}),
+            ("loadRelation", {"namespace": [scope], "table": f"missing{number}"}),
         ][number % 3]
         sent[service.send(method, **params)] = (method, number)
     answers = [service.receive() for _ in sent]

@@ -3,8 +3,10 @@ package pyspark.pravega;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchViewException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.ViewAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 
 /** What the catalog process answered instead of a result; becomes the exception that Spark knows where there is one. */
@@ -33,6 +35,8 @@ final class CatalogError extends PravegaException {
     return switch (kind) {
       case "no-such-table" -> new NoSuchTableException(table);
       case "table-exists" -> new TableAlreadyExistsException(table);
+      case "no-such-view" -> new NoSuchViewException(table);
+      case "view-exists" -> new ViewAlreadyExistsException(table);
       case "no-such-namespace" -> new NoSuchNamespaceException(table.namespace());
       default -> this;
     };

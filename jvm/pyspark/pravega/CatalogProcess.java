@@ -9,6 +9,7 @@ import java.io.OutputStreamWriter;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -88,6 +89,13 @@ final class CatalogProcess {
   /** Ends the effect of a resident call. */
   synchronized void dismiss(String key) {
     residents.remove(key);
+  }
+
+  /** Parameters and some more. */
+  static Object[] with(Object[] parameters, Object... more) {
+    Object[] all = Arrays.copyOf(parameters, parameters.length + more.length);
+    System.arraycopy(more, 0, all, parameters.length, more.length);
+    return all;
   }
 
   private static Map<String, Object> parameters(Object... namesAndValues) {

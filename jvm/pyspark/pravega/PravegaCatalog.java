@@ -3,21 +3,28 @@ package pyspark.pravega;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.Relation;
+import org.apache.spark.sql.connector.catalog.RelationCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
-import org.apache.spark.sql.connector.expressions.NamedReference;
-import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.catalog.TableSummary;
+import org.apache.spark.sql.connector.catalog.View;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
@@ -25,7 +32,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Pravega's scopes as namespaces and its streams as tables: {@code spark.sql.catalog.NAME = pyspark.pravega.PravegaCatalog}. */
-public class PravegaCatalog implements TableCatalog, SupportsNamespaces {
+public class PravegaCatalog
+    implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String SESSION_PREFIX = "spark.pravega.";
 
@@ -63,7 +71,7 @@ public class PravegaCatalog implements TableCatalog, SupportsNamespaces {
   @Override
   public String[][] listNamespaces() {
     List<String[]> namespaces = new ArrayList<>();
-    call("listNamespaces").forEach(scope -> namespaces.add(new String[] {scope.asText()}));
+    process.call("listNamespaces").forEach(scope -> namespaces.add(new String[] {scope.asText()}));
     return namespaces.toArray(new String[0][]);
   }
 
@@ -78,100 +86,92 @@ public class PravegaCatalog implements TableCatalog, SupportsNamespaces {
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) {
-    try {
-      return strings(call("loadNamespace", "namespace", namespace));
-    } catch (Exception error) {
-      throw translate(error, namespace);
-    }
+    return strings(about(namespace, "loadNamespace"));
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> metadata) {
-    try {
-      call("createNamespace", "namespace", namespace);
-    } catch (Exception error) {
-      throw translate(error, namespace);
-    }
+    about(namespace, "createNamespace", "properties", metadata);
   }
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw unsupported("a namespace's properties can't be changed: a Pravega scope has none");
+    about(namespace, "alterNamespace", "changes", Changes.of(changes));
   }
 
   @Override
   public boolean dropNamespace(String[] namespace, boolean cascade) {
-    try {
-      return call("dropNamespace", "namespace", namespace, "cascade", cascade).asBoolean();
-    } catch (Exception error) {
-      throw translate(error, namespace);
-    }
+    return about(namespace, "dropNamespace", "cascade", cascade).asBoolean();
   }
 
   // Tables
 
   @Override
   public Identifier[] listTables(String[] namespace) {
-    try {
-      List<Identifier> tables = new ArrayList<>();
-      call("listTables", "namespace", namespace).forEach(t -> tables.add(Identifier.of(namespace, t.asText())));
-      return tables.toArray(new Identifier[0]);
-    } catch (Exception error) {
-      throw translate(error, namespace);
-    }
+    return identifiers(namespace, about(namespace, "listTables"));
   }
 
   @Override
-  public Table loadTable(Identifier table) throws NoSuchTableException {
-    try {
-      return table(table, call("loadTable", "namespace", table.namespace(), "table", table.name()));
-    } catch (Exception error) {
-      throw translate(error, table);
+  public TableSummary[] listTableSummaries(String[] namespace) {
+    // Spark's own way would load each table.
+    List<TableSummary> summaries = new ArrayList<>();
+    for (Identifier table : listTables(namespace)) {
+      summaries.add(TableSummary.of(table, TableSummary.MANAGED_TABLE_TYPE));
     }
+    return summaries.toArray(new TableSummary[0]);
+  }
+
+  @Override
+  public Relation loadRelation(Identifier relation) throws NoSuchTableException {
+    JsonNode loaded = about(relation, "loadRelation");
+    return Views.is(loaded) ? Views.of(loaded) : table(relation, loaded);
   }
 
   @Override
   public Table loadTable(Identifier table, String version) {
-    throw unsupported("VERSION AS OF isn't supported by this version");
+    return table(table, about(table, "loadTableAt", "version", version));
   }
 
   @Override
-  public Table loadTable(Identifier table, long timestamp) {
-    throw unsupported("TIMESTAMP AS OF isn't supported by this version");
+  public Table loadTable(Identifier table, long microseconds) {
+    return table(table, about(table, "loadTableAt", "timestamp", microseconds));
+  }
+
+  @Override
+  public Changelog loadChangelog(Identifier table, ChangelogContext context, CaseInsensitiveStringMap options) {
+    JsonNode loaded = about(table, "loadChangelog", "bounds", PravegaChangelog.bounds(context));
+    return new PravegaChangelog((PravegaTable) table(table, loaded));
   }
 
   @Override
   public Table createTable(Identifier table, TableInfo info) {
-    if (info.constraints().length > 0) {
-      throw unsupported("constraints can't be enforced on a stream: leave them out");
-    }
-    try {
-      return table(
-          table,
-          call(
-              "createTable",
-              "namespace", table.namespace(),
-              "table", table.name(),
-              "schema", JSON.readTree(info.schema().json()),
-              "transforms", transforms(info.partitions()),
-              "properties", info.properties()));
-    } catch (Exception error) {
-      throw translate(error, table);
-    }
+    return table(table, define(table, "createTable", info));
+  }
+
+  @Override
+  public Table createTableLike(Identifier table, TableInfo given, Table source) {
+    // Of a table of another catalog only the columns mean anything here.
+    Map<String, String> properties =
+        source instanceof PravegaTable ? new HashMap<>(source.properties()) : new HashMap<>();
+    properties.remove(TableCatalog.PROP_OWNER);
+    properties.putAll(given.properties());
+    TableInfo info =
+        new TableInfo.Builder()
+            .withColumns(source.columns())
+            .withProperties(properties)
+            .withPartitions(source instanceof PravegaTable ? source.partitioning() : new Transform[0])
+            .build();
+    return createTable(table, info);
   }
 
   @Override
   public Table alterTable(Identifier table, TableChange... changes) {
-    throw unsupported("ALTER TABLE isn't supported by this version");
+    return table(table, about(table, "alterTable", "changes", Changes.of(changes)));
   }
 
   @Override
   public boolean dropTable(Identifier table) {
-    try {
-      return call("dropTable", "namespace", table.namespace(), "table", table.name()).asBoolean();
-    } catch (Exception error) {
-      throw translate(error, table);
-    }
+    return about(table, "dropTable").asBoolean();
   }
 
   @Override
@@ -181,55 +181,141 @@ public class PravegaCatalog implements TableCatalog, SupportsNamespaces {
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
-    throw unsupported("a stream can't be renamed: create a new table AS SELECT from the old one, and drop that");
+    about(from, "renameTable");
   }
 
-  private JsonNode call(String method, Object... parameters) {
-    return process.call(method, parameters);
+  // Tables that are made or replaced together with their rows
+
+  @Override
+  public StagedTable stageCreate(Identifier table, TableInfo info) {
+    return staged(table, define(table, "stageTable", info, "create", true, "replace", false));
   }
 
-  private PravegaTable table(Identifier table, JsonNode loaded) {
-    return new PravegaTable(
-        process,
-        name,
-        table,
-        (StructType) DataType.fromJson(loaded.get("schema").asText()),
-        strings(loaded.get("properties")),
-        (StructType) DataType.fromJson(process.greeting().get("metadata").asText()));
+  @Override
+  public StagedTable stageReplace(Identifier table, TableInfo info) {
+    return staged(table, define(table, "stageTable", info, "create", false, "replace", true));
   }
 
-  private static List<Map<String, Object>> transforms(Transform[] transforms) {
-    List<Map<String, Object>> described = new ArrayList<>();
-    for (Transform transform : transforms) {
-      Map<String, Object> description = new HashMap<>();
-      description.put("name", transform.name());
-      description.put(
-          "columns",
-          Arrays.stream(transform.references()).map(NamedReference::fieldNames).map(p -> String.join(".", p)).toList());
-      Arrays.stream(transform.arguments())
-          .filter(Literal.class::isInstance)
-          .findFirst()
-          .ifPresent(argument -> description.put("buckets", ((Literal<?>) argument).value()));
-      described.add(description);
+  @Override
+  public StagedTable stageCreateOrReplace(Identifier table, TableInfo info) {
+    return staged(table, define(table, "stageTable", info, "create", true, "replace", true));
+  }
+
+  // Views
+
+  @Override
+  public Identifier[] listViews(String[] namespace) {
+    return identifiers(namespace, about(namespace, "listViews"));
+  }
+
+  @Override
+  public View createView(Identifier view, View definition) {
+    return storeView(view, definition, true, false);
+  }
+
+  @Override
+  public View replaceView(Identifier view, View definition) {
+    return storeView(view, definition, false, true);
+  }
+
+  @Override
+  public View createOrReplaceView(Identifier view, View definition) {
+    return storeView(view, definition, true, true);
+  }
+
+  @Override
+  public boolean dropView(Identifier view) {
+    return about(view, "dropView").asBoolean();
+  }
+
+  @Override
+  public void renameView(Identifier from, Identifier to) {
+    about(from, "renameView", "to_namespace", to.namespace(), "to", to.name());
+  }
+
+  private View storeView(Identifier view, View definition, boolean create, boolean replace) {
+    about(view, "storeView", "definition", Views.describe(definition), "create", create, "replace", replace);
+    return definition;
+  }
+
+  // Procedures
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    JsonNode described =
+        process.call("describeProcedure", "namespace", procedure.namespace(), "name", procedure.name());
+    return new PravegaProcedure(process, described);
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    return identifiers(new String[] {"system"}, process.call("listProcedures", "namespace", namespace));
+  }
+
+  // Between Spark and the process
+
+  private JsonNode about(String[] namespace, String method, Object... parameters) {
+    try {
+      return process.call(method, CatalogProcess.with(parameters, "namespace", namespace));
+    } catch (Exception error) {
+      throw Unchecked.sneak(error instanceof CatalogError known ? known.about(namespace) : error);
     }
-    return described;
   }
 
-  private static Map<String, String> strings(JsonNode object) {
+  private JsonNode about(Identifier relation, String method, Object... parameters) {
+    try {
+      return process.call(
+          method,
+          CatalogProcess.with(parameters, "namespace", relation.namespace(), "table", relation.name()));
+    } catch (Exception error) {
+      throw Unchecked.sneak(error instanceof CatalogError known ? known.about(relation) : error);
+    }
+  }
+
+  private JsonNode define(Identifier table, String method, TableInfo info, Object... parameters) {
+    if (info.constraints().length > 0) {
+      throw Unchecked.sneak(
+          new PravegaException(
+              "PRAVEGA_UNSUPPORTED_OPERATION", "constraints can't be enforced on a stream: leave them out"));
+    }
+    try {
+      return about(
+          table,
+          method,
+          CatalogProcess.with(
+              parameters,
+              "schema", JSON.readTree(info.schema().json()),
+              "transforms", Changes.of(info.partitions()),
+              "properties", info.properties()));
+    } catch (com.fasterxml.jackson.core.JsonProcessingException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  private Table table(Identifier table, JsonNode loaded) {
+    if (loaded.has("rows_of")) {
+      return new RowsTable(process, name, table, loaded);
+    }
+    return new PravegaTable(process, name, table, loaded);
+  }
+
+  private StagedTable staged(Identifier table, JsonNode loaded) {
+    return new StagedPravegaTable(process, name, table, loaded);
+  }
+
+  private static Identifier[] identifiers(String[] namespace, JsonNode names) {
+    List<Identifier> identifiers = new ArrayList<>();
+    names.forEach(found -> identifiers.add(Identifier.of(namespace, found.asText())));
+    return identifiers.toArray(new Identifier[0]);
+  }
+
+  static StructType struct(JsonNode json) {
+    return (StructType) DataType.fromJson(json.asText());
+  }
+
+  static Map<String, String> strings(JsonNode object) {
     Map<String, String> map = new HashMap<>();
     object.properties().forEach(field -> map.put(field.getKey(), field.getValue().asText()));
     return map;
-  }
-
-  private static RuntimeException translate(Exception error, String[] namespace) {
-    return Unchecked.sneak(error instanceof CatalogError known ? known.about(namespace) : error);
-  }
-
-  private static RuntimeException translate(Exception error, Identifier table) {
-    return Unchecked.sneak(error instanceof CatalogError known ? known.about(table) : error);
-  }
-
-  private static RuntimeException unsupported(String message) {
-    return Unchecked.sneak(new PravegaException("PRAVEGA_UNSUPPORTED_OPERATION", message));
   }
 }

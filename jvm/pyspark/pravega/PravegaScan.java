@@ -5,6 +5,7 @@ import java.util.Base64;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -13,7 +14,9 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
@@ -110,6 +113,8 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
   @Override
   public Statistics estimateStatistics() {
     OptionalLong size = OptionalLong.of(size());
+    JsonNode counted = plan().get("rows");
+    OptionalLong rows = counted.isNull() ? OptionalLong.empty() : OptionalLong.of(counted.asLong());
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
@@ -118,7 +123,7 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
       @Override
       public OptionalLong numRows() {
-        return OptionalLong.empty();
+        return rows;
       }
     };
   }
@@ -144,10 +149,13 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
   }
 
   /** Takes what Spark pushes down. */
-  static final class Builder implements ScanBuilder, SupportsPushDownRequiredColumns {
+  static final class Builder
+      implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit {
     private final PravegaTable table;
     private final CaseInsensitiveStringMap options;
     private StructType wanted;
+    private Predicate[] predicates = new Predicate[0];
+    private Integer limit;
 
     Builder(PravegaTable table, CaseInsensitiveStringMap options) {
       this.table = table;
@@ -158,6 +166,24 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
     @Override
     public void pruneColumns(StructType required) {
       wanted = table.fields(required);
+    }
+
+    @Override
+    public Predicate[] pushPredicates(Predicate[] given) {
+      predicates = given;
+      // They only narrow what is read: Spark looks at each row again.
+      return given;
+    }
+
+    @Override
+    public Predicate[] pushedPredicates() {
+      return new Predicate[0];
+    }
+
+    @Override
+    public boolean pushLimit(int rows) {
+      limit = rows;
+      return true;
     }
 
     @Override
@@ -173,7 +199,10 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
                   "namespace", table.identifier.namespace(),
                   "table", table.identifier.name(),
                   "columns", wanted.fieldNames(),
-                  "options", given));
+                  "options", given,
+                  "position", table.position(),
+                  "predicates", Predicates.of(predicates),
+                  "limit", limit));
     }
   }
 }

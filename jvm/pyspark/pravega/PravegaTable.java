@@ -12,13 +12,17 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
@@ -26,30 +30,34 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A stream as a table. */
-final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns, ReportsSinkMetrics {
+class PravegaTable
+    implements SupportsRead,
+        SupportsWrite,
+        SupportsMetadataColumns,
+        TruncatableTable,
+        SupportsRowLevelOperations,
+        ReportsSinkMetrics {
   final CatalogProcess process;
   final Identifier identifier;
   private final String catalog;
   private final StructType schema;
   private final Map<String, String> properties;
   private final StructType metadata;
+  private final JsonNode position;
+  private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
   private final Set<String> runs = ConcurrentHashMap.newKeySet();
   private volatile Map<String, String> lastCommit = Map.of();
 
-  PravegaTable(
-      CatalogProcess process,
-      String catalog,
-      Identifier identifier,
-      StructType schema,
-      Map<String, String> properties,
-      StructType metadata) {
+  PravegaTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
     this.process = process;
     this.catalog = catalog;
     this.identifier = identifier;
-    this.schema = schema;
-    this.properties = properties;
-    this.metadata = metadata;
+    schema = PravegaCatalog.struct(loaded.get("schema"));
+    properties = PravegaCatalog.strings(loaded.get("properties"));
+    metadata = PravegaCatalog.struct(process.greeting().get("metadata"));
+    position = loaded.get("position");
+    staged = loaded.get("staged");
   }
 
   @Override
@@ -85,7 +93,8 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
         TableCapability.BATCH_READ,
         TableCapability.MICRO_BATCH_READ,
         TableCapability.BATCH_WRITE,
-        TableCapability.STREAMING_WRITE);
+        TableCapability.STREAMING_WRITE,
+        TableCapability.TRUNCATE);
   }
 
   @Override
@@ -125,6 +134,37 @@ final class PravegaTable implements SupportsRead, SupportsWrite, SupportsMetadat
       action.run();
       runs.add(run);
     }
+  }
+
+  @Override
+  public boolean truncateTable() {
+    process.call("truncateTable", "namespace", identifier.namespace(), "table", identifier.name());
+    return true;
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    process.call(
+        "refuseRowLevel",
+        "namespace", identifier.namespace(),
+        "table", identifier.name(),
+        "command", info.command().name());
+    throw new UnsupportedOperationException(info.command().name());
+  }
+
+  /** Which part of the stream is meant where not all of it is; what it says is the catalog process's matter. */
+  JsonNode position() {
+    return position;
+  }
+
+  /** What is to become of a table that isn't there yet as it will be; the catalog process's matter, too. */
+  JsonNode staged() {
+    return staged;
+  }
+
+  /** Whether rows that are written take the place of those there: so they do when a table is replaced. */
+  boolean replaces() {
+    return staged != null && staged.get("replaces").asBoolean();
   }
 
   /** All columns, as Spark reads them. */

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -33,13 +34,15 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   private final PravegaTable table;
   private final LogicalWriteInfo info;
   private final JsonNode plan;
+  private final boolean overwrite;
   private String writer;
   private CustomTaskMetric[] metrics = new CustomTaskMetric[0];
 
-  private PravegaWrite(PravegaTable table, LogicalWriteInfo info, JsonNode plan) {
+  private PravegaWrite(PravegaTable table, LogicalWriteInfo info, JsonNode plan, boolean overwrite) {
     this.table = table;
     this.info = info;
     this.plan = plan;
+    this.overwrite = overwrite;
   }
 
   @Override
@@ -103,7 +106,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   /** Begins a write, or one micro-batch of a query. */
   DataWriterFactory begin(PhysicalWriteInfo physical) {
     Object packed = ColumnarReaderFactory.available() ? info.schema().json() : null;
-    JsonNode begun = table.process.call("beginWrite", "plan", plan(), "packed", packed);
+    JsonNode begun = table.process.call("beginWrite", "plan", plan(), "packed", packed, "overwrite", overwrite);
     writer = begun.get("writer").asText();
     table.process.callResident(
         writer, "startWrite", "writer", writer, "partitions", physical.numPartitions());
@@ -147,10 +150,11 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
     return Expressions.column("`" + name.replace("`", "``") + "`");
   }
 
-  /** Appends only: a stream can't be overwritten. A streaming query may also append its updates. */
-  static final class Builder implements WriteBuilder, SupportsStreamingUpdateAsAppend {
+  /** Appends, or replaces all rows; never some of them. A streaming query may also append its updates. */
+  static final class Builder implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
     private final PravegaTable table;
     private final LogicalWriteInfo info;
+    private boolean overwrite;
 
     Builder(PravegaTable table, LogicalWriteInfo info) {
       this.table = table;
@@ -158,11 +162,17 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
     }
 
     @Override
+    public WriteBuilder truncate() {
+      overwrite = true;
+      return this;
+    }
+
+    @Override
     public Write build() {
       String query = SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId");
       // Spark builds a write for each micro-batch; a query's is settled once.
       JsonNode plan = info.queryId().equals(query) ? table.queryPlan(query, this::plan) : plan();
-      return new PravegaWrite(table, info, plan);
+      return new PravegaWrite(table, info, plan, overwrite || table.replaces());
     }
 
     private JsonNode plan() {
@@ -170,7 +180,8 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
           "planWrite",
           "namespace", table.identifier.namespace(),
           "table", table.identifier.name(),
-          "options", info.options().asCaseSensitiveMap());
+          "options", info.options().asCaseSensitiveMap(),
+          "staged", table.staged());
     }
   }
 }

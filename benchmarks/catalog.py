@@ -1,0 +1,241 @@
+"""How fast SQL answers: `python -m benchmarks.catalog --help`.
+
+One run: queries on a table and on a Parquet file with the same rows, by turns in one session; a scope of many streams;
+many sessions at once; and sums with and without columnar batches, each in a JVM of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import pyspark_pravega
+from benchmarks.harness import process_tree_cpu_seconds
+from benchmarks.results import append
+from pyspark_pravega.client import Client, Stream, StreamConfiguration
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
+
+SEGMENTS = THREADS = 2
+TABLE = "pravega.bench.events"
+COLUMNS = ", ".join(
+    (
+        "id",
+        "concat('customer-', id % 10000) AS customer",
+        "concat('product-', id % 500) AS product",
+        "CAST(id % 10 AS INT) AS quantity",
+        "id * 0.25D AS amount",
+        "(id % 7) * 0.1D AS discount",
+        "timestamp_micros(1767225600000000 + id * 1000000) AS at",
+        "id % 3 = 0 AS gift",
+        "CAST(id % 97 AS BIGINT) AS shop",
+        "concat('note ', id % 1000) AS note",
+    )
+)
+SUM = f"SELECT sum(amount), avg(discount) FROM {TABLE}"
+
+
+def session(controller: str, registry: str, *, columnar: bool = True) -> SparkSession:
+    """A session with two task slots.
+
+    Args:
+        controller: the controller's address.
+        registry: the registry's address.
+        columnar: whether batches stay columns on their way to Spark.
+    """
+    builder: SparkSession.Builder = SparkSession.builder
+    builder = builder.master(f"local[{THREADS}]").appName("benchmark")
+    builder = pyspark_pravega.configure(builder, controller=controller, schema_registry=registry)
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "localhost",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(THREADS),
+        "spark.driver.extraJavaOptions": f"-Dpyspark.pravega.columnar={str(columnar).lower()}",
+    }.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    return made
+
+
+def by_turns(runs: int, *cases: Callable[[], object]) -> list[float]:
+    """The median seconds of some things that are done one after the other, again and again.
+
+    Args:
+        runs: how often each is measured; each is done twice before.
+        cases: what is done.
+    """
+    times: list[list[float]] = [[] for _ in cases]
+    for run in range(-2, runs):
+        for case, seconds in zip(cases, times, strict=True):
+            begin = time.perf_counter()
+            case()
+            if run >= 0:
+                seconds.append(time.perf_counter() - begin)
+    return [statistics.median(seconds) for seconds in times]
+
+
+def limits(spark: SparkSession, runs: int, folder: Path) -> list[str]:
+    """SELECT * LIMIT 10 beside a local Parquet table; count(*) beside decoding all columns."""
+    parquet = str(folder / "events.parquet")
+    spark.table(TABLE).write.mode("overwrite").parquet(parquet)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW local AS SELECT * FROM parquet.`{parquet}`")
+    ours, theirs = by_turns(
+        runs,
+        lambda: spark.sql(f"SELECT * FROM {TABLE} LIMIT 10").collect(),
+        lambda: spark.sql("SELECT * FROM local LIMIT 10").collect(),
+    )
+    count, decode = by_turns(
+        max(3, runs // 3),
+        lambda: spark.sql(f"SELECT count(*) FROM {TABLE}").collect(),
+        lambda: spark.table(TABLE).write.format("noop").mode("overwrite").save(),
+    )
+    return [
+        f"| `SELECT * LIMIT 10`, warm | {ours:.3f} s | Parquet {theirs:.3f} s | {ours / theirs:.2f}x | <= 1.5x |",
+        f"| `count(*)` | {count:.3f} s | all columns {decode:.3f} s | {decode / count:.1f}x | >= 5x |",
+    ]
+
+
+def many_streams(spark: SparkSession, settings: Settings, streams: int, runs: int) -> str:
+    """SHOW TABLES in a scope of many streams."""
+    with Client(settings) as client, ThreadPoolExecutor(16) as threads:
+        client.controller.create_scope("many")
+
+        def make(number: int) -> bool:
+            return client.controller.create_stream(Stream("many", f"stream-{number}"), StreamConfiguration())
+
+        made = sum(threads.map(make, range(streams)))
+    (seconds,) = by_turns(runs, lambda: spark.sql("SHOW TABLES IN pravega.many").collect())
+    assert spark.sql("SHOW TABLES IN pravega.many").count() == made == streams
+    return f"| `SHOW TABLES`, {streams} streams | {seconds:.2f} s | | | < 3 s |"
+
+
+def many_sessions(spark: SparkSession, sessions: int, statements: int) -> str:
+    """Sessions that all ask at once."""
+
+    def one(_: int) -> int:
+        own = spark.newSession()
+        for number in range(statements):
+            own.sql([f"DESCRIBE {TABLE}", "SHOW TABLES IN pravega.bench", f"SHOW TBLPROPERTIES {TABLE}"][number % 3])
+        return statements
+
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(sessions) as threads:
+        done = sum(threads.map(one, range(sessions)))
+    seconds = time.perf_counter() - begin
+    jvm = spark.sparkContext._gateway
+    assert jvm is not None
+    listed = subprocess.run(
+        ["ps", "-o", "args=", "--ppid", str(jvm.proc.pid)], capture_output=True, text=True, check=True
+    )
+    processes = sum("pyspark_pravega.catalog.service" in line for line in listed.stdout.splitlines())
+    return (
+        f"| {sessions} sessions x {statements} statements | {seconds:.1f} s, {done / seconds:.0f} a second | "
+        f"{processes} catalog process | no errors | 1 process, no errors |"
+    )
+
+
+def sums(controller: str, registry: str, runs: int, *, columnar: bool) -> dict[str, float]:
+    """Seconds and CPU seconds of a sum and an average, in a JVM of its own.
+
+    Args:
+        controller: the controller's address.
+        registry: the registry's address.
+        runs: how often.
+        columnar: see `session`.
+    """
+    arguments = ["--sums", json.dumps([controller, registry, runs, columnar])]
+    command = [sys.executable, "-m", "benchmarks.catalog", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure_sums(controller: str, registry: str, runs: int, *, columnar: bool) -> dict[str, float]:
+    """What `sums` starts."""
+    spark = session(controller, registry, columnar=columnar)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    seconds, cpu = [], []
+    for run in range(-3, runs):
+        begin, used = time.perf_counter(), process_tree_cpu_seconds(gateway.proc.pid)
+        spark.sql(SUM).collect()
+        if run >= 0:
+            seconds.append(time.perf_counter() - begin)
+            cpu.append(process_tree_cpu_seconds(gateway.proc.pid) - used)
+    spark.stop()
+    return {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
+
+
+def run(events: int, streams: int, runs: int) -> str:
+    """All of it.
+
+    Args:
+        events: how many events of 10 columns the table holds.
+        streams: how many streams the large scope holds.
+        runs: how often each query is measured.
+
+    Returns:
+        A table in Markdown.
+    """
+    lines = ["| what | here | beside | ratio | wanted |", "|---|---|---|---|---|"]
+    with Sandbox(heap="4g") as sandbox, tempfile.TemporaryDirectory() as folder:
+        controller, registry = sandbox.controller_uri, sandbox.schema_registry_uri
+        settings = Settings.resolve({"controller-uri": controller, "schema-registry-uri": registry})
+        spark = session(controller, registry)
+        spark.sql("CREATE NAMESPACE pravega.bench")
+        spark.sql(
+            f"CREATE TABLE {TABLE} CLUSTERED BY (customer) INTO {SEGMENTS} BUCKETS "
+            f"AS SELECT {COLUMNS} FROM range(0, {events}, 1, {THREADS})"
+        )
+        lines += limits(spark, runs, Path(folder))
+        lines.append(many_sessions(spark, 50, 20))
+        lines.append(many_streams(spark, settings, streams, 3))
+        spark.stop()
+        columns = sums(controller, registry, runs, columnar=True)
+        rows = sums(controller, registry, runs, columnar=False)
+    per_event, ratio = columns["cpu"] / events * 1e6, rows["seconds"] / columns["seconds"]
+    lines.append(
+        f"| sum and avg, CPU microseconds an event | {per_event:.2f} | by rows {rows['cpu'] / events * 1e6:.2f} | "
+        f"{rows['cpu'] / columns['cpu']:.2f}x | <= 0.6 |"
+    )
+    lines.append(
+        f"| sum and avg, {events} events | {columns['seconds']:.3f} s | by rows {rows['seconds']:.3f} s | "
+        f"{ratio:.2f}x | >= 1.5x |"
+    )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Parse the command line, measure, print; `--record` adds the table to RESULTS.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.catalog", description=__doc__)
+    parser.add_argument("--events", type=int, default=2_000_000)
+    parser.add_argument("--streams", type=int, default=5_000)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--record", action="store_true", help="add the results to RESULTS.md")
+    parser.add_argument("--sums", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.sums:
+        controller, registry, runs, columnar = json.loads(given.sums)
+        print(json.dumps(measure_sums(controller, registry, runs, columnar=columnar)))
+        return
+    report = run(given.events, given.streams, given.runs)
+    print(report)
+    if given.record:
+        append(report, "benchmarks.catalog", [argument for argument in sys.argv[1:] if argument != "--record"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+package pyspark.pravega;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.ChangelogRange;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** What was committed between two versions of a stream; every change is an insert. */
+final class PravegaChangelog implements Changelog {
+  private final PravegaTable table;
+
+  PravegaChangelog(PravegaTable table) {
+    this.table = table;
+  }
+
+  /** The bounds of a range as the catalog process reads them. */
+  static Map<String, Object> bounds(ChangelogContext context) {
+    Map<String, Object> bounds = new HashMap<>();
+    ChangelogRange range = context.range();
+    if (range instanceof ChangelogRange.VersionRange versions) {
+      bounds.put("from_version", versions.startingVersion());
+      bounds.put("to_version", versions.endingVersion().orElse(null));
+    } else if (range instanceof ChangelogRange.TimestampRange times) {
+      bounds.put("from_timestamp", times.startingTimestamp());
+      bounds.put("to_timestamp", times.endingTimestamp().orElse(null));
+    }
+    bounds.put("from_inclusive", range.startingBoundInclusive());
+    bounds.put("to_inclusive", range.endingBoundInclusive());
+    return bounds;
+  }
+
+  @Override
+  public String name() {
+    return table.name();
+  }
+
+  @Override
+  public Column[] columns() {
+    return table.columns();
+  }
+
+  @Override
+  public boolean containsCarryoverRows() {
+    return false;
+  }
+
+  @Override
+  public boolean containsIntermediateChanges() {
+    return false;
+  }
+
+  @Override
+  public boolean representsUpdateAsDeleteAndInsert() {
+    return false;
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return table.newScanBuilder(options);
+  }
+}

@@ -1,0 +1,79 @@
+package pyspark.pravega;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
+import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** A procedure of the catalog process; its parameters and its result are what that says. */
+final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
+  private final CatalogProcess process;
+  private final JsonNode described;
+
+  PravegaProcedure(CatalogProcess process, JsonNode described) {
+    this.process = process;
+    this.described = described;
+  }
+
+  @Override
+  public String name() {
+    return described.get("name").asText();
+  }
+
+  @Override
+  public String description() {
+    return described.get("description").asText();
+  }
+
+  @Override
+  public BoundProcedure bind(StructType arguments) {
+    return this;
+  }
+
+  @Override
+  public ProcedureParameter[] parameters() {
+    List<ProcedureParameter> parameters = new ArrayList<>();
+    for (JsonNode parameter : described.get("parameters")) {
+      ProcedureParameter.Builder builder =
+          ProcedureParameter.in(parameter.get("name").asText(), type(parameter))
+              .comment(parameter.get("comment").asText());
+      if (!parameter.get("default").isNull()) {
+        builder.defaultValue(parameter.get("default").asText());
+      }
+      parameters.add(builder.build());
+    }
+    return parameters.toArray(new ProcedureParameter[0]);
+  }
+
+  @Override
+  public boolean isDeterministic() {
+    return false;
+  }
+
+  @Override
+  public Iterator<Scan> call(InternalRow arguments) {
+    JsonNode parameters = described.get("parameters");
+    Object[] values = new Object[parameters.size()];
+    for (int i = 0; i < values.length; i++) {
+      Object value = arguments.isNullAt(i) ? null : arguments.get(i, type(parameters.get(i)));
+      values[i] = value instanceof UTF8String text ? text.toString() : value;
+      if (value != null && parameters.get(i).get("columns").asBoolean()) {
+        values[i] = StructType.fromDDL(value.toString()).json();
+      }
+    }
+    JsonNode result = process.call("callProcedure", "name", name(), "arguments", values);
+    return List.<Scan>of(new Rows(StructType.fromDDL(result.get("columns").asText()), result.get("rows"))).iterator();
+  }
+
+  private static DataType type(JsonNode parameter) {
+    return DataType.fromDDL(parameter.get("type").asText());
+  }
+}

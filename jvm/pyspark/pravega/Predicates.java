@@ -1,0 +1,43 @@
+package pyspark.pravega;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.And;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+
+/** Comparisons of a column with numbers, as the catalog process reads them; it decides what it makes of them. */
+final class Predicates {
+  private Predicates() {}
+
+  static List<Map<String, Object>> of(Predicate[] predicates) {
+    List<Map<String, Object>> found = new ArrayList<>();
+    for (Predicate predicate : predicates) {
+      add(predicate, found);
+    }
+    return found;
+  }
+
+  private static void add(Predicate predicate, List<Map<String, Object>> found) {
+    if (predicate instanceof And both) {
+      add(both.left(), found);
+      add(both.right(), found);
+      return;
+    }
+    Expression[] children = predicate.children();
+    if (children.length < 2 || !(children[0] instanceof NamedReference column) || column.fieldNames().length != 1) {
+      return;
+    }
+    List<Object> values = new ArrayList<>();
+    for (int i = 1; i < children.length; i++) {
+      if (!(children[i] instanceof Literal<?> literal) || !(literal.value() instanceof Number)) {
+        return;
+      }
+      values.add(literal.value());
+    }
+    found.add(Map.of("column", column.fieldNames()[0], "comparison", predicate.name(), "values", values));
+  }
+}

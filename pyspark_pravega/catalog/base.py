@@ -1,0 +1,101 @@
+"""What all parts of the catalog share: the cluster, and the tables looked up lately."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark_pravega.catalog.names import scope_of, stream_of
+from pyspark_pravega.catalog.store import NamespaceStore
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.definition import TableDefinition, load_definition
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.errors import ScopeNotFoundError, StreamNotFoundError
+from pyspark_pravega.settings import Settings
+
+FRESH_S = 0.005
+"""A statement's own look-ups of one table are nearer to each other than this; it isn't stale for longer."""
+PLANNED_S = 1.0
+"""How long a scan or write may be planned with what the statement's analysis has looked up."""
+_KEPT = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    definition: TableDefinition
+    at: float
+
+
+class CatalogBase:
+    """A Pravega cluster and its schema registry. Safe for use by several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open a catalog; nothing is contacted yet.
+
+        Args:
+            settings: where the cluster and the registry are.
+        """
+        self.settings = settings
+        self._known: dict[Stream, _Known] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def client(self) -> Client:
+        """The cluster."""
+        return shared_client(self.settings)
+
+    def load_table(self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S) -> TableDefinition:
+        """What a stream is as a table.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            age_s: how long ago it may have been looked up.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return self.definition(stream_of(namespace, table), age_s=age_s)
+
+    def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
+        """What a stream is as a table, see `load_table`."""
+        known = self._known.get(stream)
+        if known is not None and time.monotonic() - known.at <= age_s:
+            return known.definition
+        at = time.monotonic()
+        definition = load_definition(self.client, self.settings, stream)
+        with self._lock:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[stream] = _Known(definition=definition, at=at)
+        return definition
+
+    def forget(self, stream: Stream) -> None:
+        """Look a table up anew, because it has changed."""
+        with self._lock:
+            self._known.pop(stream, None)
+
+    def store(self, scope: str) -> NamespaceStore:
+        """What a scope keeps beside streams."""
+        return NamespaceStore(self.client, scope)
+
+    def exists(self, stream: Stream) -> bool:
+        """Whether there is such a stream."""
+        try:
+            self.client.controller.stream_configuration(stream)
+        except StreamNotFoundError:
+            return False
+        return True
+
+    def scope(self, namespace: Sequence[str]) -> str:
+        """The scope behind a namespace.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        scope = scope_of(namespace)
+        if not self.client.controller.scope_exists(scope):
+            raise ScopeNotFoundError(f'scope "{scope}" does not exist')
+        return scope

@@ -1,0 +1,163 @@
+"""What a query's predicates and its limit save from being read. Spark looks at each row again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_pravega.connector.ledger import Ledger
+from pyspark_pravega.connector.partitions import SlicePartition
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.tail import SegmentSlice, Snapshot
+
+SEGMENT, OFFSET = "_segment", "_offset"
+_LEAST, MOST = 0, 2**63 - 1
+_COMPARISONS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "IN"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Which segments, and which offsets in them, a query may want."""
+
+    segments: frozenset[int] | None = None
+    """None for all."""
+    first_segment: int = _LEAST
+    last_segment: int = MOST
+    first: int = _LEAST
+    """The offset of the first event, in bytes."""
+    last: int = MOST
+    """The offset of the last event, in bytes."""
+
+    @classmethod
+    def of(cls, predicates: Sequence[Mapping[str, Any]]) -> Bounds:
+        """The bounds of predicates that hold all at once; those that say nothing about positions are passed over.
+
+        Args:
+            predicates: column, comparison and values (numbers) each.
+        """
+        bounds = cls()
+        for predicate in predicates:
+            column, comparison, values = predicate["column"], predicate["comparison"], predicate["values"]
+            if column not in (SEGMENT, OFFSET) or comparison not in _COMPARISONS or not values:
+                continue
+            if comparison in ("=", "<=>", "IN"):
+                low, high = min(values), max(values)
+            elif comparison in ("<", "<="):
+                low, high = _LEAST, values[0] - (comparison == "<")
+            else:
+                low, high = values[0] + (comparison == ">"), MOST
+            if column == OFFSET:
+                bounds = replace(bounds, first=max(bounds.first, low), last=min(bounds.last, high))
+                continue
+            bounds = replace(
+                bounds, first_segment=max(bounds.first_segment, low), last_segment=min(bounds.last_segment, high)
+            )
+            if comparison in ("=", "<=>", "IN"):
+                there = frozenset(values) if bounds.segments is None else bounds.segments & frozenset(values)
+                bounds = replace(bounds, segments=there)
+        return bounds
+
+    def wants(self, segment: int) -> bool:
+        """Whether a segment may hold what the query wants."""
+        listed = self.segments is None or segment in self.segments
+        return listed and self.first_segment <= segment <= self.last_segment
+
+
+def narrowed(snapshot: Snapshot, bounds: Bounds, ledger: Ledger | None) -> Snapshot:
+    """The part of a snapshot within bounds.
+
+    An event's begin can't be told from the middle of a segment, so a lower bound moves up to the last commit before it.
+
+    Args:
+        snapshot: what there is.
+        bounds: what may be wanted.
+        ledger: the stream's commit log, if it has one.
+    """
+    if bounds == Bounds():
+        return snapshot
+    slices = [
+        _from(part, bounds.first, ledger)
+        for part in snapshot.slices
+        if bounds.wants(part.segment_id) and part.start <= bounds.last and part.end > bounds.first
+    ]
+    return replace(snapshot, slices=tuple(slices))
+
+
+def estimated_rows(size: int, ledger: Ledger | None) -> int | None:
+    """How many rows some bytes of a stream are, by the size of the last commit's rows.
+
+    Args:
+        size: bytes of events, frames included.
+        ledger: the stream's commit log, if it has one.
+
+    Returns:
+        None when there's nothing to tell by.
+    """
+    if size == 0:
+        return 0
+    last = [] if ledger is None else ledger.commits([ledger.state().version])
+    if not last or not last[0].rows or not last[0].bytes:
+        return None
+    return max(1, round(size * last[0].rows / last[0].bytes))
+
+
+@dataclass
+class EarlyEnd(DataSourceReader):
+    """A reader that stops before the ends of its partitions."""
+
+    reader: StreamReader
+    limit: int | None
+    """Rows of each partition that are enough."""
+    last: int = MOST
+    """The offset of the last event that may be wanted; the rows hold their offsets."""
+
+    @property
+    def schema(self) -> Any:
+        """What the batches hold."""
+        return self.reader.schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The reader's."""
+        return self.reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition, up to where it is enough.
+
+        Args:
+            partition: one of the reader's.
+        """
+        left = self.limit
+        # What comes behind the last wanted offset may be another segment.
+        single = isinstance(partition, SlicePartition) and len(partition.parts) == 1
+        for batch in self.reader.read(partition):
+            if left is not None and batch.num_rows >= left:
+                yield batch.slice(0, left)
+                return
+            yield batch
+            left = None if left is None else left - batch.num_rows
+            if (
+                single
+                and self.last < MOST
+                and batch.num_rows
+                and batch.column(OFFSET)[batch.num_rows - 1].as_py() >= self.last
+            ):
+                return
+
+
+def _from(part: SegmentSlice, first: int, ledger: Ledger | None) -> SegmentSlice:
+    if ledger is None or first <= part.start:
+        return part
+    low, high, start = 0, ledger.state().version, part.start
+    while low < high:
+        middle = (low + high + 1) // 2
+        commits = ledger.commits([middle])
+        offset = commits[0].cut.get(part.segment_id, 0) if commits else 0
+        if offset <= first:
+            low, start = middle, max(start, offset)
+        else:
+            high = middle - 1
+    return replace(part, start=min(start, part.end))

@@ -1,0 +1,154 @@
+"""The table properties that are a stream's configuration: how it scales, what it retains, its tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pyspark_pravega.client import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfiguration
+from pyspark_pravega.client.policies import UNLIMITED
+from pyspark_pravega.errors import ConfigurationError
+
+SEGMENTS = "segments"
+SCALING = "scaling"
+SCALE_FACTOR = "scale-factor"
+RETENTION = "retention"
+RETENTION_LIMIT = "retention-limit"
+TAGS = "tags"
+ROLLOVER_SIZE = "rollover-size"
+STREAM_PROPERTIES = frozenset({SEGMENTS, SCALING, SCALE_FACTOR, RETENTION, RETENTION_LIMIT, TAGS, ROLLOVER_SIZE})
+"""What is read from and written to the stream's configuration, and nowhere else."""
+MAX_SEGMENTS = 10_000
+
+_TIMES = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+_SIZES = {"bytes": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_RATES = {"events/s": ScaleType.BY_EVENTS_PER_SECOND, "KB/s": ScaleType.BY_KILOBYTES_PER_SECOND}
+_AMOUNT = re.compile(r"([0-9]{1,15})\s*([A-Za-z/]+)")
+
+
+def stream_configuration(
+    before: StreamConfiguration, given: Mapping[str, str], unset: Iterable[str] = ()
+) -> StreamConfiguration:
+    """A stream's configuration with some properties changed.
+
+    Args:
+        before: the configuration so far.
+        given: properties with new values; others than those of a stream are passed over.
+        unset: properties that get their defaults again.
+
+    Raises:
+        ConfigurationError: a value is malformed, or values contradict each other.
+    """
+    properties = {
+        **{key: value for key, value in shown(before).items() if key not in set(unset)},
+        **{key: value for key, value in given.items() if key in STREAM_PROPERTIES},
+    }
+    if RETENTION not in properties and RETENTION_LIMIT in properties and RETENTION_LIMIT not in given:
+        del properties[RETENTION_LIMIT]
+    return replace(
+        before,
+        scaling=_scaling(properties),
+        retention=_retention(properties, given),
+        tags=_tags(properties.get(TAGS, "")),
+        rollover_size_bytes=_amount(ROLLOVER_SIZE, properties.get(ROLLOVER_SIZE, "0 bytes"), _SIZES),
+    )
+
+
+def shown(configuration: StreamConfiguration) -> dict[str, str]:
+    """A stream's configuration as properties; those that have their defaults are left out.
+
+    Args:
+        configuration: the configuration.
+    """
+    scaling, retention = configuration.scaling, configuration.retention
+    properties = {SEGMENTS: str(scaling.min_segments)}
+    if scaling.scale_type is not ScaleType.FIXED:
+        unit = next(unit for unit, kind in _RATES.items() if kind is scaling.scale_type)
+        properties[SCALING] = f"{scaling.target_rate} {unit}"
+        properties[SCALE_FACTOR] = str(scaling.scale_factor)
+    if retention is not None:
+        units = _TIMES if retention.retention_type is RetentionType.TIME else _SIZES
+        properties[RETENTION] = _text(retention.minimum, units)
+        if retention.maximum < UNLIMITED:
+            properties[RETENTION_LIMIT] = _text(retention.maximum, units)
+    if configuration.tags:
+        properties[TAGS] = ", ".join(configuration.tags)
+    if configuration.rollover_size_bytes:
+        properties[ROLLOVER_SIZE] = _text(configuration.rollover_size_bytes, _SIZES)
+    return properties
+
+
+def _scaling(properties: Mapping[str, str]) -> ScalingPolicy:
+    segments = _number(SEGMENTS, properties.get(SEGMENTS, "1"), 1, MAX_SEGMENTS)
+    scaling = properties.get(SCALING, "fixed").strip()
+    if scaling.lower() == "fixed":
+        return ScalingPolicy.fixed(segments)
+    rate, unit = _split(scaling, _RATES) or (0, "")
+    if rate < 1:
+        raise ConfigurationError(
+            f'table property "{SCALING}" must be fixed, or a rate for each segment like "1000 events/s" or '
+            f'"500 KB/s", not "{scaling}"'
+        )
+    factor = _number(SCALE_FACTOR, properties.get(SCALE_FACTOR, "2"), 2, 1000)
+    return ScalingPolicy(scale_type=_RATES[unit], target_rate=rate, scale_factor=factor, min_segments=segments)
+
+
+def _retention(properties: Mapping[str, str], given: Mapping[str, str]) -> RetentionPolicy | None:
+    text = properties.get(RETENTION, "none").strip()
+    if text.lower() == "none":
+        if RETENTION_LIMIT in given:
+            raise ConfigurationError(
+                f'table property "{RETENTION_LIMIT}" limits what "{RETENTION}" keeps: set both, as in "7 days" and '
+                '"30 days"'
+            )
+        return None
+    units = _TIMES if _split(text, _TIMES) else _SIZES
+    minimum = _amount(RETENTION, text, units, "a time or a size", "7 days")
+    limit = properties.get(RETENTION_LIMIT)
+    if limit is not None and RETENTION_LIMIT not in given and not _split(limit, units):
+        # It belongs to what was there before.
+        limit = None
+    maximum = UNLIMITED if limit is None else _amount(RETENTION_LIMIT, limit, units)
+    kind = RetentionType.TIME if units is _TIMES else RetentionType.SIZE
+    return RetentionPolicy(retention_type=kind, minimum=minimum, maximum=maximum)
+
+
+def _tags(text: str) -> tuple[str, ...]:
+    return tuple(sorted({tag.strip() for tag in text.split(",") if tag.strip()}))
+
+
+def _number(key: str, text: str, least: int, most: int) -> int:
+    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+        raise ConfigurationError(f'table property "{key}" must be a number from {least} to {most}, not "{text}"')
+    return int(text)
+
+
+def _amount(key: str, text: str, units: Mapping[str, int], what: str = "", example: str = "") -> int:
+    found = _split(text, units)
+    if found is None:
+        what = what or ("a time" if units is _TIMES else "a size")
+        example = example or ("7 days" if units is _TIMES else "10 GB")
+        known = [*_TIMES, *_SIZES] if what.endswith("size") and what != "a size" else units
+        raise ConfigurationError(
+            f'table property "{key}" must be {what} like "{example}", in {", ".join(known)}, not "{text}"'
+        )
+    number, unit = found
+    return number * units[unit]
+
+
+def _split(text: str, units: Iterable[str]) -> tuple[int, str] | None:
+    """A number and its unit, which may be written in any case and without its plural's s."""
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        return None
+    word = match[2].lower()
+    unit = next((unit for unit in units if word in (unit.lower(), unit.lower().removesuffix("s"))), None)
+    return None if unit is None else (int(match[1]), unit)
+
+
+def _text(amount: int, units: Mapping[str, int]) -> str:
+    unit = next(
+        unit for unit, size in reversed(list(units.items())) if (amount % size == 0 and amount >= size) or size == 1
+    )
+    return f"{amount // units[unit]} {unit}"

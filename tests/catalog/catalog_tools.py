@@ -1,0 +1,62 @@
+"""What the catalog's tests share: tables with rows, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.job import WriteJob
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.tail import Snapshot
+from pyspark_pravega.connector.travel import Moment, snapshot_until
+
+COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType(), True)])
+
+
+def make(catalog: Catalog, scope: str, table: str = "t", *, segments: int = 1, **properties: str) -> Stream:
+    """A table of `COLUMNS` whose routing key is the id."""
+    given = {key.replace("_", "-"): value for key, value in properties.items()}
+    buckets = [{"name": "bucket", "columns": ["id"], "buckets": segments}]
+    return catalog.create_table([scope], table, COLUMNS, buckets, given).stream
+
+
+def insert(catalog: Catalog, stream: Stream, *ids: int, **columns: list[Any]) -> None:
+    """Commit rows, as one version."""
+    write(WriteJob(plan(catalog.definition(stream, age_s=0))), *ids, **columns)
+
+
+def plan(definition: TableDefinition) -> WritePlan:
+    """How to write to a table."""
+    return WritePlan.of(definition, WriteOptions(transaction_timeout_ms=60_000))
+
+
+def write(job: WriteJob, *ids: int, **columns: list[Any]) -> None:
+    """Write rows with a job, and commit them."""
+    names = columns.pop("name", [f"n{number}" for number in ids])
+    arrays = {"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())}
+    arrays |= {name: pa.array(values) for name, values in columns.items()}
+    job.commit_job([job.write_task(iter([pa.record_batch(arrays)]))])
+
+
+def rows(definition: TableDefinition, snapshot: Snapshot, *columns: str) -> list[Any]:
+    """The rows of a snapshot, sorted; of one column its values."""
+    reader = StreamReader(definition, snapshot, columns or ("id",))
+    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    values = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    return sorted(value[0] for value in values) if len(columns) < 2 else sorted(values)
+
+
+def ids(catalog: Catalog, stream: Stream, moment: Moment | None = None) -> list[int]:
+    """The ids in a stream, now or at a moment."""
+    snapshot = (
+        take_snapshot(catalog.client, stream) if moment is None else snapshot_until(catalog.client, stream, moment)
+    )
+    return rows(catalog.definition(stream, age_s=0), snapshot)

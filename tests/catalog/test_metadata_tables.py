@@ -1,0 +1,111 @@
+"""Metadata tables: what is known about a stream, as rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from catalog_tools import insert, make
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.metadata_tables import SCHEMAS
+from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
+from pyspark_pravega.errors import InvalidNameError, StreamNotFoundError
+
+pytestmark = pytest.mark.server
+
+
+def table(catalog: Catalog, stream: Stream, kind: str) -> list[dict[str, Any]]:
+    names = catalog.metadata_schema([stream.scope], f"{stream.name}${kind}").fieldNames()
+    rows = catalog.metadata_rows([stream.scope], f"{stream.name}${kind}", names)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def test_commits(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope, segments=2)
+    insert(catalog, stream, 1, 2)
+    first = catalog.client.tail(stream)
+    insert(catalog, stream, 3)
+    one, two = table(catalog, stream, "commits")
+    assert [(row["version"], row["rows"]) for row in (one, two)] == [(1, 2), (2, 1)]
+    assert one["committed_at"] <= two["committed_at"]
+    assert one["bytes"] == sum(first.values())
+    assert StreamCut.from_text(one["cut"]) == first
+    assert dict(one["offsets"]) == first
+    assert len(one["transactions"]) == 1
+
+
+def test_the_cut_of_a_commit_after_a_scale_is_one(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope, segments=2)
+    insert(catalog, stream, 1, 2)
+    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    insert(catalog, stream, 3)
+    assert StreamCut.from_text(table(catalog, stream, "commits")[1]["cut"]) == catalog.client.tail(stream)
+
+
+def test_segments_and_epochs(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    catalog.call_procedure("scale", [f"{scope}.t", 2])
+    old, *new = table(catalog, stream, "segments")
+    assert (old["segment"], old["sealed"], old["current"], old["start_offset"]) == (0, True, False, 0)
+    assert old["bytes"] == old["end_offset"] > 0
+    assert old["successors"] == [row["segment"] for row in new]
+    assert [(row["min_key"], row["max_key"], row["epoch"], row["current"]) for row in new] == [
+        (0.0, 0.5, 1, True), (0.5, 1.0, 1, True),
+    ]  # fmt: skip
+    assert table(catalog, stream, "epochs") == [
+        {"epoch": 0, "segments": [0], "current": False},
+        {"epoch": 1, "segments": old["successors"], "current": True},
+    ]
+
+
+def test_transactions(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    (commit,) = table(catalog, stream, "commits")
+    found = {row["transaction"]: row for row in table(catalog, stream, "transactions")}
+    (done,) = commit["transactions"]
+    assert (found[done]["state"], found[done]["version"], found[done]["job"]) == ("COMMITTED", 1, commit["job"])
+
+
+def test_schemas(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    (schema,) = table(catalog, stream, "schemas")
+    assert (schema["id"], schema["version"], schema["format"], schema["encoding_ids"]) == (0, 0, "Avro", [0])
+    assert '"fields"' in schema["schema"]
+    protobuf = make(catalog, scope, "p", format="protobuf")
+    assert table(catalog, protobuf, "schemas")[0]["encoding_ids"] == []
+
+
+def test_cuts_and_properties(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope, compatibility="Full")
+    insert(catalog, stream, 1)
+    catalog.call_procedure("create_cut", [f"{scope}.t", "here", None])
+    (cut,) = table(catalog, stream, "cuts")
+    assert (cut["name"], StreamCut.from_text(cut["cut"])) == ("here", catalog.client.tail(stream))
+    properties = {row["key"]: row["value"] for row in table(catalog, stream, "properties")}
+    assert (properties["compatibility"], properties["segments"], properties["routing-key"]) == ("Full", "1", "id")
+
+
+def test_a_stream_of_others_has_metadata_tables_too(catalog: Catalog, scope: str) -> None:
+    stream = Stream(scope, "theirs")
+    catalog.client.controller.create_stream(stream, StreamConfiguration())
+    rows = {kind: len(table(catalog, stream, kind)) for kind in SCHEMAS}
+    assert rows.pop("properties") > 0
+    assert rows == {"commits": 0, "segments": 1, "epochs": 1, "transactions": 0, "schemas": 0, "cuts": 0}
+
+
+def test_columns_are_given_as_they_are_asked_for(catalog: Catalog, scope: str) -> None:
+    make(catalog, scope)
+    assert catalog.metadata_rows([scope], "t$epochs", ["current", "epoch"]) == [[True, 0]]
+    assert catalog.metadata_rows([scope], "t$EPOCHS", []) == [[]]
+
+
+def test_what_isn_t_there(catalog: Catalog, scope: str) -> None:
+    make(catalog, scope)
+    with pytest.raises(InvalidNameError, match='no metadata table "commit"; did you mean "commits"'):
+        catalog.metadata_schema([scope], "t$commit")
+    with pytest.raises(StreamNotFoundError):
+        catalog.metadata_schema([scope], "nope$commits")

@@ -1,0 +1,100 @@
+"""Comments, properties and views: what a namespace holds beside streams."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from catalog_tools import COLUMNS, make
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.errors import (
+    ScopeNotEmptyError,
+    ScopeNotFoundError,
+    StreamExistsError,
+    UnsupportedOperationError,
+    ViewExistsError,
+    ViewNotFoundError,
+)
+
+pytestmark = pytest.mark.server
+VIEW: dict[str, Any] = {"query": "SELECT 1", "schema": "{}", "columns": ["a"]}
+
+
+def set_property(name: str, value: str) -> dict[str, str]:
+    return {"kind": "SetProperty", "property": name, "value": value}
+
+
+def store(catalog: Catalog, scope: str, name: str, definition: dict[str, Any] = VIEW, **how: bool) -> None:
+    catalog.store_view([scope], name, definition, **{"create": True, "replace": False, **how})
+
+
+def test_a_namespace_keeps_its_comment_and_properties(catalog: Catalog) -> None:
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    catalog.create_namespace([name], {"comment": "ours", "team": "us", "owner": "me"})
+    assert catalog.namespace_properties([name]) == {"scope": name, "comment": "ours", "team": "us"}
+    catalog.alter_namespace([name], [set_property("team", "them"), {"kind": "RemoveProperty", "property": "comment"}])
+    assert catalog.namespace_properties([name]) == {"scope": name, "team": "them"}
+    assert catalog.drop_namespace([name], cascade=False)
+    catalog.create_namespace([name])
+    assert catalog.namespace_properties([name]) == {"scope": name}
+    catalog.drop_namespace([name], cascade=False)
+
+
+def test_a_namespace_has_no_location_and_no_other_name(catalog: Catalog, scope: str) -> None:
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    with pytest.raises(UnsupportedOperationError, match="a Pravega scope has no location: leave LOCATION out"):
+        catalog.create_namespace([name], {"location": "/x"})
+    assert not catalog.client.controller.scope_exists(name)
+    with pytest.raises(UnsupportedOperationError, match="a scope can't be renamed"):
+        catalog.alter_namespace([scope], [set_property("scope", "x")])
+    with pytest.raises(ScopeNotFoundError):
+        catalog.alter_namespace([name], [set_property("a", "b")])
+
+
+def test_a_view_is_made_replaced_renamed_and_dropped(catalog: Catalog, scope: str) -> None:
+    store(catalog, scope, "my_view")
+    assert catalog.list_views([scope]) == ["my_view"]
+    assert catalog.load_view([scope], "my-view") == VIEW
+    with pytest.raises(ViewExistsError):
+        store(catalog, scope, "my_view")
+    store(catalog, scope, "my_view", {**VIEW, "query": "SELECT 2"}, replace=True)
+    assert catalog.load_view([scope], "my_view")["query"] == "SELECT 2"
+    catalog.rename_view([scope], "my_view", [], "other")
+    assert catalog.list_views([scope]) == ["other"]
+    assert catalog.drop_view([scope], "other") is True
+    assert catalog.drop_view([scope], "other") is False
+    assert catalog.list_views([scope]) == []
+
+
+def test_views_that_aren_t_there(catalog: Catalog, scope: str) -> None:
+    for call in (
+        lambda: catalog.load_view([scope], "v"),
+        lambda: store(catalog, scope, "v", create=False, replace=True),
+        lambda: catalog.rename_view([scope], "v", [], "w"),
+    ):
+        with pytest.raises(ViewNotFoundError):
+            call()
+    assert list(catalog.client.controller.list_key_value_tables(scope)) == [], "looking makes nothing"
+    with pytest.raises(ScopeNotFoundError):
+        store(catalog, "test-nowhere", "v")
+
+
+def test_views_and_tables_share_their_names(catalog: Catalog, scope: str) -> None:
+    make(catalog, scope)
+    store(catalog, scope, "v")
+    with pytest.raises(StreamExistsError, match="a view needs another name"):
+        store(catalog, scope, "t")
+    with pytest.raises(StreamExistsError, match="a table needs another name"):
+        catalog.create_table([scope], "v", COLUMNS, [], {})
+    with pytest.raises(StreamExistsError):
+        catalog.rename_view([scope], "v", [], "t")
+    assert catalog.list_tables([scope]) == ["t"]
+
+
+def test_a_namespace_with_views_is_dropped_only_with_cascade(catalog: Catalog, scope: str) -> None:
+    store(catalog, scope, "v")
+    with pytest.raises(ScopeNotEmptyError, match="still holds 0 streams and 1 views: drop them first"):
+        catalog.drop_namespace([scope], cascade=False)
+    assert catalog.drop_namespace([scope], cascade=True)

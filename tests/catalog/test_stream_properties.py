@@ -1,0 +1,96 @@
+"""Properties that are a stream's configuration: read from it, and written into it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_pravega.catalog.stream_properties import shown, stream_configuration
+from pyspark_pravega.client import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfiguration
+from pyspark_pravega.errors import ConfigurationError
+
+NEW = StreamConfiguration()
+
+scalings = st.one_of(
+    st.builds(ScalingPolicy.fixed, st.integers(1, 10_000)),
+    st.builds(
+        ScalingPolicy,
+        scale_type=st.sampled_from([ScaleType.BY_EVENTS_PER_SECOND, ScaleType.BY_KILOBYTES_PER_SECOND]),
+        target_rate=st.integers(1, 2**31 - 1),
+        scale_factor=st.integers(2, 1000),
+        min_segments=st.integers(1, 10_000),
+    ),
+)
+amounts = st.integers(0, 10**14)
+retentions = st.one_of(
+    st.none(),
+    st.builds(
+        lambda kind, some, more: RetentionPolicy(retention_type=kind, minimum=some, maximum=some + more),
+        st.sampled_from(RetentionType),
+        amounts,
+        amounts,
+    ),
+    st.builds(
+        lambda kind, some: RetentionPolicy(retention_type=kind, minimum=some), st.sampled_from(RetentionType), amounts
+    ),
+)
+tags = st.sets(st.from_regex(r"[a-z]{1,5}", fullmatch=True), max_size=3).map(lambda found: tuple(sorted(found)))
+
+
+@given(st.builds(StreamConfiguration, scaling=scalings, retention=retentions, tags=tags, rollover_size_bytes=amounts))
+def test_a_configuration_comes_back_from_its_properties(configuration: StreamConfiguration) -> None:
+    assert stream_configuration(NEW, shown(configuration)) == configuration
+
+
+def test_what_isn_t_named_stays() -> None:
+    before = stream_configuration(NEW, {"segments": "3", "retention": "7 days", "tags": "b, a"})
+    assert before.tags == ("a", "b")
+    after = stream_configuration(before, {"retention-limit": "2 days", "retention": "1 day"})
+    assert shown(after) == {"segments": "3", "retention": "1 days", "retention-limit": "2 days", "tags": "a, b"}
+    assert shown(stream_configuration(after, {}, ["retention", "tags", "segments"])) == {"segments": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "amount"),
+    [
+        ("7 days", RetentionType.TIME, 7 * 86_400_000),
+        ("1 Day", RetentionType.TIME, 86_400_000),
+        ("90minutes", RetentionType.TIME, 5_400_000),
+        ("10 GB", RetentionType.SIZE, 10**10),
+        ("512 bytes", RetentionType.SIZE, 512),
+    ],
+)
+def test_retention_is_a_time_or_a_size(text: str, kind: RetentionType, amount: int) -> None:
+    found = stream_configuration(NEW, {"retention": text}).retention
+    assert found == RetentionPolicy(retention_type=kind, minimum=amount)
+
+
+def test_scaling_is_fixed_or_a_rate() -> None:
+    scaled = stream_configuration(NEW, {"scaling": "100 events/s", "scale-factor": "3", "segments": "2"})
+    assert scaled.scaling == ScalingPolicy.by_events_per_second(100, factor=3, min_segments=2)
+    assert stream_configuration(scaled, {"scaling": "fixed"}).scaling == ScalingPolicy.fixed(2)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"segments": "0"}, '"segments" must be a number from 1 to 10000, not "0"'),
+        ({"scaling": "fast"}, 'a rate for each segment like "1000 events/s"'),
+        ({"scaling": "0 events/s"}, 'a rate for each segment like "1000 events/s"'),
+        ({"scaling": "5 events/s", "scale-factor": "1"}, '"scale-factor" must be a number from 2 to 1000'),
+        (
+            {"retention": "7"},
+            '"retention" must be a time or a size like "7 days", in ms, seconds, minutes, hours, days, by',
+        ),
+        ({"retention": "7 dayss"}, 'not "7 dayss"'),
+        ({"retention": "7 days", "retention-limit": "1 GB"}, '"retention-limit" must be a time like "7 days"'),
+        ({"retention": "7 days", "retention-limit": "1 day"}, "minimum <= maximum"),
+        ({"retention-limit": "1 day"}, 'limits what "retention" keeps'),
+        ({"rollover-size": "big"}, '"rollover-size" must be a size like "10 GB"'),
+    ],
+)
+def test_malformed_values_are_refused(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        stream_configuration(NEW, properties)
+    assert message in str(refused.value)

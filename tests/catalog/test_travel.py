@@ -1,0 +1,196 @@
+"""Versions: by number, by time, by stream cut, by name; and what was committed between them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from catalog_tools import ids, insert, make, rows
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
+from pyspark_pravega.connector.changes import ChangesReader, committed_slices
+from pyspark_pravega.connector.ledger import open_ledger
+from pyspark_pravega.connector.travel import Moment, moment_at, moment_of, snapshot_until
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidStreamCutError,
+    PravegaError,
+    SegmentTruncatedError,
+    VersionNotFoundError,
+)
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def stream(catalog: Catalog, scope: str) -> Stream:
+    """Three versions, the third one after a scale: ids 1 and 2, 3, 4 to 9."""
+    stream = make(catalog, scope, segments=2)
+    insert(catalog, stream, 1, 2)
+    insert(catalog, stream, 3)
+    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    insert(catalog, stream, *range(4, 10))
+    return stream
+
+
+def version(catalog: Catalog, stream: Stream, text: str) -> Moment:
+    return moment_of(catalog.client, stream, text)
+
+
+def changes(catalog: Catalog, stream: Stream, first: int, last: int) -> list[tuple[int, int]]:
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    slices = committed_slices(catalog.client, ledger, first, last)
+    reader = ChangesReader(catalog.definition(stream), slices, ["_commit_version", "id", "_change_type"])
+    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert {kind for batch in found for kind in batch.column("_change_type").to_pylist()} <= {"insert"}
+    return sorted((row["_commit_version"], row["id"]) for batch in found for row in batch.to_pylist())
+
+
+def test_every_version_can_be_read(catalog: Catalog, stream: Stream) -> None:
+    assert ids(catalog, stream, version(catalog, stream, "1")) == [1, 2]
+    assert ids(catalog, stream, version(catalog, stream, "2")) == [1, 2, 3]
+    assert ids(catalog, stream, version(catalog, stream, " 3 ")) == list(range(1, 10))
+
+
+def test_a_version_stays_what_it_was(catalog: Catalog, stream: Stream) -> None:
+    before = version(catalog, stream, "3")
+    insert(catalog, stream, 10)
+    assert ids(catalog, stream, before) == list(range(1, 10))
+
+
+def test_a_time_means_the_last_commit_until_then(catalog: Catalog, stream: Stream) -> None:
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    one, two, three = (commit.committed_at * 1000 for commit in ledger.all_commits())
+    for microseconds, number in ((one, 1), (two - 1000, 1), (two, 2), (two + 999, 2), (three, 3), (2 * three, 3)):
+        assert moment_at(catalog.client, stream, microseconds).name == f"version {number}"
+    with pytest.raises(VersionNotFoundError, match=r"or before: the first one known is of 20.* UTC"):
+        moment_at(catalog.client, stream, one - 1)
+
+
+def test_a_stream_cut_is_a_version_in_both_of_its_texts(catalog: Catalog, stream: Stream) -> None:
+    cut = catalog.client.tail(stream)
+    insert(catalog, stream, 10)
+    for text in (cut.to_text(), cut.to_json()):
+        assert ids(catalog, stream, version(catalog, stream, text)) == list(range(1, 10))
+
+
+def test_a_cut_has_a_name(catalog: Catalog, stream: Stream, scope: str) -> None:
+    table = f"{scope}.t"
+    catalog.call_procedure("create_cut", [table, "first_two", "1"])
+    ((name, text, _),) = catalog.call_procedure("create_cut", [table, "today", None])
+    assert (name, StreamCut.from_text(text)) == ("today", catalog.client.tail(stream))
+    insert(catalog, stream, 10)
+    assert ids(catalog, stream, version(catalog, stream, "first_two")) == [1, 2]
+    assert ids(catalog, stream, version(catalog, stream, "today")) == list(range(1, 10))
+    # It is the last thing with a time, too.
+    assert moment_at(catalog.client, stream, time.time_ns() // 1000).name == "version 4"
+    with pytest.raises(ConfigurationError, match='has a cut "today" already'):
+        catalog.call_procedure("create_cut", [table, "today", None])
+    assert catalog.call_procedure("drop_cut", [table, "today"]) == [[True]]
+    assert catalog.call_procedure("drop_cut", [table, "today"]) == [[False]]
+    with pytest.raises(VersionNotFoundError, match=r'no version "today".*; known are: first_two'):
+        version(catalog, stream, "today")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("0", VersionNotFoundError, "has no version 0: its versions are 1 to 3"),
+        ("4", VersionNotFoundError, "has no version 4: its versions are 1 to 3"),
+        ("yesterday", VersionNotFoundError, 'has no version "yesterday": a version is the number of a commit'),
+        ('{"0": 5, "99": 1}', InvalidStreamCutError, "doesn't fit it"),
+        ('{"0": 0}', InvalidStreamCutError, "no segment owns keys"),
+        ('{"0": 1000000, "1": 0}', InvalidStreamCutError, "lies beyond its end"),
+        (StreamCut(Stream("other", "s"), {0: 1}).to_text(), InvalidStreamCutError, 'is one of stream "other/s"'),
+    ],
+)
+def test_versions_that_never_were(
+    catalog: Catalog, stream: Stream, text: str, error: type[PravegaError], message: str
+) -> None:
+    with pytest.raises(error) as refused:
+        version(catalog, stream, text)
+    assert message in str(refused.value)
+
+
+def test_a_stream_that_nobody_has_committed_to(catalog: Catalog, scope: str) -> None:
+    made = make(catalog, scope, "empty")
+    for text in ("1", "0"):
+        with pytest.raises(VersionNotFoundError, match="it has no commits yet"):
+            version(catalog, made, text)
+    theirs = Stream(scope, "theirs")
+    catalog.client.controller.create_stream(theirs, StreamConfiguration())
+    with pytest.raises(VersionNotFoundError, match="read it AS OF a stream cut"):
+        moment_at(catalog.client, theirs, 0)
+    assert snapshot_until(catalog.client, theirs, version(catalog, theirs, '{"0":0}')).size == 0
+
+
+def test_what_was_truncated_away_can_t_be_read(catalog: Catalog, stream: Stream, scope: str) -> None:
+    cut = version(catalog, stream, "1")
+    catalog.call_procedure("truncate", [f"{scope}.t", "2"])
+    assert ids(catalog, stream) == list(range(4, 10))
+    assert ids(catalog, stream, version(catalog, stream, "3")) == list(range(4, 10))
+    with pytest.raises(SegmentTruncatedError, match=r'version 1 of stream ".*" was truncated away'):
+        snapshot_until(catalog.client, stream, cut)
+    assert changes(catalog, stream, 3, 3) == [(3, number) for number in range(4, 10)]
+    with pytest.raises(SegmentTruncatedError, match="was truncated away"):
+        changes(catalog, stream, 2, 3)
+
+
+# Changes
+
+
+def test_every_change_is_an_insert_of_its_version(catalog: Catalog, stream: Stream) -> None:
+    third = [(3, number) for number in range(4, 10)]
+    assert changes(catalog, stream, 1, 3) == [(1, 1), (1, 2), (2, 3), *third]
+    assert changes(catalog, stream, 2, 2) == [(2, 3)]
+    assert changes(catalog, stream, 3, 3) == third
+
+
+def test_bounds_of_changes(catalog: Catalog, stream: Stream) -> None:
+    def between(start: str, end: str | None, *, inclusive: tuple[bool, bool] = (True, True)) -> tuple[int, int]:
+        bounds = {"from_version": start, "to_version": end}
+        return catalog.changes(stream, {**bounds, "from_inclusive": inclusive[0], "to_inclusive": inclusive[1]})
+
+    assert between("1", None) == (1, 3)
+    assert between("1", "2") == (1, 2)
+    assert between("1", "2", inclusive=(False, True)) == (2, 2)
+    assert between("1", "3", inclusive=(False, False)) == (2, 2)
+    assert between("0", "1", inclusive=(False, True)) == (1, 1)
+    with pytest.raises(VersionNotFoundError, match="has no version 4"):
+        between("1", "4")
+    with pytest.raises(ConfigurationError, match=r"version 1 of stream .* comes before version 2"):
+        between("2", "1")
+    with pytest.raises(ConfigurationError, match='"x" isn\'t the number of one'):
+        between("x", None)
+
+
+def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    times = [commit.committed_at * 1000 for commit in ledger.all_commits()]
+
+    def between(start: int, end: int | None, *, inclusive: bool = True) -> tuple[int, int]:
+        return catalog.changes(
+            stream,
+            {"from_timestamp": start, "to_timestamp": end, "from_inclusive": inclusive, "to_inclusive": inclusive},
+        )
+
+    assert between(0, None) == (1, 3)
+    assert between(times[0], times[1]) == (1, 2)
+    assert between(times[0], times[2], inclusive=False) == (2, 2)
+    assert between(times[2] + 1000, None) == (4, 3)
+
+
+def test_only_rows_are_wanted(catalog: Catalog, stream: Stream) -> None:
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    reader = ChangesReader(catalog.definition(stream), committed_slices(catalog.client, ledger, 1, 3), [])
+    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert sum(batch.num_rows for batch in found) == 9
+    assert rows(catalog.definition(stream), snapshot_until(catalog.client, stream, version(catalog, stream, "1"))) == [
+        1,
+        2,
+    ]

@@ -1,0 +1,61 @@
+"""Many sessions at once share one catalog process, and see what each other has changed."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+SESSIONS, STATEMENTS = 50, 20
+
+
+def catalog_processes(spark: SparkSession) -> int:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    pid = jvm.java.lang.ProcessHandle.current().pid()
+    listed = subprocess.run(["ps", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return sum("pyspark_pravega.catalog.service" in line for line in listed.stdout.splitlines())
+
+
+def test_fifty_sessions_share_one_process(spark: SparkSession, namespace: str) -> None:
+    spark.sql(f"CREATE TABLE {namespace}.shared (id BIGINT)")
+    spark.sql(f"INSERT INTO {namespace}.shared VALUES (1)")
+
+    def session(number: int) -> int:
+        own = spark.newSession()
+        own.sql(f"USE {namespace}")
+        statements = [
+            f"CREATE VIEW v{number} AS SELECT id FROM shared",
+            f"DESCRIBE v{number}",
+            "SHOW TABLES",
+            "DESCRIBE EXTENDED shared",
+            "SHOW TBLPROPERTIES shared",
+            "SELECT epoch FROM `shared$epochs`",
+            "SELECT version, rows FROM `shared$commits`",
+            "SHOW COLUMNS IN shared",
+            "SHOW NAMESPACES IN pravega",
+        ]
+        answered = 0
+        for statement in (*statements, *statements[1:], "SHOW VIEWS", f"DROP VIEW v{number}"):
+            own.sql(statement).collect()
+            answered += 1
+        assert own.sql("SELECT rows FROM `shared$commits`").collect() == [Row(rows=1)]
+        return answered + 1
+
+    with ThreadPoolExecutor(SESSIONS) as threads:
+        assert list(threads.map(session, range(SESSIONS))) == [STATEMENTS] * SESSIONS
+    assert catalog_processes(spark) == 1
+    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == ["shared"]
+
+
+def test_a_statement_sees_what_another_session_has_changed(spark: SparkSession, namespace: str) -> None:
+    one, other = spark.newSession(), spark.newSession()
+    for number in range(5):
+        one.sql(f"CREATE OR REPLACE TABLE {namespace}.t (a{number} INT, b STRING)")
+        assert other.table(f"{namespace}.t").columns == [f"a{number}", "b"]
+        one.sql(f"ALTER TABLE {namespace}.t ADD COLUMN c INT")
+        assert other.table(f"{namespace}.t").columns == [f"a{number}", "b", "c"]

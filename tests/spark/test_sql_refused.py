@@ -1,0 +1,52 @@
+"""What docs/sql.md says about refused statements is what they answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
+
+
+def refused() -> list[tuple[str, str]]:
+    """The statements of the table and the words of their answers."""
+    section = DOCS.read_text().partition("### Refused")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `{1,2} ?(.+?) ?`{1,2} \| (.+) \|$", section, flags=re.MULTILINE)
+    return [(statement, answer.replace("`", "")) for statement, answer in rows]
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session in the namespace that the statements are about, with a table of one commit, another one and a view."""
+    own = spark.newSession()
+    own.sql("CREATE NAMESPACE pravega.refused")
+    own.sql("USE pravega.refused")
+    own.sql("CREATE TABLE t (id BIGINT NOT NULL, name STRING) CLUSTERED BY (id) INTO 1 BUCKETS")
+    own.sql("CREATE TABLE u (id BIGINT, name STRING)")
+    own.sql("CREATE VIEW v AS SELECT id FROM t")
+    own.sql("INSERT INTO t VALUES (1, 'one')")
+    yield own
+    spark.sql("DROP NAMESPACE pravega.refused CASCADE")
+
+
+def test_the_table_is_found() -> None:
+    assert len(refused()) > 20
+
+
+@pytest.mark.parametrize(("statement", "answer"), refused(), ids=[statement for statement, _ in refused()])
+def test_a_refused_statement_answers_as_the_docs_say(shop: SparkSession, statement: str, answer: str) -> None:
+    with pytest.raises(Exception) as error:
+        shop.sql(statement).collect()
+    told = str(error.value)
+    assert "Traceback" not in told
+    words = [part.strip() for part in answer.split("...")]
+    position = 0
+    for word in words:
+        assert word in told[position:], told[:600]
+        position = told.index(word, position) + len(word)
