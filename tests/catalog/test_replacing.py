@@ -11,6 +11,7 @@ from catalog_tools import COLUMNS, ids, insert, make, plan, write
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.replacing import OverwritingJob, Staged
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.definition import TableDefinition
@@ -40,7 +41,7 @@ def stage(
 
 def state(catalog: Catalog, stream: Stream) -> tuple[Any, ...]:
     found = catalog.definition(stream, age_s=0)
-    return found.schema, found.properties, found.configuration, found.compatibility, ids(catalog, stream)
+    return found.schema, shown_properties(found), found.configuration, found.compatibility, ids(catalog, stream)
 
 
 # INSERT OVERWRITE, TRUNCATE
