@@ -188,6 +188,7 @@ SELECT * FROM smaller;
 SHOW CREATE TABLE smaller;
 --> CREATE VIEW pravega.sql_shop.smaller (
 -->   id)
+--> WITH SCHEMA COMPENSATION
 --> AS SELECT id FROM events
 -->
 DROP VIEW smaller;
