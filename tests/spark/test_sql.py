@@ -69,9 +69,11 @@ def test_a_script_answers_as_it_says(sandbox: Sandbox, tmp_path: Path, script: P
     )
 
     found = answers(done.stdout)
-    for statement, answer in zip(wanted, found, strict=False):
-        assert answer == statement.answer, (
-            f"{script.name}, line {statement.line}: {statement.text}\n{done.stderr[-2000:]}"
-        )
-    assert done.returncode == 0, done.stderr
+    wrong = [
+        f"{script.name}, line {statement.line}: {statement.text}\n  wanted {statement.answer}\n  found  {answer}"
+        for statement, answer in zip(wanted, found, strict=False)
+        if answer != statement.answer
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert done.returncode == 0, done.stderr[-3000:]
     assert len(found) == len(wanted)

@@ -29,9 +29,9 @@ CREATE TABLE orders (id BIGINT NOT NULL COMMENT 'the id', customer STRING, amoun
   CLUSTERED BY (customer) INTO 2 BUCKETS COMMENT 'all orders' TBLPROPERTIES ('team.owner' = 'us', 'retention' = '7 days');
 CREATE TABLE IF NOT EXISTS orders (other INT);
 SHOW TABLES;
---> sql_shop	orders	false
+--> orders
 SHOW TABLES LIKE 'ord*';
---> sql_shop	orders	false
+--> orders
 SHOW COLUMNS IN orders;
 --> id
 --> customer
@@ -76,7 +76,7 @@ DROP TABLE big PURGE;
 DROP TABLE IF EXISTS big;
 DROP TABLE copied;
 SHOW TABLES;
---> sql_shop	orders	false
+--> orders
 
 -- ALTER TABLE
 
@@ -176,11 +176,11 @@ SELECT * FROM events;
 -- Views
 
 CREATE VIEW small AS SELECT id, s FROM events WHERE id < 10;
-CREATE OR REPLACE VIEW small (number, text) COMMENT 'small ones' AS SELECT id, upper(s) FROM events;
+CREATE OR REPLACE VIEW small (number, text) COMMENT 'small ones' AS SELECT id, upper(s) AS s FROM events;
 SELECT * FROM small;
 --> 1	A
 SHOW VIEWS;
---> sql_shop	small	false
+--> small
 ALTER VIEW small AS SELECT id FROM events;
 ALTER VIEW small RENAME TO smaller;
 SELECT * FROM smaller;
