@@ -13,7 +13,7 @@ from client_tools import append, framed
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import plan_scan
+from pyspark_pravega.catalog.jobs import ScanRequest, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.definition import TableDefinition, load_definition
@@ -93,17 +93,17 @@ def test_the_mode_may_be_the_tables_or_the_reads(client: Client, settings: Setti
     strict = load_definition(client, settings, table.stream, {"mode": "fail-fast"})
     with pytest.raises(EventDecodeError):
         select(client, strict, "id")
-    assert plan_scan(loaded, ["id"], {"mode": "drop-malformed"}).slices == 1
+    assert plan_scan(loaded, ScanRequest(columns=["id"], options={"mode": "drop-malformed"})).slices == 1
     with pytest.raises(ConfigurationError, match="must be one of fail-fast, permissive, drop-malformed"):
-        plan_scan(loaded, ["id"], {"mode": "lenient"})
+        plan_scan(loaded, ScanRequest(columns=["id"], options={"mode": "lenient"}))
 
 
 def test_nulls_in_columns_that_spark_takes_for_not_null_are_refused(settings: Settings, scope: str) -> None:
     columns = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
     table = Catalog(settings).create_table([scope], "t", columns, [], {})
-    assert plan_scan(table, ["name"], {"mode": "permissive"}).slices == 0
+    assert plan_scan(table, ScanRequest(columns=["name"], options={"mode": "permissive"})).slices == 0
     with pytest.raises(ConfigurationError, match=r"id of stream .* can't be null: make \"mode\" a property"):
-        plan_scan(table, ["id"], {"mode": "permissive"})
+        plan_scan(table, ScanRequest(columns=["id"], options={"mode": "permissive"}))
 
 
 class TestSeveralTypes:
