@@ -98,6 +98,10 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
+    if (stream == null) {
+      // Spark asks this while it plans a query: from here on its ends are fixed.
+      plan();
+    }
     return COLUMNAR ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
   }
 
