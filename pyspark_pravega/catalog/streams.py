@@ -14,6 +14,7 @@ from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.connector.travel import named_cut
 
 
 class StreamRead:
@@ -35,7 +36,8 @@ class StreamRead:
             definition = in_mode(definition, given[MODE], columns)
         self.options = ReadOptions.parse(given)
         self.reader = SeveralStreamsReader([definition], columns, self.options)
-        self.source = StreamSource(shared_client(definition.settings), [definition.stream], self.options)
+        client = shared_client(definition.settings)
+        self.source = StreamSource(client, [definition.stream], self.options, named=named_cut)
         self.lock = threading.Lock()
 
 

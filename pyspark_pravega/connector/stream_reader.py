@@ -25,6 +25,7 @@ from pyspark_pravega.connector.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.connector.travel import named_cut
 from pyspark_pravega.errors import ConfigurationError
 
 
@@ -115,7 +116,9 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> StreamSource:
         if self._source is None:
             streams = [definition.stream for definition in self._definitions]
-            self._source = StreamSource(shared_client(self._definitions[0].settings), streams, self._options)
+            self._source = StreamSource(
+                shared_client(self._definitions[0].settings), streams, self._options, named=named_cut
+            )
         return self._source
 
 
@@ -127,7 +130,7 @@ class SnapshotReader(SeveralStreamsReader):
         client = shared_client(self._settings)
         found: list[InputPartition] = []
         for stream in self._streams:
-            snapshot = bounded_snapshot(client, stream, self._options, streams=len(self._streams))
+            snapshot = bounded_snapshot(client, stream, self._options, streams=len(self._streams), named=named_cut)
             parts = [
                 SegmentPart(stream=stream, segment_id=part.segment_id, start=part.start, end=part.end)
                 for part in snapshot.slices
