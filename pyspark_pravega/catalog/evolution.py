@@ -196,6 +196,11 @@ class _Json:
     def __init__(self, schema: Schema, stream: str) -> None:
         self._schema, self._stream = schema, stream
         self._document: dict[str, Any] = json.loads(schema.data)
+        fields = "fields" if schema.format == AVRO else "properties"
+        if not isinstance(self._document, dict) or fields not in self._document:
+            raise UnsupportedOperationError(
+                f'the columns of stream "{stream}" can\'t be changed: its schema isn\'t one of named fields'
+            )
 
     def made(self) -> Schema:
         name = "Avro" if self._schema.format == AVRO else "Json"

@@ -229,7 +229,7 @@ def test_a_property_gives_a_stream_its_schema(catalog: Catalog, registry: Schema
 def test_a_schema_that_can_t_be_a_table_s_leaves_nothing_behind(catalog: Catalog, scope: str) -> None:
     stream = others(catalog, scope)
     for wrong in (
-        '{"type": "long"}',
+        '{"type": "nope"}',
         "{",
         '{"type": "record", "name": "x", "fields": [{"name": "a", "type": "nope"}]}',
     ):

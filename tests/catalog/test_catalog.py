@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from pyspark.sql.types import BinaryType, DayTimeIntervalType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, CalendarIntervalType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
@@ -215,7 +215,7 @@ def test_a_type_that_events_can_not_hold_leaves_nothing(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
     with pytest.raises(UnsupportedTypeError):
-        catalog.create_table([scope], "t", StructType([StructField("i", DayTimeIntervalType())]), [], {})
+        catalog.create_table([scope], "t", StructType([StructField("i", CalendarIntervalType())]), [], {})
     assert traces(client, registry, Stream(scope, "t")) == []
 
 
