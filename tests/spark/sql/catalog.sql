@@ -1,4 +1,4 @@
--- Every statement that a user of the catalog types, with what spark-sql answers behind it (-->).
+-- Every statement that a user of the catalog types, with what spark-sql answers behind it (-->; ... is any text).
 
 -- Namespaces
 
@@ -40,6 +40,7 @@ DESCRIBE orders;
 --> id                  	bigint              	the id
 --> customer            	string
 --> amount              	decimal(10,2)
+-->
 --> # Partitioning
 --> Part 0              	bucket(2, customer)
 SHOW TBLPROPERTIES orders ('retention');
@@ -100,8 +101,8 @@ SELECT * FROM `orders$properties` WHERE key IN ('compatibility', 'tags', 'compre
 --> compression	gzip
 --> tags	a, b
 COMMENT ON TABLE orders IS 'some orders';
-SHOW TBLPROPERTIES orders ('comment');
---> comment	some orders
+SELECT value FROM `orders$properties` WHERE key = 'comment';
+--> some orders
 
 -- Versions, and what was committed between them
 
@@ -114,6 +115,7 @@ SELECT _commit_version, _change_type, id FROM orders CHANGES FROM VERSION 2 TO V
 --> 2	insert	3
 --> 3	insert	4
 CALL pravega.system.create_cut(table => 'sql_shop.orders', name => 'before_scaling');
+--> before_scaling	H4sI...	{0:...,1:...}
 SELECT count(*) FROM orders VERSION AS OF 'before_scaling';
 --> 4
 
@@ -143,6 +145,7 @@ CALL pravega.system.scale(table => 'sql_shop.orders', segments => 3);
 SELECT count(*) FROM orders WHERE _segment < 4294967298;
 --> 4
 CALL pravega.system.truncate('sql_shop.orders', '2');
+--> H4sI...	{0:...,1:...}
 SELECT id FROM orders;
 --> 4
 CALL pravega.system.set_compatibility('sql_shop.orders', 'Backward');
@@ -151,6 +154,7 @@ CALL pravega.system.drop_cut('sql_shop.orders', 'before_scaling');
 --> true
 CALL pravega.system.subscribers('sql_shop.orders');
 CALL pravega.system.seal('sql_shop.orders');
+--> H4sI...	{4294967298:0,4294967299:0,4294967300:0}
 SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
 --> pravega	["system"]	system	commit
@@ -168,7 +172,7 @@ SHOW PROCEDURES IN pravega.system;
 
 CREATE TABLE events (event BINARY NOT NULL) TBLPROPERTIES ('format' = 'raw');
 CALL pravega.system.register_schema('sql_shop.events', columns => 'id BIGINT, s STRING');
---> 0	sql.shop.events	0
+--> 0	sql_shop.events	0
 INSERT INTO events VALUES (1, 'a');
 SELECT * FROM events;
 --> 1	a
@@ -180,7 +184,7 @@ CREATE OR REPLACE VIEW small (number, text) COMMENT 'small ones' AS SELECT id, u
 SELECT * FROM small;
 --> 1	A
 SHOW VIEWS;
---> small
+--> sql_shop	small	false
 ALTER VIEW small AS SELECT id FROM events;
 ALTER VIEW small RENAME TO smaller;
 SELECT * FROM smaller;
@@ -188,6 +192,7 @@ SELECT * FROM smaller;
 SHOW CREATE TABLE smaller;
 --> CREATE VIEW pravega.sql_shop.smaller (
 -->   id)
+--> COMMENT 'small ones'
 --> WITH SCHEMA COMPENSATION
 --> AS SELECT id FROM events
 -->
