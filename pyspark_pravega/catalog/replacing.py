@@ -82,7 +82,9 @@ class OverwritingJob(WriteJob):
         except PravegaError:
             ledger.forget_overwrite(self.job)
             raise
-        client.truncate(proper_cut(client, stream, cut))
+        if not report.repeated:
+            # Of what was written before under the same query and epoch the cut knows nothing.
+            client.truncate(proper_cut(client, stream, cut))
         ledger.forget_overwrite(self.job)
         return report
 

@@ -163,16 +163,26 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
     @Override
     public WriteBuilder truncate() {
+      if (isQuery()) {
+        throw Unchecked.sneak(
+            new PravegaException(
+                "PRAVEGA_UNSUPPORTED_OPERATION",
+                "output mode complete would replace all rows with each micro-batch: take update, and read the latest"
+                    + " row of each key"));
+      }
       overwrite = true;
       return this;
     }
 
     @Override
     public Write build() {
-      String query = SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId");
       // Spark builds a write for each micro-batch; a query's is settled once.
-      JsonNode plan = info.queryId().equals(query) ? table.queryPlan(query, this::plan) : plan();
+      JsonNode plan = isQuery() ? table.queryPlan(info.queryId(), this::plan) : plan();
       return new PravegaWrite(table, info, plan, overwrite || table.replaces());
+    }
+
+    private boolean isQuery() {
+      return info.queryId().equals(SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId"));
     }
 
     private JsonNode plan() {
