@@ -162,7 +162,7 @@ class Run:
                 while not over.is_set():
                     self.check_whole(self.read())
                     looks[0] += 1
-                    over.wait(0.02)
+                    over.wait(0.1)
             except BaseException as error:
                 failed.append(error)
 
