@@ -83,7 +83,7 @@ class Child:
     """A process that answers one call after another."""
 
     def __init__(self, fault: Fault | None = None) -> None:
-        context = _nursery()
+        context = nursery()
         self._pipe, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(other, fault), daemon=True)
         self.process.start()
@@ -127,7 +127,7 @@ class Child:
 
 
 @functools.cache
-def _nursery() -> ForkServerContext:
+def nursery() -> ForkServerContext:
     """Processes are forked from one that has imported everything: so they cost nearly nothing."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
