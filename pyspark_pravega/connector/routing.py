@@ -84,7 +84,7 @@ class Routing:
         Returns:
             A text for each row, null values as empty texts; or one for all.
         """
-        values = [batch.column(name).cast(pa.string()).fill_null("") for name in self.columns]
+        values = [_text(batch.column(name)) for name in self.columns]
         if not values:
             return self.texts[0]
         if self.column is not None:
@@ -93,6 +93,14 @@ class Routing:
         for value, after in zip(values, self.texts[1:], strict=True):
             parts += [value, after]
         return pc.binary_join_element_wise(*parts, "")
+
+
+def _text(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # Sessions are in different time zones; a key must not depend on that.
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    return column.cast(pa.string()).fill_null("")
 
 
 def _find(name: str, columns: Sequence[str]) -> str | None:

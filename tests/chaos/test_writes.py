@@ -38,6 +38,7 @@ from write_processes import (
     begin_job,
     begin_run,
     commit_job,
+    nursery,
     run_task,
 )
 
@@ -162,7 +163,7 @@ class Run:
                 while not over.is_set():
                     self.check_whole(self.read())
                     looks[0] += 1
-                    over.wait(0.02)
+                    over.wait(0.1)
             except BaseException as error:
                 failed.append(error)
 
@@ -299,6 +300,7 @@ class Chaos:
     """Runs, several at a time; what they leave open is looked at when its lease must be over."""
 
     def __init__(self, client: Client, settings: Settings, scope: str, *, scaling: bool) -> None:
+        nursery()
         self._client, self._settings, self._scope, self._scaling = client, settings, scope, scaling
         self._left: list[tuple[Stream, uuid.UUID, float, int]] = []
         self.struck: Counter[str] = Counter()

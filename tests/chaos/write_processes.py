@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import pickle
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import pyarrow as pa
@@ -79,8 +83,7 @@ class Child:
     """A process that answers one call after another."""
 
     def __init__(self, fault: Fault | None = None) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context = nursery()
         self._pipe, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(other, fault), daemon=True)
         self.process.start()
@@ -121,6 +124,24 @@ class Child:
         self.process.kill()
         self.process.join()
         self._pipe.close()
+
+
+@functools.cache
+def nursery() -> ForkServerContext:
+    """Processes are forked from one that has imported everything: so they cost nearly nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    before = os.environ.get("PYTHONPATH")
+    # Python 3.11's fork server imports with the path of the environment only.
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    return context
 
 
 class Lost(Exception):  # noqa: N818

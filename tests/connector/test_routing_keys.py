@@ -49,6 +49,17 @@ def test_names_that_are_no_columns_are_refused(text: str) -> None:
         Routing.parse(text, COLUMNS)
 
 
+def test_a_time_s_key_does_not_depend_on_the_session_s_zone() -> None:
+    times = pa.array([1_700_000_000_000_000, None], pa.timestamp("us", "UTC"))
+    routing = Routing.parse("at", ["at"])
+    keys = [
+        routing.keys(pa.record_batch({"at": times.cast(pa.timestamp("us", zone))})) for zone in ("UTC", "Asia/Tokyo")
+    ]
+    assert keys[0] == keys[1]
+    assert isinstance(keys[0], pa.Array)
+    assert keys[0].to_pylist() == ["2023-11-14 22:13:20.000000Z", ""]
+
+
 @given(
     st.lists(st.sampled_from(COLUMNS[:3]), min_size=1, max_size=4), st.lists(st.text("ab/ -"), min_size=5, max_size=5)
 )

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]
 PROGRAM = Path(__file__).parents[2] / "examples" / "ingest_files.py"
 SPARK = "--master local[2] --driver-memory 512m --conf spark.ui.enabled=false pyspark-shell"
 FILES, RECORDS = 30, 40
-KILLS = int(os.environ.get("INGESTION_KILLS", "3"))
+KILLS = int(os.environ.get("INGESTION_KILLS", "2"))
 SEED = int(os.environ.get("INGESTION_SEED", str(random.randrange(1000))))
 
 
