@@ -24,8 +24,8 @@ from pyspark_pravega.connector.official import MetadataReader, create_missing, m
 from pyspark_pravega.connector.options import (
     FORMAT,
     METADATA,
-    OFFICIAL_WRITE_KEYS,
     MODE,
+    OFFICIAL_WRITE_KEYS,
     READ_KEYS,
     SCHEMA_TYPE,
     WRITE_KEYS,
