@@ -66,6 +66,7 @@ def test_a_running_query_sees_new_events_through_scales(
         query.processAllAvailable()
     finally:
         query.stop()
+    assert query.exception() is None
     assert sorted(sink.all_events) == sorted(numbered(5, 12))
     for key in range(5):
         assert [event for event in sink.all_events if event.startswith(f"k{key}:")] == [
