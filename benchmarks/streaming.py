@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from benchmarks.results import append, describe_machine
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.jobs import ScanRequest, plan_scan
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.offsets import SourceOffset
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream_source import StreamSource
 from pyspark_pravega.sandbox import Sandbox
@@ -36,6 +38,8 @@ _TIMEOUT_S = "120"
 _RATE = 1_000
 _STAMP = struct.Struct(">d")
 _MANY_SEGMENTS = 1_000
+_AHEAD = 2_000_000
+"""How many events a soak's writer may be ahead of the query."""
 
 
 class Bench:
@@ -59,9 +63,9 @@ class Bench:
         """A new folder."""
         return str(self._folder / f"checkpoint-{next(self._numbers)}")
 
-    def to_noop(self, frame: Any, *, available_now: bool) -> StreamingQuery:
+    def to_noop(self, frame: Any, *, available_now: bool, mode: str = "append") -> StreamingQuery:
         """Run a query whose rows are thrown away."""
-        writer = frame.writeStream.format("noop").option("checkpointLocation", self.checkpoint())
+        writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", self.checkpoint())
         started: StreamingQuery = (
             writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
         ).start()
@@ -76,25 +80,26 @@ def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
         for start in range(0, events, len(payloads)):
             count = min(len(payloads), events - start)
             writer.write_batch(payloads.slice(0, count), keys.slice(0, count))
-    ours: list[float] = []
-    batches: list[float] = []
-    theirs: list[float] = []
+    frame = bench.read(stream)
+    queries = {"counts them": (frame.groupBy().count(), "complete"), "throws them away as rows": (frame, "append")}
+    times: dict[str, list[float]] = defaultdict(list)
     for run in range(-1, runs):
         before = time.perf_counter()
         assert java.do("read", stream.name, 0) == events
-        java_seconds = time.perf_counter() - before
-        before = time.perf_counter()
-        query = bench.to_noop(bench.read(stream), available_now=True)
-        query.awaitTermination()
-        seconds = time.perf_counter() - before
-        progress = [_progress(p) for p in query.recentProgress]
-        assert sum(p["numInputRows"] for p in progress) == events
-        # The first run warms both up.
-        if run >= 0:
-            theirs.append(java_seconds)
-            ours.append(seconds)
-            batches.append(max(p["durationMs"]["triggerExecution"] for p in progress) / 1000)
-        _tell(f"catch-up: Java {java_seconds:.2f} s, query {seconds:.2f} s from start to end")
+        found = {"Java batch client": time.perf_counter() - before}
+        for name, (query_frame, mode) in queries.items():
+            before = time.perf_counter()
+            query = bench.to_noop(query_frame, available_now=True, mode=mode)
+            query.awaitTermination()
+            found[f"query that {name}, from start() to its end"] = time.perf_counter() - before
+            progress = [_progress(p) for p in query.recentProgress]
+            assert sum(p["numInputRows"] for p in progress) == events
+            longest = max(p["durationMs"]["triggerExecution"] for p in progress)
+            found[f"query that {name}, its micro-batch"] = longest / 1000
+        # The first run warms all up.
+        for name, seconds in found.items() if run >= 0 else ():
+            times[name].append(seconds)
+        _tell("catch-up: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
 
     def rate(seconds: list[float]) -> str:
         return f"{events / statistics.median(seconds):,.0f}"
@@ -103,9 +108,7 @@ def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
         [
             f"| catching up with {events:,} events of 100 bytes, {SEGMENTS} segments | events/s |",
             "|---|--:|",
-            f"| Java batch client | {rate(theirs)} |",
-            f"| query, its micro-batch | {rate(batches)} |",
-            f"| query, from start() to its end | {rate(ours)} |",
+            *(f"| {name} | {rate(seconds)} |" for name, seconds in times.items()),
         ]
     )
 
@@ -182,7 +185,7 @@ def soak(bench: Bench, seconds: float) -> str:
     """The highest rate that the machine holds: memory of all processes, and the lag."""
     source = bench.stream()
     payloads, keys = make_events(100)
-    query = bench.to_noop(bench.read(source, startStreamCut="latest"), available_now=False)
+    query = bench.to_noop(bench.read(source), available_now=False)
     gateway = bench.session.sparkContext._gateway
     assert gateway is not None
     lines = [
@@ -190,32 +193,51 @@ def soak(bench: Bench, seconds: float) -> str:
         "|--:|--:|--:|--:|--:|--:|",
     ]
     over = threading.Event()
-    written = 0
+    written, read, seen = 0, 0, -1
 
     def write() -> None:
         nonlocal written
         with bench.client.writer(source) as writer:
             while not over.is_set():
+                # As much as the machine holds: the query sets the pace.
+                if written - read > _AHEAD:
+                    time.sleep(0.01)
+                    continue
                 writer.write_batch(payloads, keys)
                 writer.flush()
                 written += len(payloads)
-                # What was read isn't kept: the sandbox holds all events in its memory.
-                if written % (40 * len(payloads)) == 0:
-                    bench.client.truncate(bench.client.tail(source))
 
-    threading.Thread(target=write, daemon=True).start()
-    begun, interval = time.monotonic(), max(5.0, seconds / 20)
+    def keep_count() -> None:
+        nonlocal read, seen
+        truncated = 0
+        while not over.is_set():
+            for found in query.recentProgress:
+                if found.batchId > seen:
+                    seen = found.batchId
+                    read += found.numInputRows
+            last = query.lastProgress
+            if last is not None and read - truncated > _AHEAD:
+                # The sandbox holds all events in its memory: those that were read go.
+                end = _progress(last)["sources"][0]["endOffset"]
+                position = json.loads(end) if isinstance(end, str) else end
+                bench.client.truncate(SourceOffset.from_dict(position)[source].cut)
+                truncated = read
+            time.sleep(0.1)
+
+    threads = [threading.Thread(target=run, daemon=True) for run in (write, keep_count)]
+    for thread in threads:
+        thread.start()
+    begun, interval, before = time.monotonic(), max(5.0, seconds / 20), 0
     while time.monotonic() - begun < seconds:
         time.sleep(interval)
-        progress = query.lastProgress
-        found = _progress(progress) if progress is not None else {"sources": [{}]}
-        metrics = found["sources"][0].get("metrics") or {}
+        if query.exception() is not None:
+            raise AssertionError(f"the query failed: {query.exception()}")
         memory = memory_of(gateway.proc.pid)
-        rate = found.get("processedRowsPerSecond") or 0
         lines.append(
             f"| {time.monotonic() - begun:.0f} | {memory['jvm']:.0f} | {memory['catalog']:.0f} "
-            f"| {memory['workers']:.0f} | {float(metrics.get('totalEventsBehindLatest', 0)):,.0f} | {rate:,.0f} |"
+            f"| {memory['workers']:.0f} | {written - read:,} | {(read - before) / interval:,.0f} |"
         )
+        before = read
         _tell(lines[-1])
     over.set()
     query.stop()
@@ -311,6 +333,7 @@ def _session(sandbox: Sandbox) -> Iterator[SparkSession]:
         "spark.driver.memory": "2g",
         "spark.driver.host": "localhost",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -20,11 +20,12 @@ from pyspark_pravega.connector.definition import (
     load_definition,
     raw_definition,
 )
-from pyspark_pravega.connector.official import MetadataReader, create_missing, metadata_schema
+from pyspark_pravega.connector.official import MetadataReader, create_missing, metadata_schema, without_official
 from pyspark_pravega.connector.options import (
     FORMAT,
     METADATA,
     MODE,
+    OFFICIAL_WRITE_KEYS,
     READ_KEYS,
     SCHEMA_TYPE,
     WRITE_KEYS,
@@ -122,7 +123,9 @@ class DefaultSource(DataSource):
         return EpochWriter(definition, options)
 
     def _writable(self, schema: StructType) -> tuple[TableDefinition, WriteOptions]:
-        options = canonical(writes_own(self.options), WRITE_KEYS, "write option")
+        given = canonical(writes_own(self.options), WRITE_KEYS | OFFICIAL_WRITE_KEYS, "write option")
+        create_missing(given)
+        options = without_official(given)
         definition = self._definition(options)
         missing = [f.name for f in definition.schema if not f.nullable and f.name not in schema.fieldNames()]
         unknown = [name for name in schema.fieldNames() if name not in definition.schema.fieldNames()]

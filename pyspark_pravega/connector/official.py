@@ -75,6 +75,28 @@ class MetadataReader(DataSourceReader):
         return [(mark.lower_ms, mark.upper_ms, mark.cut.to_text()) for mark in watermarks(client.pool, stream)]
 
 
+def without_official(options: Mapping[str, str]) -> dict[str, str]:
+    """A write's options, with those of Pravega's own Spark connector told in our words.
+
+    A commit here always waits until it can be read, so the options about that have no effect.
+
+    Args:
+        options: canonical options.
+
+    Raises:
+        ConfigurationError: `exactly-once` is neither true nor false, or contradicts `writer-mode`.
+    """
+    ours = {key: value for key, value in options.items() if key not in keys.OFFICIAL_WRITE_KEYS}
+    if keys.ONCE in options:
+        mode = keys.EXACTLY_ONCE if flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
+        if ours.setdefault(keys.WRITER_MODE, mode) != mode:
+            raise ConfigurationError(
+                f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.WRITER_MODE}" = {ours[keys.WRITER_MODE]} '
+                "contradict each other: give one of them"
+            )
+    return ours
+
+
 def create_missing(options: Mapping[str, str]) -> None:
     """Make the scope and the stream if they aren't there and options allow it: never unless asked to.
 

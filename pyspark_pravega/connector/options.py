@@ -54,6 +54,9 @@ CREATION_KEYS = frozenset(
 """Options of Pravega's own Spark connector about making a stream that isn't there."""
 OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA}
 """Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
+ONCE = "exactly-once"
+OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "transaction-status-poll-interval-ms"}
+"""The same for writes."""
 
 TABLE_READ_KEYS = frozenset({MODE}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
 """Options of a read of a catalog's table."""

@@ -104,10 +104,8 @@ def _is_ours(line: str) -> bool:
 def _table(name: str, batch: int, lags: list[SegmentLag], figures: dict[str, str]) -> str:
     lines = [f"{name}, after micro-batch {batch}:", f"  {'':10}{'total':>14}{'min':>14}{'avg':>14}{'max':>14}"]
     for what in ("Bytes", "Events"):
-        cells = "".join(
-            f"{_number(figures[f'{kind}{what}BehindLatest']):>14}" for kind in ("total", "min", "avg", "max")
-        )
-        lines.append(f"  {what.lower():10}{''.join(f'{cell:>14}' for cell in cells)}")
+        cells = [_number(figures[f"{kind}{what}BehindLatest"]) for kind in ("total", "min", "avg", "max")]
+        lines.append(f"  {what.lower():10}" + "".join(f"{cell:>14}" for cell in cells))
     lines.append(f"  over {len(lags)} segment{'' if len(lags) == 1 else 's'}; events are estimated beyond 64 KiB")
     return "\n".join(lines)
 

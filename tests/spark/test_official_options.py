@@ -105,3 +105,16 @@ def test_pravega_s_watermarks_are_rows(
     assert isinstance(cut, StreamCut)
     assert set(cut) == {0, 1}
     assert [row.lower_time for row in rows] == sorted(row.lower_time for row in rows)
+
+
+def test_writes_take_its_options(spark: SparkSession, client: Client, namespace: str, options: dict[str, str]) -> None:
+    rows = spark.createDataFrame([(b"a",), (b"b",)], "event BINARY")
+    writing = rows.write.format("pravega").options(**options).option("read_after_write_consistency", "true")
+    writing = writing.option("allow_create_stream", "true").option("default_num_segments", "2")
+    for exactly_once in ("true", "false"):
+        writing.option("exactly_once", exactly_once).mode("append").save()
+    read = spark.read.format("pravega").options(**options).load()
+    assert sorted(bytes(row.event) for row in read.collect()) == [b"a", b"a", b"b", b"b"]
+    assert len(client.controller.current_segments(Stream(scope_of(namespace), "t")).ids) == 2
+    with pytest.raises(AnalysisException, match="contradict each other"):
+        writing.option("exactly_once", "true").option("writer-mode", "best-effort").mode("append").save()

@@ -233,7 +233,8 @@ final class CatalogProcess {
         throw lost(error.getCause());
       } catch (InterruptedException error) {
         Thread.currentThread().interrupt();
-        throw lost(error);
+        // As it is: so Spark knows that a streaming query was stopped, and hasn't failed.
+        throw Unchecked.sneak(error);
       }
       if (answer.has("error")) {
         JsonNode error = answer.get("error");
