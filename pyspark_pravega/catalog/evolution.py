@@ -199,7 +199,7 @@ class _Json:
         fields = "fields" if schema.format == AVRO else "properties"
         if not isinstance(self._document, dict) or fields not in self._document:
             raise UnsupportedOperationError(
-                f'the columns of stream "{stream}" can\'t be changed: its schema isn\'t one of named fields'
+                f"the columns of stream \"{stream}\" can't be changed: its schema isn't one of named fields"
             )
 
     def made(self) -> Schema:
