@@ -13,7 +13,7 @@ TYPES = [
     ("sh", "SMALLINT", "CAST(id % 65536 - 32768 AS SMALLINT)"),
     ("it", "INT", "CAST(id * 1000003 % 4294967296 - 2147483648 AS INT)"),
     ("lo", "BIGINT", "(id - 500) * 9000000000000000"),
-    ("fl", "FLOAT", "CAST(id AS FLOAT) / -3"),
+    ("fl", "FLOAT", "CAST(id / -3 AS FLOAT)"),
     ("do", "DOUBLE", "CAST(id AS DOUBLE) / 7"),
     ("st", "STRING", "repeat('ü€x', CAST(id % 13 AS INT))"),
     ("bi", "BINARY", "CAST(repeat('z', CAST(id % 40 AS INT)) AS BINARY)"),
