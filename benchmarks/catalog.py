@@ -179,13 +179,14 @@ def measure_sums(controller: str, registry: str, runs: int, *, columnar: bool) -
     return {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
 
 
-def run(events: int, streams: int, runs: int) -> str:
+def run(events: int, streams: int, runs: int, tell: Callable[[str], None]) -> str:
     """All of it.
 
     Args:
         events: how many events of 10 columns the table holds.
         streams: how many streams the large scope holds.
         runs: how often each query is measured.
+        tell: is told each line as soon as it is measured.
 
     Returns:
         A table in Markdown.
@@ -201,8 +202,11 @@ def run(events: int, streams: int, runs: int) -> str:
             f"AS SELECT {COLUMNS} FROM range(0, {events}, 1, {THREADS})"
         )
         lines += limits(spark, runs, Path(folder))
+        tell("\n".join(lines))
         lines.append(many_sessions(spark, 50, 20))
+        tell(lines[-1])
         lines.append(many_streams(spark, settings, streams, 3))
+        tell(lines[-1])
         spark.stop()
         columns = sums(controller, registry, runs, columnar=True)
         rows = sums(controller, registry, runs, columnar=False)
@@ -215,6 +219,7 @@ def run(events: int, streams: int, runs: int) -> str:
         f"| sum and avg, {events} events | {columns['seconds']:.3f} s | by rows {rows['seconds']:.3f} s | "
         f"{ratio:.2f}x | >= 1.5x |"
     )
+    tell("\n".join(lines[-2:]))
     return "\n".join(lines)
 
 
@@ -231,8 +236,7 @@ def main() -> None:
         controller, registry, runs, columnar = json.loads(given.sums)
         print(json.dumps(measure_sums(controller, registry, runs, columnar=columnar)))
         return
-    report = run(given.events, given.streams, given.runs)
-    print(report)
+    report = run(given.events, given.streams, given.runs, lambda text: print(text, flush=True))
     if given.record:
         append(report, "benchmarks.catalog", [argument for argument in sys.argv[1:] if argument != "--record"])
 
