@@ -147,14 +147,16 @@ impl Decoder {
     /// Returns the batch, the index of the first event that can't be decoded (None when there's none), and the encoding
     /// id in its header where no plan is known for that one.
     fn decode<'py>(
-        &mut self,
+        slf: &Bound<'py, Self>,
         py: Python<'py>,
         payloads: PyArrowType<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Option<usize>, Option<i32>)> {
         let (batch, stopped) = guarded(|| {
             let payloads = BinaryArray::from(payloads.0);
-            let made = self.run(&payloads, false);
-            Ok((self.taken(made.0)?, made.1.into_iter().next()))
+            // Given back before Python runs again: another thread may decode then.
+            let mut decoder = slf.try_borrow_mut()?;
+            let made = decoder.run(&payloads, false);
+            Ok((decoder.taken(made.0)?, made.1.into_iter().next()))
         })?;
         let (index, id) = match stopped {
             Some((index, id)) => (Some(index), id),
@@ -167,15 +169,16 @@ impl Decoder {
     ///
     /// Returns the batch, and the indexes of the events that aren't in it.
     fn decode_good<'py>(
-        &mut self,
+        slf: &Bound<'py, Self>,
         py: Python<'py>,
         payloads: PyArrowType<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (batch, bad) = guarded(|| {
             let payloads = BinaryArray::from(payloads.0);
-            let (rows, bad) = self.run(&payloads, true);
+            let mut decoder = slf.try_borrow_mut()?;
+            let (rows, bad) = decoder.run(&payloads, true);
             let bad: UInt64Array = bad.into_iter().map(|(index, _)| index as u64).collect();
-            Ok((self.taken(rows)?, bad))
+            Ok((decoder.taken(rows)?, bad))
         })?;
         Ok((batch.to_pyarrow(py)?, bad.to_data().to_pyarrow(py)?))
     }

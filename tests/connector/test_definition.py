@@ -177,7 +177,7 @@ def test_names_that_pravega_can_not_hold_are_refused(name: str) -> None:
         ("steam", "stream"),
         ("controler", "controller-uri"),
         ("transaction_timeout", "transaction-timeout-ms"),
-        ("routingKey", "routing-key"),
+        ("rooting-key", "routing-key"),
     ],
 )
 def test_an_unknown_option_names_the_nearest_one(key: str, nearest: str) -> None:
