@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 from format_tools import Encodings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 from random_tables import rows_of, structs, types, values
 
 from pyspark_pravega.errors import EventEncodeError
@@ -230,6 +231,21 @@ def test_a_value_that_does_not_fit_is_refused_in_the_plain_codec_s_words(table_f
         plain.encode(batch)
     assert str(by_native.value) == str(by_plain.value)
     assert '"a"' in str(by_native.value)
+
+
+def test_threads_may_share_a_codec() -> None:
+    table = StructType([StructField("id", LongType()), StructField("s", StringType())])
+    _, codec = twins("avro", table)
+    rows = [{"id": number, "s": str(number)} for number in range(200)]
+    payloads = codec.encode(pa.RecordBatch.from_pylist(rows, codec.schema))
+    patient = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: codec.decode(payloads, ["id", "s"]).to_pylist(), range(400)))
+    finally:
+        sys.setswitchinterval(patient)
+    assert all(batch == rows for batch in found)
 
 
 def test_it_travels_to_executors_and_does_without_the_wheel_there(tmp_path: Any) -> None:
