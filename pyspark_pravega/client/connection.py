@@ -6,6 +6,7 @@ import itertools
 import socket
 import ssl
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -62,6 +63,8 @@ class Connection:
         self._ids = itertools.count(1)
         self._decoder = FrameDecoder()
         self._socket = self._connect(tls, Limit(timeout).cap(timeout))
+        # Pools of clients that nobody closes end with the process, or when the last one who knew them forgets them.
+        self._end = weakref.finalize(self, self._socket.close)
         try:
             self.send(wire.Hello())
             greeting = self.receive()
@@ -110,7 +113,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self.healthy = False
-        self._socket.close()
+        self._end()
 
     def next_id(self) -> int:
         """A request id that this connection hasn't used."""

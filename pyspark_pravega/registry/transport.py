@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -55,10 +56,12 @@ class Transport:
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
             trust_env=False,
         )
+        # Who forgets to close, or ends with the process, leaves no connections behind.
+        self._end = weakref.finalize(self, self._http.close)
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._end()
 
     def call(
         self,

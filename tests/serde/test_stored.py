@@ -128,7 +128,7 @@ def test_rows_are_the_same_whoever_writes_and_reads(table_format: str, table: St
             assert_same(found, batch)
     assert native.encode(batch.slice(1)).to_pylist() == written[1].to_pylist()[1:]
     some = data.draw(st.lists(st.sampled_from(columns), unique=True))
-    assert plain.decode(written[0], some).equals(native.decode(written[0], some))
+    assert_same(plain.decode(written[0], some), native.decode(written[0], some))
 
 
 def assert_same(found: pa.RecordBatch, expected: pa.RecordBatch) -> None:
