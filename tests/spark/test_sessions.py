@@ -13,17 +13,19 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 SESSIONS, STATEMENTS = 50, 20
 
 
-def catalog_processes(spark: SparkSession) -> int:
+def catalog_processes(spark: SparkSession) -> set[str]:
+    """The process ids of this JVM's catalog processes; other tests' catalogs have theirs."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     pid = jvm.java.lang.ProcessHandle.current().pid()
-    listed = subprocess.run(["ps", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return sum("pyspark_pravega.catalog.service" in line for line in listed.stdout.splitlines())
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return {line.split()[0] for line in listed.stdout.splitlines() if "pyspark_pravega.catalog.service" in line}
 
 
 def test_fifty_sessions_share_one_process(spark: SparkSession, namespace: str) -> None:
     spark.sql(f"CREATE TABLE {namespace}.shared (id BIGINT)")
     spark.sql(f"INSERT INTO {namespace}.shared VALUES (1)")
+    before = catalog_processes(spark)
 
     def session(number: int) -> int:
         own = spark.newSession()
@@ -48,7 +50,8 @@ def test_fifty_sessions_share_one_process(spark: SparkSession, namespace: str) -
 
     with ThreadPoolExecutor(SESSIONS) as threads:
         assert list(threads.map(session, range(SESSIONS))) == [STATEMENTS] * SESSIONS
-    assert catalog_processes(spark) == 1
+    assert before
+    assert catalog_processes(spark) == before
     assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == ["shared"]
 
 
