@@ -19,6 +19,9 @@ from pyspark_pravega.serde import framing
 Events: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[bytes]
 Keys: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None] | str | None
 
+_PART_BLOCKS = 2
+"""How many blocks for each segment are framed at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
@@ -42,40 +45,73 @@ class Placed:
         return Placed(frames=self.frames.slice(start, end - start), fractions=self.fractions[start:end])
 
 
-def place(
-    events: Events, keys: Keys, keyless: float, ranges: Sequence[SegmentRange]
-) -> Iterator[tuple[SegmentRange, Placed]]:
-    """Bring events and keys into one form, by the segment that takes them.
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Events that were handed over together, checked."""
 
-    Args:
-        events: binary or string values, none of them null.
-        keys: a key for each event, one for all of them, or None.
-        keyless: where events without a key go, a fraction in [0, 1).
-        ranges: a stream's current segments, ordered by key range.
+    payloads: pa.Array
+    """Binary, none of them null or too large."""
+    fractions: npt.NDArray[np.float64]
+    """Where each lies in the key space, in [0, 1), shape (events,)."""
 
-    Yields:
-        A segment and its events, in their order; segments without any are left out.
+    @classmethod
+    def of(cls, events: Events, keys: Keys, keyless: float) -> Batch:
+        """Bring events and keys into one form.
 
-    Raises:
-        EventEncodeError: an event is null or larger than Pravega takes, or there isn't a key for each.
-    """
-    payloads = _binary(events)
-    fractions = _fractions(keys, len(payloads), keyless)
-    if not len(payloads):
-        return
-    indexes = segment_indexes(fractions, ranges).astype(np.uint32)
-    if (indexes == indexes[0]).all():
-        frames = framing.by_owner(payloads, np.zeros(len(payloads), np.uint32), 1)[0]
-        yield ranges[indexes[0]], Placed(frames=frames, fractions=fractions)
-        return
-    # Sorting small numbers is done by radix.
-    kind = np.uint8 if len(ranges) <= 256 else np.uint32
-    ordered = fractions[np.argsort(indexes.astype(kind), kind="stable")]
-    start = 0
-    for owner, frames in zip(ranges, framing.by_owner(payloads, indexes, len(ranges)), strict=True):
-        if len(frames):
-            yield owner, Placed(frames=frames, fractions=ordered[start : start + len(frames)])
-            start += len(frames)
+        Args:
+            events: binary or string values, none of them null.
+            keys: a key for each event, one for all of them, or None.
+            keyless: where events without a key go, a fraction in [0, 1).
+
+        Raises:
+            EventEncodeError: an event is null or larger than Pravega takes, or there isn't a key for each.
+        """
+        payloads = _binary(events)
+        framing.check_sizes(payloads)
+        return cls(payloads=payloads, fractions=_fractions(keys, len(payloads), keyless))
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def parts(self, segments: int) -> Iterator[Batch]:
+        """Cut a large batch: the frames of all of it at once would fill fresh memory, which costs more than they do.
+
+        Args:
+            segments: how many share the events: a part has a block or two for each.
+
+        Yields:
+            Slices, without a copy.
+        """
+        if not len(self):
+            return
+        rows = max(1, _PART_BLOCKS * BLOCK_BYTES * segments * len(self) // max(1, self.payloads.nbytes))
+        for start in range(0, len(self), rows):
+            yield Batch(payloads=self.payloads.slice(start, rows), fractions=self.fractions[start : start + rows])
+
+    def place(self, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:
+        """Put the events into frames, by the segment that takes them.
+
+        Args:
+            ranges: a stream's current segments, ordered by key range.
+
+        Yields:
+            A segment and its events, in their order; segments without any are left out.
+        """
+        if not len(self):
+            return
+        indexes = segment_indexes(self.fractions, ranges).astype(np.uint32)
+        if (indexes == indexes[0]).all():
+            frames = framing.by_owner(self.payloads, np.zeros(len(self), np.uint32), 1)[0]
+            yield ranges[indexes[0]], Placed(frames=frames, fractions=self.fractions)
+            return
+        # Sorting small numbers is done by radix.
+        kind = np.uint8 if len(ranges) <= 256 else np.uint32
+        ordered = self.fractions[np.argsort(indexes.astype(kind), kind="stable")]
+        start = 0
+        for owner, frames in zip(ranges, framing.by_owner(self.payloads, indexes, len(ranges)), strict=True):
+            if len(frames):
+                yield owner, Placed(frames=frames, fractions=ordered[start : start + len(frames)])
+                start += len(frames)
 
 
 def by_segment(placed: Placed, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:
@@ -119,15 +155,18 @@ def blocks(placed: Placed, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Placed
         block_bytes: how large a block should be at most, frames included; one event alone may be larger.
 
     Yields:
-        A block's events.
+        A block's events. The blocks are about of one size: no small one comes last.
     """
     ends = framing.frame_ends(placed.frames)
-    start = 0
+    start, done = 0, 0
     while start < len(ends):
-        done = ends[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, done + block_bytes, side="right")))
+        left = int(ends[-1]) - done
+        share = -(-left // -(-left // block_bytes))
+        end = int(np.searchsorted(ends, done + share, side="left")) + 1
+        if ends[end - 1] - done > block_bytes and end > start + 1:
+            end -= 1
         yield placed.slice(start, end)
-        start = end
+        start, done = end, int(ends[end - 1])
 
 
 def _fractions(keys: Keys, count: int, keyless: float) -> npt.NDArray[np.float64]:

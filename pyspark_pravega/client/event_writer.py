@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from pyspark_pravega.client.batching import Events, Keys, Placed, blocks, by_segment, joined, place
+from pyspark_pravega.client.batching import Batch, Events, Keys, Placed, blocks, by_segment, joined
 from pyspark_pravega.client.deadlines import Retries
 from pyspark_pravega.client.names import SegmentRange, Stream
 from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
@@ -115,10 +115,11 @@ class EventWriter:
         """
         with self._lock:
             self._check()
-            for owner, part in place(events, keys, self._keyless(), self._ranges):
-                self.events_written += len(part)
-                self._lane(owner).put(part)
-            self._send(full_only=True)
+            for part in Batch.of(events, keys, self._keyless()).parts(len(self._ranges)):
+                for owner, placed in part.place(self._ranges):
+                    self.events_written += len(placed)
+                    self._lane(owner).put(placed)
+                self._send(full_only=True)
             if self._oldest is None and any(lane.buffered for lane in self._lanes.values()):
                 self._oldest = time.monotonic()
                 self._start_flusher()

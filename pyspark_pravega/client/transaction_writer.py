@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from pyspark_pravega.client.batching import Events, Keys, blocks, place
+from pyspark_pravega.client.batching import Batch, Events, Keys, blocks
 from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
@@ -131,12 +131,13 @@ class TransactionWriter:
         chosen = ranges[self._turn % len(ranges)]
         self._turn += 1
         # With one segment there's nothing to choose, and no key to hash.
-        placed = place(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2, ranges)
+        batch = Batch.of(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
         with self._lost_if_gone():
-            for owner, part in placed:
-                writer = self._writer(owner.segment_id)
-                for block in blocks(part):
-                    writer.append(memoryview(block.data), len(block))
+            for part in batch.parts(len(ranges)):
+                for owner, placed in part.place(ranges):
+                    writer = self._writer(owner.segment_id)
+                    for block in blocks(placed):
+                        writer.append(memoryview(block.data), len(block))
 
     def flush(self) -> None:
         """Wait until everything that was written is stored.

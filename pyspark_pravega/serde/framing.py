@@ -107,12 +107,7 @@ def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> 
     """
     data, offsets = binary_array(payloads)
     sizes = np.diff(offsets)
-    if len(sizes) and sizes.max() > MAX_WRITE_SIZE:
-        row = int(np.argmax(sizes))
-        raise EventEncodeError(
-            f"row {row} of the batch: an event of {int(sizes[row]):,} bytes is larger than Pravega takes "
-            f"({MAX_WRITE_SIZE:,} bytes): make the row smaller, or split it"
-        )
+    _check(sizes)
     if not len(sizes):
         return [pa.array([], pa.large_binary())] * count
     wide = pa.LargeBinaryArray.from_buffers(
@@ -126,6 +121,18 @@ def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> 
     if count == 1:
         return [framed]
     return [framed.take(pa.array(np.flatnonzero(owners == owner))) for owner in range(count)]
+
+
+def check_sizes(payloads: pa.Array) -> None:
+    """Refuse what is too large for an event.
+
+    Args:
+        payloads: an Arrow binary array without nulls.
+
+    Raises:
+        EventEncodeError: a payload is larger than an event may be.
+    """
+    _check(np.diff(binary_array(payloads)[1]))
 
 
 def frames_bytes(frames: pa.LargeBinaryArray) -> pa.Buffer:
@@ -159,6 +166,15 @@ def frame_ends(frames: pa.LargeBinaryArray) -> Ints:
     offsets: Ints = np.frombuffer(frames.buffers()[1], np.int64)
     ends: Ints = offsets[frames.offset + 1 : frames.offset + len(frames) + 1] - offsets[frames.offset]
     return ends
+
+
+def _check(sizes: Ints) -> None:
+    if len(sizes) and sizes.max() > MAX_WRITE_SIZE:
+        row = int(np.argmax(sizes))
+        raise EventEncodeError(
+            f"row {row} of the batch: an event of {int(sizes[row]):,} bytes is larger than Pravega takes "
+            f"({MAX_WRITE_SIZE:,} bytes): make the row smaller, or split it"
+        )
 
 
 def _framed(payloads: pa.LargeBinaryArray, sizes: Ints) -> pa.LargeBinaryArray:

@@ -191,15 +191,17 @@ class Driver:
 
     def write_all(self) -> None:
         """Every epoch, with as many drivers as it takes."""
+        failures: list[BaseException] = []
         try:
-            for _ in range(ATTEMPTS):
+            while len(failures) < ATTEMPTS:
                 try:
                     self._live()
                     return
-                except (Lost, PravegaError):
+                except (Lost, PravegaError) as error:
                     # The driver, or its query, has failed: it is started again from its checkpoint.
+                    failures.append(error)
                     self._lose_catalog()
-            raise AssertionError(f"{self._plan.name} has failed {ATTEMPTS} times")
+            raise ExceptionGroup(f"{self._plan.name} has failed {ATTEMPTS} times", failures)
         finally:
             for child in self._children:
                 child.end()

@@ -94,6 +94,20 @@ def test_after_a_flush_everything_is_there(client: Client, stream: Stream) -> No
     writer.close()
 
 
+def test_a_batch_of_many_parts_meets_a_scale(client: Client, stream: Stream) -> None:
+    # The first part finds the writer's segments sealed; the others go where it has found the new ones.
+    writer = client.writer(stream)
+    scale(client, stream, [0, 1, 2, 3], [(0.0, 0.3), (0.3, 1.0)])
+    keys = [f"{number % 100}" for number in range(30_000)]
+    writer.write_batch(pa.array([b"%02d %06d" % (i % 100, i) + bytes(991) for i in range(30_000)]), pa.array(keys))
+    writer.close()
+    by_key: dict[bytes, list[bytes]] = {}
+    for event in (event for events in all_events(client, stream) for event in events):
+        by_key.setdefault(event[:2], []).append(event[3:9])
+    assert {len(found) for found in by_key.values()} == {300}
+    assert all(found == sorted(set(found)) for found in by_key.values())
+
+
 @pytest.mark.parametrize(
     ("events", "keys", "reason"),
     [
