@@ -97,7 +97,8 @@ def test_after_a_flush_everything_is_there(client: Client, stream: Stream) -> No
 def test_a_batch_of_many_parts_meets_a_scale(client: Client, stream: Stream) -> None:
     # The first part finds the writer's segments sealed; the others go where it has found the new ones.
     writer = client.writer(stream)
-    scale(client, stream, [0, 1, 2, 3], [(0.0, 0.3), (0.3, 1.0)])
+    scale(client, stream, [0], [(0.0, 0.1), (0.1, 0.25)])
+    scale(client, stream, [1, 2, 3], [(0.25, 0.4), (0.4, 0.8), (0.8, 1.0)])
     keys = [f"{number % 100}" for number in range(30_000)]
     writer.write_batch(pa.array([b"%02d %06d" % (i % 100, i) + bytes(991) for i in range(30_000)]), pa.array(keys))
     writer.close()
