@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -22,7 +22,17 @@ import pyarrow as pa
 from benchmarks.harness import Case, measure, table
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.results import append, describe_machine
-from pyspark_pravega.client import Client, ScalingPolicy, SegmentPart, Stream, StreamConfiguration
+from pyspark_pravega.client import (
+    Client,
+    ScalingPolicy,
+    SegmentPart,
+    SegmentRange,
+    Stream,
+    StreamConfiguration,
+)
+from pyspark_pravega.client.batching import Batch, Placed, blocks
+from pyspark_pravega.client.transaction_writer import await_commit
+from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
@@ -59,6 +69,7 @@ class Ours:
 
     def __init__(self, client: Client, events: pa.Array, keys: pa.Array) -> None:
         self._client, self._events, self._keys = client, events, keys
+        self._blocks: dict[int, list[tuple[SegmentRange, Placed]]] = {}
 
     def write(self, stream: str, count: int) -> int:
         """Directly, with routing keys."""
@@ -74,6 +85,27 @@ class Ours:
                 transaction.write_batch(events, keys)
         return transaction.events_written
 
+    def append_prepared(self, stream: str, count: int) -> int:
+        """As `write_transaction`, of blocks that are there already: nothing is left but sending, and the server."""
+        client, target = self._client, Stream(SCOPE, stream)
+        transaction = client.controller.begin_transaction(target, lease_ms=60_000)
+        ranges = transaction.segments.ranges
+        writers = {
+            id_: SegmentWriter(client.pool, target, id_, segment=transaction.segment_name(id_))
+            for id_ in [owner.segment_id for owner in ranges]
+        }
+        written = 0
+        while written < count:
+            for owner, block in self._prepared(ranges, min(_BATCH, count - written)):
+                writers[owner.segment_id].append(memoryview(block.data), len(block))
+                written += len(block)
+        for writer in writers.values():
+            writer.flush()
+            writer.close()
+        client.controller.commit_transaction(target, transaction.id)
+        await_commit(client, target, transaction.id)
+        return written
+
     def read(self, stream: str, _: int) -> int:
         """All events to Arrow, segments in parallel as Java's batch client reads them."""
 
@@ -82,6 +114,17 @@ class Ours:
 
         with ThreadPoolExecutor(THREADS) as threads:
             return sum(threads.map(count, self._client.plan(f"{SCOPE}/{stream}")))
+
+    def _prepared(self, ranges: Sequence[SegmentRange], count: int) -> list[tuple[SegmentRange, Placed]]:
+        if count not in self._blocks:
+            batch = Batch.of(self._events.slice(0, count), self._keys.slice(0, count), 0.0)
+            self._blocks[count] = [
+                (owner, block)
+                for part in batch.parts(len(ranges))
+                for owner, placed in part.place(ranges)
+                for block in blocks(placed)
+            ]
+        return self._blocks[count]
 
     def _batches(self, count: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         for start in range(0, count, _BATCH):
@@ -132,6 +175,7 @@ def compare(client: Client, java: JavaClient, size: int, count: int, runs: int) 
         with_ours("EventWriter, batches", "Java EventStreamWriter", ours.write),
         with_java("Java transaction", "write-transaction"),
         with_ours("transaction, batches", "Java transaction", ours.write_transaction),
+        with_ours("transaction, prepared blocks: the server's limit", "Java transaction", ours.append_prepared),
     ]
     reads = [with_java("Java batch client", "read"), with_ours("read to Arrow", "Java batch client", ours.read)]
     for case in writes:

@@ -19,8 +19,8 @@ from pyspark_pravega.serde import framing
 Events: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[bytes]
 Keys: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None] | str | None
 
-_PART_BLOCKS = 2
-"""How many blocks for each segment are framed at once."""
+_PART_BYTES = 7 * BLOCK_BYTES // 4
+"""How much is framed at once for each segment: two blocks, with room for segments that get more than others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Batch:
         """
         if not len(self):
             return
-        rows = max(1, _PART_BLOCKS * BLOCK_BYTES * segments * len(self) // max(1, self.payloads.nbytes))
+        rows = max(1, _PART_BYTES * segments * len(self) // max(1, self.payloads.nbytes))
         for start in range(0, len(self), rows):
             yield Batch(payloads=self.payloads.slice(start, rows), fractions=self.fractions[start : start + rows])
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LEASE_MS = 60_000
 _POLL_S = 0.005
+_POLL_GROWTH = 1.2
 _LONGEST_POLL_S = 0.1
 
 
@@ -310,7 +311,7 @@ def await_commit(client: Client, stream: Stream, transaction: uuid.UUID) -> None
                 "but wasn't in time"
             )
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_POLL_S)
+        pause = min(_POLL_GROWTH * pause, _LONGEST_POLL_S)
 
 
 def abort_quietly(client: Client, stream: Stream, transaction: uuid.UUID) -> None:

@@ -35,7 +35,7 @@ def test_a_large_batch_is_cut_into_parts_that_keep_the_order() -> None:
     events = pa.array([b"%07d" % number + bytes(993) for number in range(30_000)]).slice(7)
     keys = pa.array([f"key {number % 100}" for number in range(len(events))])
     parts = list(Batch.of(events, keys, 0.0).parts(len(HALVES)))
-    assert len(parts) == 8
+    assert 5 < len(parts) < 12
     assert pa.concat_arrays([part.payloads for part in parts]).equals(events)
     assert all(part.payloads.nbytes < 5 * BLOCK_BYTES for part in parts)
     found: dict[int, list[bytes]] = {0: [], 1: []}
