@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -225,29 +225,12 @@ def main() -> None:
     arguments = _arguments()
     started = time.monotonic()
     parts = []
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
-        sandbox = stack.enter_context(Sandbox(heap=arguments.heap, preallocate=True))
-        settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": _TIMEOUT_S}, environ={})
-        files = {str(size): _as_text(*make_events(size)) for size in WORKLOADS}
-        javas = {}
-        for size in WORKLOADS:
-            (folder / str(size)).mkdir()
-            javas[size] = stack.enter_context(
-                java_client(
-                    folder / str(size),
-                    "ClientBench",
-                    SCOPE,
-                    {"events": files[str(size)]},
-                    controller_uri=sandbox.controller_uri,
-                    schema_registry_uri=sandbox.schema_registry_uri,
-                )
-            )
-        client = stack.enter_context(Client(settings))
-        client.controller.create_scope(SCOPE)
-        for size, count in () if arguments.only_memory else WORKLOADS.items():
-            parts.append(compare(client, javas[size], size, int(count * arguments.scale), arguments.runs))
-        if arguments.memory:
+    # Each workload has servers of its own: the sandbox keeps what was written for long after a stream's deletion.
+    for size, count in () if arguments.only_memory else WORKLOADS.items():
+        with _servers(arguments.heap) as (sandbox, client), _java(sandbox, size) as java:
+            parts.append(compare(client, java, size, int(count * arguments.scale), arguments.runs))
+    if arguments.memory:
+        with _servers(arguments.heap) as (sandbox, client):
             parts.append(memory_of_a_long_read(client, sandbox.controller_uri))
     report = "\n\n".join(
         [
@@ -260,6 +243,31 @@ def main() -> None:
     print(f"\n{describe_machine()}\n\n{report}")
     if arguments.record:
         append(report, "benchmarks.client", sys.argv[1:])
+
+
+@contextmanager
+def _servers(heap: str) -> Iterator[tuple[Sandbox, Client]]:
+    with Sandbox(heap=heap, preallocate=True) as sandbox:
+        settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": _TIMEOUT_S}, environ={})
+        with Client(settings) as client:
+            client.controller.create_scope(SCOPE)
+            yield sandbox, client
+
+
+@contextmanager
+def _java(sandbox: Sandbox, size: int) -> Iterator[JavaClient]:
+    with (
+        tempfile.TemporaryDirectory(prefix="pravega-bench-") as folder,
+        java_client(
+            Path(folder),
+            "ClientBench",
+            SCOPE,
+            {"events": _as_text(*make_events(size))},
+            controller_uri=sandbox.controller_uri,
+            schema_registry_uri=sandbox.schema_registry_uri,
+        ) as java,
+    ):
+        yield java
 
 
 def _as_text(events: pa.Array, keys: pa.Array) -> str:
@@ -276,7 +284,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.client", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the events to use, for a quick look")
-    parser.add_argument("--heap", default="8g", help="the server's heap; it holds all events")
+    parser.add_argument("--heap", default="13g", help="the server's heap; it holds all events of a workload")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="without the read of a 2 GB stream")
     parser.add_argument("--only-memory", action="store_true", help="nothing but the read of a 2 GB stream")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
