@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -186,8 +187,6 @@ def soak(bench: Bench, seconds: float) -> str:
     source = bench.stream()
     payloads, keys = make_events(100)
     query = bench.to_noop(bench.read(source), available_now=False)
-    gateway = bench.session.sparkContext._gateway
-    assert gateway is not None
     lines = [
         "| s | driver JVM, MiB | catalog process, MiB | workers, MiB | events behind | events/s |",
         "|--:|--:|--:|--:|--:|--:|",
@@ -224,24 +223,42 @@ def soak(bench: Bench, seconds: float) -> str:
                 truncated = read
             time.sleep(0.1)
 
-    threads = [threading.Thread(target=run, daemon=True) for run in (write, keep_count)]
-    for thread in threads:
-        thread.start()
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(run) for run in (write, keep_count)]
+        try:
+            lines += _watch_soak(bench, query, seconds, running, lambda: (written, read))
+        finally:
+            over.set()
+    for ended in running:
+        ended.result()
+    query.stop()
+    return f"A soak of {seconds:.0f} s, {written:,} events written:\n\n" + "\n".join(lines)
+
+
+def _watch_soak(
+    bench: Bench,
+    query: StreamingQuery,
+    seconds: float,
+    running: Sequence[Future[None]],
+    counts: Callable[[], tuple[int, int]],
+) -> Iterator[str]:
+    gateway = bench.session.sparkContext._gateway
+    assert gateway is not None
     begun, interval, before = time.monotonic(), max(5.0, seconds / 20), 0
     while time.monotonic() - begun < seconds:
-        time.sleep(interval)
+        wait(running, timeout=interval, return_when=FIRST_EXCEPTION)
         if query.exception() is not None:
             raise AssertionError(f"the query failed: {query.exception()}")
-        memory = memory_of(gateway.proc.pid)
-        lines.append(
+        if any(ended.done() for ended in running):
+            return
+        memory, (written, read) = memory_of(gateway.proc.pid), counts()
+        line = (
             f"| {time.monotonic() - begun:.0f} | {memory['jvm']:.0f} | {memory['catalog']:.0f} "
             f"| {memory['workers']:.0f} | {written - read:,} | {(read - before) / interval:,.0f} |"
         )
         before = read
-        _tell(lines[-1])
-    over.set()
-    query.stop()
-    return f"A soak of {seconds:.0f} s, {written:,} events written:\n\n" + "\n".join(lines)
+        _tell(line)
+        yield line
 
 
 @contextmanager
