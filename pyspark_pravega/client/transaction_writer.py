@@ -75,7 +75,9 @@ class TransactionWriter:
     manager that flushes at its end; committing is the business of whoever began the transaction.
     """
 
-    def __init__(self, client: Client, transaction: Transaction, *, first_segment: int = 0) -> None:
+    def __init__(
+        self, client: Client, transaction: Transaction, *, first_segment: int = 0, tracked: bool = False
+    ) -> None:
         """Join a transaction; nothing is sent before the first event.
 
         Args:
@@ -83,9 +85,11 @@ class TransactionWriter:
             transaction: as `Controller.begin_transaction` gave it, perhaps in another process: it can be pickled.
             first_segment: index of the segment that takes the first batch without keys: let writers begin at different
                 ones.
+            tracked: whether to note where in the transaction its events lie, for `parts`. Each segment then gets one
+                block at a time.
         """
         self.transaction = transaction
-        self._client = client
+        self._client, self._tracked = client, tracked
         self._turn = first_segment
         self._writers: dict[int, SegmentWriter] = {}
 
@@ -101,6 +105,11 @@ class TransactionWriter:
             segment_id: (writer.events_written, writer.bytes_written)
             for segment_id, writer in sorted(self._writers.items())
         }
+
+    @property
+    def parts(self) -> dict[int, tuple[tuple[int, int], ...]]:
+        """If tracked: segment id to where what was handed over and flushed lies in it, bytes from and to."""
+        return {segment_id: tuple(writer.ranges) for segment_id, writer in sorted(self._writers.items())}
 
     def write(self, event: bytes | str, key: str | None = None) -> None:
         """Write one event, in a block of its own: for many of them use `write_batch`.
@@ -186,6 +195,7 @@ class TransactionWriter:
                 transaction.segments.stream,
                 segment_id,
                 segment=transaction.segment_name(segment_id),
+                tracked=self._tracked,
             )
         return writer
 

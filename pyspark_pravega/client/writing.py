@@ -45,6 +45,7 @@ class SegmentWriter:
         *,
         segment: str | None = None,
         writer_id: uuid.UUID | None = None,
+        tracked: bool = False,
     ) -> None:
         """Make a writer; it connects with its first block.
 
@@ -55,9 +56,15 @@ class SegmentWriter:
             segment: name on the wire where it isn't the segment's own, as of a transaction.
             writer_id: lets a later writer of the same id go on where this one ended: of the same blocks, appended
                 again, those are passed over that are stored. A new one when None.
+            tracked: whether to note where in the segment its blocks lie. It then sends a block when the one before is
+                stored: acknowledgements of several blocks at once wouldn't tell, where others write, too.
         """
         self.bytes_written = 0
         self.events_written = 0
+        self.ranges: list[tuple[int, int]] = []
+        """If tracked: where what was written lies in the segment, bytes from and to, in order. What was stored without
+        an answer, because a connection was lost, is missing."""
+        self._tracked = tracked
         self._pool, self._stream, self._segment_id = pool, stream, segment_id
         self._segment = segment or stream.segment_name(segment_id)
         self._writer_id = writer_id or uuid.uuid4()
@@ -81,6 +88,8 @@ class SegmentWriter:
         """
         if not 0 < len(data) <= MAX_BLOCK_BYTES or events < 1:
             raise WireError(f"a block of {len(data)} bytes and {events} events can't be appended")
+        if self._tracked:
+            self.flush()
         self.bytes_written += len(data)
         self.events_written += events
         block = _Block(data=data, events=events, last_event_number=self.events_written, origin=origin)
@@ -188,7 +197,19 @@ class SegmentWriter:
 
     def _acknowledge(self, connection: Connection) -> None:
         reply = connection.receive(timeout=ANSWER_TIMEOUT_S)
-        self._forget(connection.expect(reply, wire.DataAppended).event_number)
+        stored = connection.expect(reply, wire.DataAppended)
+        if self._tracked:
+            self._note(stored)
+        self._forget(stored.event_number)
+
+    def _note(self, stored: wire.DataAppended) -> None:
+        if len(self._unacknowledged) != 1 or self._unacknowledged[0].last_event_number != stored.event_number:
+            return
+        end = stored.segment_length
+        start = end - len(self._unacknowledged[0].data)
+        if self.ranges and self.ranges[-1][1] == start:
+            start = self.ranges.pop()[0]
+        self.ranges.append((start, end))
 
     def _forget(self, event_number: int) -> None:
         self._stored = max(self._stored, event_number)

@@ -52,11 +52,11 @@ class Epoch:
 class TaskMessage(WriterCommitMessage):
     """What a task tells the driver."""
 
-    def __init__(
-        self, written: Written, *, job: uuid.UUID | None = None, query: str | None = None, run: str | None = None
-    ) -> None:
-        self.written = written
-        self.job, self.query, self.run = job, query, run
+    def __init__(self, written: Written, *, job: uuid.UUID | None = None) -> None:
+        self.written, self.job = written, job
+        self.query: str | None = None
+        """The streaming query, and below its driver, where Spark tells the task."""
+        self.run: str | None = None
 
     @property
     def staged(self) -> Staged | None:
@@ -80,7 +80,7 @@ class CommitReport:
 
 
 class WriteJob:
-    """Writes rows to a stream: every task into a transaction of its own, and at the end all of them as one.
+    """Writes rows to a stream: all tasks into one transaction, or some into others, which are made one at the end.
 
     Made on the driver; `write_task` runs in tasks, `commit_job` or `abort_job` on the driver again, perhaps in another
     process: it can be pickled.
@@ -111,17 +111,27 @@ class WriteJob:
             PravegaError: they can't be written.
         """
         context = TaskContext.get()
-        task = self._task(context.partitionId() if context else 0)
+        if context is None:
+            return self.write_partition(0, batches)
+        message = self.write_partition(context.partitionId(), batches)
+        message.query, message.run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
+        return message
+
+    def write_partition(self, partition: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """As `write_task`, wherever it runs.
+
+        Args:
+            partition: which of the job's partitions it is, from 0.
+            batches: with the table's columns.
+        """
+        task = self._task(partition)
         try:
             for batch in batches:
                 task.add(batch)
-            written = task.finish()
+            return TaskMessage(task.finish(), job=self.job)
         except BaseException:
             task.abort()
             raise
-        query = context.getLocalProperty(_QUERY_ID) if context else None
-        run = context.getLocalProperty(_RUN_ID) if context else None
-        return TaskMessage(written, job=self.job, query=query, run=run)
 
     def commit_job(self, messages: Sequence[WriterCommitMessage | None], epoch: Epoch | None = None) -> CommitReport:
         """Make everything visible at once. Doing it again after a success is harmless.
@@ -139,7 +149,7 @@ class WriteJob:
         return CommitReport(
             rows=sum(written.rows for written in told),
             bytes=sum(written.bytes for written in told),
-            transactions=sum(written.staged is not None for written in told),
+            transactions=len({one.staged.transaction.id for one in told if one.staged is not None}),
             milliseconds=round((time.monotonic() - begun) * 1000),
             repeated=repeated,
         )
@@ -222,15 +232,15 @@ class WriteJob:
         ledger, written = self._ledger(), [one for one in told if one.staged is not None]
         staged = [one.staged for one in written if one.staged is not None]
         self._close(ledger)
-        attempts = ledger.attempts(self.job, partitions)
+        attempts = ledger.attempts_by_partition(self.job, partitions)
         winners = {one.transaction.id for one in staged}
-        self._abort([transaction for transaction in attempts if transaction not in winners])
-        left, repeated = winners, False
+        left, repeated = {transaction for noted in attempts for transaction in noted}, False
         if staged and not self._is_committed(ledger):
+            self._abort(left - winners)
             with self._told_of_leases(written):
                 try:
                     with self.kept_alive(partitions):
-                        targets = gather_by_epoch(shared_client(self.plan.settings), staged)
+                        targets = self._gather(ledger, written, attempts)
                         state = self._promise(ledger, targets, written, epoch)
                 except PravegaError:
                     self._abort(winners)
@@ -239,11 +249,30 @@ class WriteJob:
                     repeated = True
                 else:
                     self._keep_promise(ledger, state)
-                    left = winners - {target.id for target in targets}
+                    left -= {target.id for target in targets}
         # Of those that are committed the controller aborts nothing.
-        self._abort(left)
+        self._abort(left | winners if repeated else left)
         ledger.forget_attempts(self.job, partitions)
         return repeated
+
+    def _gather(
+        self, ledger: Ledger, written: Sequence[Written], attempts: Sequence[Sequence[uuid.UUID]]
+    ) -> tuple[Transaction, ...]:
+        """The transactions that hold what counts, and nothing else: usually the shared one, as it is."""
+        client = shared_client(self.plan.settings)
+        staged = [one.staged for one in written if one.staged is not None]
+        shared = next((one.transaction for one in staged if one.parts is not None), None)
+        if shared is None:
+            return gather_by_epoch(client, staged)
+        counted = {one.partition for one in written if one.staged is not None and one.staged.parts is not None}
+        if all(shared.id not in noted or number in counted for number, noted in enumerate(attempts)):
+            return gather_by_epoch(client, staged)
+        # An attempt that doesn't count has written into it as well.
+        if not any(one.parts is None and one.transaction.segments.ids == shared.segments.ids for one in staged):
+            other = client.controller.begin_transaction(self.plan.stream, lease_ms=self.plan.lease_ms)
+            ledger.add_attempt(self.job, 0, other.id, late=True)
+            staged.append(Staged(transaction=other, written={}))
+        return gather_by_epoch(client, staged, spoiled={shared.id})
 
     @contextmanager
     def _told_of_leases(self, written: list[Written]) -> Iterator[None]:
@@ -300,6 +329,9 @@ class WriteJob:
                 progress = self._progress(ledger, epoch)
                 if progress.epoch >= epoch.number:
                     return None
+            elif self._is_recent(ledger, state):
+                # Another process, taken for dead, has committed this job meanwhile.
+                return None
             if len(targets) > 1:
                 # Once the first of them is committed the others have to be, even if it takes somebody else to do it.
                 for target in targets:

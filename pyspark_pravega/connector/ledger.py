@@ -12,6 +12,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 2, job | where a job that replaces all rows truncates the stream when it has committed its own |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
+| job, 2^64 - 1 | the transaction that the first attempts of a job share |
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
 
@@ -28,9 +29,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
-from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments, Transaction
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
 from pyspark_pravega.client.tables import ANY_VERSION, NOT_EXISTS, Entry, KeyValueTable
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError, PravegaError
@@ -40,6 +42,7 @@ FORMAT = 1
 _STATE, _PROPERTIES, _CUTS = (0, 0), (0, 1), (0, 2)
 _COMMITS, _OVERWRITES = 1, 2
 _SUFFIX = ".ledger"
+_SHARED = (1 << 64) - 1
 _JOBS, _QUERIES = 1 << 63, 1 << 62
 """What the first half of a job's keys and of a query's key has beside the hash or id."""
 KEPT_VERSIONS = 10_000
@@ -374,13 +377,13 @@ class Ledger:
 
     # Jobs and their attempts
 
-    def noted_transactions(self) -> list[uuid.UUID]:
+    def noted_transactions(self) -> set[uuid.UUID]:
         """The transactions of all attempts of all jobs that haven't come to their end."""
-        return [
+        return {
             uuid.UUID(text)
             for _, entry in self._table.iterate_entries(start=_key(_JOBS, 0))
             for text in _load(entry, self.stream).get("transactions", ())
-        ]
+        }
 
     def open_job(self, job: uuid.UUID) -> None:
         """Allow a job's tasks to add transactions."""
@@ -408,29 +411,84 @@ class Ledger:
                 break
             except ConflictError:
                 continue
-        # The job closes first and looks for attempts afterwards, so one of the two sees the other.
-        if late or self._table.get([_job_key(job, 0)])[0] is not None:
+        if late or self._is_open(job):
             return True
         self._take_back(key, transaction)
         return False
+
+    def shared(self, job: uuid.UUID) -> Transaction | None:
+        """The transaction that a job's first attempts share; None when none of them has begun it.
+
+        Args:
+            job: the job.
+        """
+        entry = self._table.get([_job_key(job, _SHARED)])[0]
+        if entry is None:
+            return None
+        document = _load(entry, self.stream)
+        ranges = tuple(SegmentRange(segment_id=id_, min_key=low, max_key=high) for id_, low, high in document["ranges"])
+        segments = StreamSegments(stream=self.stream, ranges=ranges)
+        return Transaction(id=uuid.UUID(document["transaction"]), segments=segments)
+
+    def join(self, job: uuid.UUID, partition: int, transaction: Transaction, *, begun: bool) -> bool | None:
+        """Note that the first attempt at a partition writes into the transaction that the job's tasks share.
+
+        Args:
+            job: the job.
+            partition: the task's partition.
+            transaction: the one that is shared, or is to be.
+            begun: whether it is new: then it becomes the shared one, if there is none yet.
+
+        Returns:
+            Whether it may. False when it isn't the first attempt, or another transaction is shared already; None when
+            the job is over.
+        """
+        key, shared = _job_key(job, 1 + partition), _job_key(job, _SHARED)
+        by = uuid.uuid4().hex
+        attempt = {"transactions": [str(transaction.id)], "by": by, "at": _now_ms()}
+        entries = [(key, NOT_EXISTS, _dump(attempt))]
+        if begun:
+            ranges = [(owner.segment_id, owner.min_key, owner.max_key) for owner in transaction.segments.ranges]
+            document = {"transaction": str(transaction.id), "ranges": ranges, "at": _now_ms()}
+            entries.append((shared, NOT_EXISTS, _dump(document)))
+        try:
+            self._table.put(entries)
+        except ConflictError:
+            # It may be this very change, whose answer was lost.
+            entry = self._table.get([key])[0]
+            if entry is None or _load(entry, self.stream).get("by") != by:
+                return False
+        if self._is_open(job):
+            return True
+        self._take_back(key, transaction.id)
+        if begun:
+            self._table.remove([(shared, ANY_VERSION)])
+        return None
 
     def close_job(self, job: uuid.UUID) -> None:
         """Allow no more transactions."""
         self._table.remove([(_job_key(job, 0), ANY_VERSION)])
 
     def attempts(self, job: uuid.UUID, partitions: int) -> list[uuid.UUID]:
-        """The transactions of all attempts at a job's partitions."""
+        """The transactions of all attempts at a job's partitions, each once."""
+        return list(dict.fromkeys(chain.from_iterable(self.attempts_by_partition(job, partitions))))
+
+    def attempts_by_partition(self, job: uuid.UUID, partitions: int) -> list[list[uuid.UUID]]:
+        """The transactions of all attempts at each of a job's partitions."""
         found = self._table.get([_job_key(job, 1 + partition) for partition in range(partitions)])
         return [
-            uuid.UUID(text)
+            [] if entry is None else [uuid.UUID(text) for text in _load(entry, self.stream)["transactions"]]
             for entry in found
-            if entry is not None
-            for text in _load(entry, self.stream)["transactions"]
         ]
 
     def forget_attempts(self, job: uuid.UUID, partitions: int) -> None:
         """Remove what a job's attempts have noted."""
-        self._table.remove([(_job_key(job, 1 + partition), ANY_VERSION) for partition in range(partitions)])
+        numbers = [*range(1, 1 + partitions), _SHARED]
+        self._table.remove([(_job_key(job, number), ANY_VERSION) for number in numbers])
+
+    def _is_open(self, job: uuid.UUID) -> bool:
+        """Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other."""
+        return self._table.get([_job_key(job, 0)])[0] is not None
 
     def _take_back(self, key: bytes, transaction: uuid.UUID) -> None:
         """Forget one attempt; the job may still need to know of the others."""

@@ -29,6 +29,7 @@ class Written:
 
     staged: Staged | None = None
     """The transaction with it; None when there were no rows, or they went to the stream directly."""
+    partition: int = 0
     rows: int = 0
     bytes: int = 0
     """Frames included."""
@@ -67,7 +68,11 @@ class Task(Protocol):
 
 
 class TransactionTask:
-    """Writes into a transaction of the attempt's own: none of it is visible before the job's commit."""
+    """Writes into a transaction: none of it is visible before the job's commit.
+
+    The first attempts at all partitions share one, so that a commit has nothing to bring together. Further attempts
+    have one of their own each, because nobody knows what a lost one has left in the one that is shared.
+    """
 
     def __init__(
         self, client: Client, ledger: Ledger, plan: WritePlan, *, job: uuid.UUID, partition: int, late: bool = False
@@ -80,9 +85,10 @@ class TransactionTask:
             plan: how to write.
             job: the job's id.
             partition: the task's partition.
-            late: whether attempts may come at any time, as the job isn't noted in the log.
+            late: whether attempts may come at any time, as the job isn't noted in the log. They share nothing: nobody
+                knows their transaction when the job is given up.
         """
-        self._late = late
+        self._late, self._shares = late, False
         self._client, self._ledger, self._plan = client, ledger, plan
         self._job, self._partition = job, partition
         self._transaction: Transaction | None = None
@@ -121,9 +127,14 @@ class TransactionTask:
         if time.monotonic() - self._begun > lease_ms / 10_000:
             # From here on the job keeps it alive.
             self._client.controller.ping_transaction(self._plan.stream, self._transaction.id, lease_ms=lease_ms)
-        staged = Staged(transaction=self._transaction, written=self._writer.written)
+        staged = Staged(
+            transaction=self._transaction,
+            written=self._writer.written,
+            parts=self._writer.parts if self._shares else None,
+        )
         return Written(
             staged=staged,
+            partition=self._partition,
             rows=staged.events,
             bytes=staged.bytes,
             event_time=self._event_time,
@@ -131,27 +142,59 @@ class TransactionTask:
         )
 
     def abort(self) -> None:
-        """As `Task.abort`."""
+        """As `Task.abort`; one that is shared is the job's to abort."""
         if self._writer is not None:
             self._writer.close()
         if self._keeper is not None:
             self._keeper.stop()
-        if self._transaction is not None:
+        if self._transaction is not None and not self._shares:
             abort_quietly(self._client, self._plan.stream, self._transaction.id)
 
     def _begin(self) -> TransactionWriter:
-        stream, lease_ms = self._plan.stream, self._plan.lease_ms
-        transaction = self._client.controller.begin_transaction(stream, lease_ms=lease_ms)
-        self._transaction, self._begun = transaction, time.monotonic()
-        self._keeper = LeaseKeeper(self._client, stream, transaction.id, lease_ms)
-        if not self._ledger.add_attempt(self._job, self._partition, transaction.id, late=self._late):
-            raise TransactionError(
-                f'the job that writes to stream "{stream}" is over: this attempt at partition '
-                f"{self._partition} came too late, and what it wrote is thrown away"
-            )
+        if self._late:
+            self._begin_own(self._new())
+        else:
+            self._begin_shared()
+        transaction = self._transaction
+        assert transaction is not None
+        self._begun = time.monotonic()
+        self._keeper = LeaseKeeper(self._client, self._plan.stream, transaction.id, self._plan.lease_ms)
         # Without keys whole batches are spread over the segments, each task beginning at another one.
-        self._writer = TransactionWriter(self._client, transaction, first_segment=self._partition)
+        self._writer = TransactionWriter(self._client, transaction, first_segment=self._partition, tracked=self._shares)
         return self._writer
+
+    def _begin_shared(self) -> None:
+        """Take the transaction that the job's tasks share, if this is the first attempt at its partition."""
+        shared, new = self._ledger.shared(self._job), None
+        if shared is None:
+            shared = new = self._new()
+        joined = self._ledger.join(self._job, self._partition, shared, begun=new is not None)
+        if new is not None and joined is False:
+            # Another task was faster; or this isn't the first attempt, and the new one is its own.
+            shared = self._ledger.shared(self._job)
+            joined = shared is not None and self._ledger.join(self._job, self._partition, shared, begun=False)
+        if joined:
+            self._transaction, self._shares = shared, True
+        if new is not None and (joined is None or (joined and shared is not new)):
+            abort_quietly(self._client, self._plan.stream, new.id)
+        if joined is None:
+            raise self._too_late()
+        if not joined:
+            self._begin_own(new or self._new())
+
+    def _begin_own(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        if not self._ledger.add_attempt(self._job, self._partition, transaction.id, late=self._late):
+            raise self._too_late()
+
+    def _new(self) -> Transaction:
+        return self._client.controller.begin_transaction(self._plan.stream, lease_ms=self._plan.lease_ms)
+
+    def _too_late(self) -> TransactionError:
+        return TransactionError(
+            f'the job that writes to stream "{self._plan.stream}" is over: this attempt at partition {self._partition} '
+            "came too late, and what it wrote is thrown away"
+        )
 
 
 class DirectTask:

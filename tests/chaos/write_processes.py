@@ -23,7 +23,6 @@ import pyarrow as pa
 from pyspark_pravega.client import gathering
 from pyspark_pravega.client.controller_transactions import ControllerTransactions
 from pyspark_pravega.client.writing import SegmentWriter
-from pyspark_pravega.connector import job as jobs
 from pyspark_pravega.connector.job import Epoch, TaskMessage, WriteJob
 from pyspark_pravega.connector.ledger import Ledger
 from pyspark_pravega.connector.plan import WritePlan
@@ -35,6 +34,7 @@ KILL, CUT, STALL = "kill -9", "connections cut", "stalled"
 KINDS = (KILL, CUT, STALL)
 _PLACES: dict[str, tuple[Any, str]] = {
     "begin": (ControllerTransactions, "begin_transaction"),
+    "transaction shared": (Ledger, "join"),
     "attempt noted": (Ledger, "add_attempt"),
     "append": (SegmentWriter, "append"),
     "flush": (SegmentWriter, "flush"),
@@ -48,7 +48,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "log entry": (Ledger, "complete"),
     "attempts forgotten": (Ledger, "forget_attempts"),
 }
-TASK_STEPS = ("begin", "attempt noted", "append", "flush", "task's end")
+TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
 DRIVER_STEPS = (
     "take over",
     "job opened",
@@ -154,8 +154,9 @@ def begin_job(plan: WritePlan) -> bytes:
 
 def run_task(job: bytes, partition: int, batches: Sequence[Sequence[bytes]]) -> TaskMessage:
     writer: WriteJob = pickle.loads(job)
-    jobs.TaskContext = _Context(partition)  # type: ignore[assignment, misc]
-    return writer.write_task(pa.record_batch([pa.array(events, pa.binary())], names=["event"]) for events in batches)
+    return writer.write_partition(
+        partition, (pa.record_batch([pa.array(events, pa.binary())], names=["event"]) for events in batches)
+    )
 
 
 def commit_job(job: bytes, messages: Sequence[TaskMessage], epoch: Epoch | None) -> bool:
@@ -170,22 +171,6 @@ def abort_job(job: bytes, partitions: int) -> None:
 
 def begin_run(plan: WritePlan, query: str, run: str) -> None:
     take_over(plan, query, run)
-
-
-class _Context:
-    """What a task asks Spark: which partition it is."""
-
-    def __init__(self, partition: int) -> None:
-        self._partition = partition
-
-    def get(self) -> _Context:
-        return self
-
-    def partitionId(self) -> int:  # noqa: N802
-        return self._partition
-
-    def getLocalProperty(self, key: str) -> None:  # noqa: N802
-        del key
 
 
 def _serve(pipe: Connection, fault: Fault | None) -> None:

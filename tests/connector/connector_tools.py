@@ -35,10 +35,8 @@ def batch(*events: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(events, pa.binary())], names=["event"])
 
 
-def run_task(writer: StreamWriter, *events: bytes) -> TaskMessage:
-    message = writer.write(iter([batch(*events)]))
-    assert isinstance(message, TaskMessage)
-    return message
+def run_task(writer: StreamWriter, *events: bytes, partition: int = 0) -> TaskMessage:
+    return writer.write_partition(partition, iter([batch(*events)]))
 
 
 def transaction_of(message: TaskMessage) -> uuid.UUID:

@@ -11,6 +11,7 @@ import pytest
 from client_tools import eventually, scale
 from connector_tools import (
     are_over,
+    batch,
     begin,
     ledger_of,
     numbered,
@@ -149,6 +150,8 @@ def test_a_row_that_is_no_event_fails_its_task_and_leaves_no_open_transaction(
     writer = begin(table)
     with pytest.raises(EventEncodeError, match=r"8,388,608|8388608"):
         run_task(writer, b"fine", b"x" * ((8 << 20) + 1))
+    # The transaction would be other tasks', too: the job aborts it.
+    writer.abort([None])
     assert open_transactions(client, table.stream) == []
     assert read_events(client, table) == []
 
@@ -183,6 +186,91 @@ def test_a_late_attempt_is_refused_after_an_abort_too(client: Client, table: Tab
     with pytest.raises(TransactionError, match="came too late"):
         run_task(writer, b"one")
     assert open_transactions(client, table.stream) == []
+
+
+# The transaction that tasks share
+
+
+def test_the_first_attempts_share_a_transaction_and_nothing_is_copied(client: Client, table: TableDefinition) -> None:
+    writer = begin(table)
+    parts = [numbered(f"task{task}", 300) for task in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        run = [threads.submit(run_task, writer, *part, partition=number) for number, part in enumerate(parts)]
+        messages = [one.result() for one in run]
+    assert len({transaction_of(message) for message in messages}) == 1
+    assert writer.commit_job(messages).transactions == 1
+    (commit,) = ledger_of(client, table).commits([1])
+    assert commit.transactions == (str(transaction_of(messages[0])),)
+    assert sorted(read_events(client, table)) == sorted(event for part in parts for event in part)
+    assert open_transactions(client, table.stream) == []
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["committed once", "committed again"])
+def test_what_a_lost_attempt_left_in_the_shared_transaction_stays_out(
+    client: Client, settings: Settings, scope: str, again: bool
+) -> None:
+    table = raw_table(client, settings, scope, segments=2)
+    writer = begin(table)
+    parts = [numbered(f"task{task}", 200, size=1000 * (task + 1)) for task in range(4)]
+
+    def write_in_turns(number: int) -> TaskMessage:
+        batches = (batch(*parts[number][start : start + 10]) for start in range(0, 200, 10))
+        return writer.write_partition(number, batches)
+
+    with ThreadPoolExecutor(4) as threads:
+        messages = list(threads.map(write_in_turns, range(4)))
+    assert len({transaction_of(message) for message in messages}) == 1
+    # The first attempt at partition 2 has written everything, but Spark has never heard of its end.
+    messages[2] = run_task(writer, *parts[2], partition=2)
+    assert transaction_of(messages[2]) != transaction_of(messages[0])
+    writer.commit(messages)
+    if again:
+        writer.commit(messages)
+    found = read_events(client, table)
+    assert sorted(found) == sorted(event for part in parts for event in part)
+    for part in parts:
+        places = [found.index(event) for event in part]
+        assert len(set(places)) == 200
+    assert are_over(client, table, [transaction_of(messages[0])])
+    assert open_transactions(client, table.stream) == []
+
+
+def test_only_lost_attempts_and_empty_ones_beside_the_shared_transaction(
+    client: Client, table: TableDefinition
+) -> None:
+    # The attempt at partition 1 that counts has no rows: there's no transaction to copy the others' into.
+    writer = begin(table)
+    messages = [run_task(writer, b"one", partition=0), run_task(writer, b"lost", partition=1)]
+    messages[1] = run_task(writer, partition=1)
+    writer.commit(messages)
+    assert read_events(client, table) == [b"one"]
+    assert open_transactions(client, table.stream) == []
+
+
+def test_a_lost_attempt_and_a_scale_at_once_are_told_and_nothing_is_visible(
+    client: Client, table: TableDefinition
+) -> None:
+    writer = begin(table)
+    messages = [run_task(writer, b"one", partition=0), run_task(writer, b"lost", partition=1)]
+    scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    messages[1] = run_task(writer, b"two", partition=1)
+    with pytest.raises(TransactionError, match=r"was scaled while the job wrote to it.*nothing was written"):
+        writer.commit(messages)
+    writer.abort([None, None])
+    assert read_events(client, table) == []
+    assert open_transactions(client, table.stream) == []
+
+
+def test_an_attempt_too_many_does_not_touch_the_shared_transaction(client: Client, table: TableDefinition) -> None:
+    # As with speculative execution: the slower attempt fails when the faster one has won.
+    writer = begin(table)
+    first, other = run_task(writer, b"one", partition=0), run_task(writer, b"one", partition=0)
+    with pytest.raises(EventEncodeError):
+        writer.write_partition(0, iter([batch(b"one"), batch(b"x" * ((8 << 20) + 1))]))
+    assert states(client, table, [transaction_of(first)]) == [TransactionState.OPEN]
+    writer.commit([first])
+    assert read_events(client, table) == [b"one"]
+    assert are_over(client, table, [transaction_of(other)])
 
 
 # Lost transactions
