@@ -118,14 +118,16 @@ def _walked_starts(part: Cursor, counts: Ints, item: ItemSize, path: str) -> Int
     for i, (position, end, count) in enumerate(
         zip(part.position.tolist(), part.end.tolist(), counts.tolist(), strict=True)
     ):
+        # What lies behind the event is no part of it, and mustn't decide what is said of it.
+        event = data[:end]
         try:
             for _ in range(count):
                 starts.append(position)
-                position = step(data, position)
+                position = step(event, position)
                 if position > end:
                     raise StepError("an item is longer than the rest of the event")
         except (StepError, IndexError) as error:
-            reason = str(error) if isinstance(error, StepError) else "the event ends within an item"
+            reason = str(error) if isinstance(error, StepError) else "an item is longer than the rest of the event"
             raise DatumError(int(part.rows[i]), f'the items of "{path}" can\'t be found: {reason}') from None
         part.position[i] = position
     return np.array(starts, dtype=np.int64)

@@ -14,7 +14,7 @@ import pytest
 from format_tools import Encodings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, MapType, StringType, StructField, StructType
 from random_tables import rows_of, structs, types, values
 
 from pyspark_pravega.errors import EventEncodeError
@@ -175,6 +175,18 @@ def test_of_broken_events_the_same_one_is_named(table_format: str, table: Struct
     assert answer(made, payloads, columns) == answer(plain, payloads, columns)
     some = data.draw(st.lists(st.sampled_from(columns), unique=True, min_size=1))
     assert answer(made, payloads, some) == answer(plain, payloads, some)
+
+
+def test_what_follows_an_event_does_not_decide_what_is_said_of_it() -> None:
+    table = StructType([StructField("f0", ArrayType(ArrayType(BooleanType(), False), True), True)])
+    plain, made = twins("avro", table)
+    broken = b"\x01\x00\x00\x00\x07\x02\x11\x02\x02\x02\x00\x00\x00\x00\x00\x02\x00"
+    (other,) = plain.encode(rows_of(plain.schema, [{"f0": [[True], [False] * 20]}])).to_pylist()
+    alone = answer(plain, pa.array([broken]), ["f0"])
+    assert alone[0] == 0
+    for events in [broken], [broken, other], [broken, b"\xff" * 20]:
+        assert answer(plain, pa.array(events), ["f0"]) == alone
+        assert answer(made, pa.array(events), ["f0"]) == alone
 
 
 @pytest.mark.parametrize("table_format", FORMATS)

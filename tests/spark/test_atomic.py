@@ -108,12 +108,31 @@ def test_two_jobs_that_write_at_once_are_both_whole(spark: SparkSession, client:
         counted: int = row[0]
         return counted
 
-    with ThreadPoolExecutor(3) as threads, polling(threads, torn) as looks:
+    def changes() -> int:
+        """How many versions there are to see; each is one INSERT, whole, and none is missing."""
+        ledger = open_ledger(client, stream)
+        if ledger is None or not ledger.state().version:
+            return 0
+        found = spark.sql(
+            "SELECT _commit_version, count(*), count(DISTINCT job, number), count(DISTINCT id) "
+            f"FROM {table} CHANGES FROM VERSION 1 GROUP BY 1 ORDER BY 1"
+        ).collect()
+        assert found == [(version, rows, 1, rows) for version in range(1, len(found) + 1)]
+        return len(found)
+
+    with (
+        ThreadPoolExecutor(4) as threads,
+        polling(threads, torn) as looks,
+        polling(threads, changes) as seen,
+    ):
         for done in [threads.submit(insert, job) for job in range(2)]:
             done.result()
 
     assert set(looks.result()) == {0}
     assert len(looks.result()) > 5, "the SQL reader looked too seldom to prove anything"
+    assert seen.result() == sorted(seen.result())
+    assert seen.result()[-1] == 2 * inserts
+    assert len(set(seen.result())) > 5, "CHANGES were looked at too seldom to prove anything"
     counts = spark.sql(
         f"SELECT job, count(*), count(DISTINCT number, id) FROM {table} GROUP BY job ORDER BY job"
     ).collect()
