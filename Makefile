@@ -37,11 +37,13 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
 
-# Seeded runs over connections that break, of writers that come to harm, and of writers while the stream scales.
+# Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries
+# that are killed, and of queries from stream to stream.
 # CHAOS_RUNS=N makes another number of each kind, CHAOS_FIRST_SEED=N begins elsewhere, ARGS="-k scales" takes one kind.
 chaos: $(STAMP)
 	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
-		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} CHAOS_STREAM_RUNS=$${CHAOS_STREAM_RUNS:-200} \
+		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number.

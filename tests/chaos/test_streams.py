@@ -1,9 +1,9 @@
 """Whatever happens to a stream and to a query, each event comes once, and a routing key's never go back.
 
 Writers number the events of each key. The stream is split and merged, the query is killed and goes on from its
-checkpoint, its connections break. `make chaos` makes 200 runs, one of ten with Spark in a process that is killed;
-`make test` one with Spark, and as many of the others as fit into some minutes. `CHAOS_FIRST_SEED=N CHAOS_RUNS=1`
-repeats one.
+checkpoint, its connections break. `make chaos` makes 200 runs, one of ten with Spark in a process that is killed,
+and 50 from stream to stream; `make test` one with Spark, as many of the others as fit into some minutes, and two from
+stream to stream. `CHAOS_FIRST_SEED=N CHAOS_RUNS=1` repeats one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
 
-RUNS = int(os.environ.get("CHAOS_RUNS", "0"))
+RUNS = int(os.environ.get("CHAOS_RUNS") or os.environ.get("CHAOS_STREAM_RUNS", "0"))
+THROUGH_RUNS = int(os.environ.get("CHAOS_RUNS") or os.environ.get("CHAOS_THROUGH_RUNS", "2"))
 FIRST_SEED = int(os.environ.get("CHAOS_FIRST_SEED", "0"))
 SAMPLE_S = float(os.environ.get("CHAOS_STREAMS_SAMPLE_S", "120"))
-ALL_RUNS = 200
-ALL_RUNS_THROUGH = 50
 RUN_LIMIT_S = 300.0
 SPARK_LIMIT_S = 400.0
 SPARK_EVERY = 10
@@ -365,7 +364,7 @@ def run_from_stream_to_stream(client: Client, scope: str, seed: int, folder: Pat
 
 def test_from_stream_to_stream_exactly_once(client: Client, scope: str, tmp_path: Path) -> None:
     begun, kills = time.monotonic(), 0
-    seeds = range(FIRST_SEED, FIRST_SEED + (min(RUNS, ALL_RUNS_THROUGH) or 2))
+    seeds = range(FIRST_SEED, FIRST_SEED + THROUGH_RUNS)
     for seed in seeds:
         try:
             kills += run_from_stream_to_stream(client, scope, seed, tmp_path / str(seed))
@@ -376,9 +375,9 @@ def test_from_stream_to_stream_exactly_once(client: Client, scope: str, tmp_path
 
 
 def test_seeded_runs(client: Client, settings: Settings, scope: str, tmp_path: Path) -> None:
-    done, kills, with_spark, wanted = 0, 0, 0, min(RUNS, ALL_RUNS)
+    done, kills, with_spark = 0, 0, 0
     begun = since = time.monotonic()
-    while (done < wanted) if RUNS else (done == 0 or time.monotonic() - since < SAMPLE_S):
+    while (done < RUNS) if RUNS else (done == 0 or time.monotonic() - since < SAMPLE_S):
         seed = FIRST_SEED + done
         try:
             if seed % SPARK_EVERY == 0 and (RUNS or not with_spark):
