@@ -70,8 +70,29 @@ class Batch:
         framing.check_sizes(payloads)
         return cls(payloads=payloads, fractions=_fractions(keys, len(payloads), keyless))
 
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """Several as one, in their order.
+
+        Args:
+            batches: at least one.
+        """
+        if len(batches) == 1:
+            return batches[0]
+        payloads = [batch.payloads for batch in batches]
+        if len({one.type for one in payloads}) > 1:
+            payloads = [one.cast(pa.large_binary()) for one in payloads]
+        return cls(
+            payloads=pa.concat_arrays(payloads), fractions=np.concatenate([batch.fractions for batch in batches])
+        )
+
     def __len__(self) -> int:
         return len(self.payloads)
+
+    @property
+    def bytes(self) -> int:
+        """About as many as the payloads have."""
+        return int(self.payloads.nbytes)
 
     def parts(self, segments: int) -> Iterator[Batch]:
         """Cut a large batch: the frames of all of it at once would fill fresh memory, which costs more than they do.
@@ -84,7 +105,7 @@ class Batch:
         """
         if not len(self):
             return
-        rows = max(1, _PART_BYTES * segments * len(self) // max(1, self.payloads.nbytes))
+        rows = max(1, _PART_BYTES * segments * len(self) // max(1, self.bytes))
         for start in range(0, len(self), rows):
             yield Batch(payloads=self.payloads.slice(start, rows), fractions=self.fractions[start : start + rows])
 

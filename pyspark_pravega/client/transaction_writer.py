@@ -13,13 +13,16 @@ from pyspark_pravega.client.batching import Batch, Events, Keys, blocks
 from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
-from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.client.writing import BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
 
 if TYPE_CHECKING:
     from pyspark_pravega.client.client import Client
 
 DEFAULT_LEASE_MS = 60_000
+_MOST_WAITING_BYTES = 8 * BLOCK_BYTES
+_BATCH_BYTES = 1024
+"""What a batch takes beside its events."""
 _POLL_S = 0.005
 _POLL_GROWTH = 1.2
 _LONGEST_POLL_S = 0.1
@@ -92,15 +95,18 @@ class TransactionWriter:
         self._client, self._tracked = client, tracked
         self._turn = first_segment
         self._writers: dict[int, SegmentWriter] = {}
+        self._waiting: list[Batch] = []
+        """What makes large blocks together with what comes next."""
+        self._waiting_bytes = 0
 
     @property
     def events_written(self) -> int:
         """Events that were handed over; after `flush` all of them are stored."""
-        return sum(writer.events_written for writer in self._writers.values())
+        return sum(writer.events_written for writer in self._writers.values()) + sum(map(len, self._waiting))
 
     @property
     def written(self) -> dict[int, tuple[int, int]]:
-        """What was handed over: segment id to events and bytes, frames included."""
+        """What was handed over and flushed: segment id to events and bytes, frames included."""
         return {
             segment_id: (writer.events_written, writer.bytes_written)
             for segment_id, writer in sorted(self._writers.items())
@@ -112,7 +118,7 @@ class TransactionWriter:
         return {segment_id: tuple(writer.ranges) for segment_id, writer in sorted(self._writers.items())}
 
     def write(self, event: bytes | str, key: str | None = None) -> None:
-        """Write one event, in a block of its own: for many of them use `write_batch`.
+        """Write one event: for many of them use `write_batch`.
 
         Args:
             event: its bytes; a text becomes UTF-8. At most 8 MiB.
@@ -125,7 +131,7 @@ class TransactionWriter:
         self.write_batch([event.encode() if isinstance(event, str) else event], key)
 
     def write_batch(self, events: Events, keys: Keys = None) -> None:
-        """Write many events.
+        """Write many events. A small batch waits for the next ones, or for `flush`.
 
         Args:
             events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
@@ -135,19 +141,17 @@ class TransactionWriter:
         Raises:
             EventEncodeError: an event is null or too large, or there isn't a key for each.
             TransactionError: the transaction was lost.
-            PravegaError: they can't be stored.
+            PravegaError: they, or earlier ones, can't be stored.
         """
         ranges = self.transaction.segments.ranges
         chosen = ranges[self._turn % len(ranges)]
         self._turn += 1
         # With one segment there's nothing to choose, and no key to hash.
         batch = Batch.of(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
-        with self._lost_if_gone():
-            for part in batch.parts(len(ranges)):
-                for owner, placed in part.place(ranges):
-                    writer = self._writer(owner.segment_id)
-                    for block in blocks(placed):
-                        writer.append(memoryview(block.data), len(block))
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.bytes + _BATCH_BYTES
+        if self._waiting_bytes >= min(len(ranges) * BLOCK_BYTES, _MOST_WAITING_BYTES):
+            self._send()
 
     def flush(self) -> None:
         """Wait until everything that was written is stored.
@@ -156,6 +160,7 @@ class TransactionWriter:
             TransactionError: the transaction was lost.
             PravegaError: something can't be.
         """
+        self._send()
         with self._lost_if_gone():
             for writer in self._writers.values():
                 writer.flush()
@@ -174,6 +179,19 @@ class TransactionWriter:
                 self.flush()
         finally:
             self.close()
+
+    def _send(self) -> None:
+        if not self._waiting:
+            return
+        batch = Batch.joined(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        ranges = self.transaction.segments.ranges
+        with self._lost_if_gone():
+            for part in batch.parts(len(ranges)):
+                for owner, placed in part.place(ranges):
+                    writer = self._writer(owner.segment_id)
+                    for block in blocks(placed):
+                        writer.append(memoryview(block.data), len(block))
 
     @contextmanager
     def _lost_if_gone(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ import os
 from functools import lru_cache
 
 from pyspark_pravega.client import Client
+from pyspark_pravega.connector.memory import keep_freed_memory
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings
 
@@ -35,6 +36,7 @@ def shared_registry(settings: Settings) -> SchemaRegistry | None:
 @lru_cache(maxsize=16)
 def _client(settings: Settings, pid: int) -> Client:
     del pid
+    keep_freed_memory()
     return Client(settings)
 
 

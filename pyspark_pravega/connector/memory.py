@@ -1,0 +1,31 @@
+"""Memory that is used again instead of taken afresh."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""glibc's numbers for mallopt (malloc.h)."""
+_TRIM_BYTES, _MMAP_BYTES = 64 << 20, 32 << 20
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Let this process keep some memory that it frees: blocks of about a megabyte come and go all the time.
+
+    glibc gives such memory back to the system at once and takes it anew, whose page faults are a quarter of what a
+    worker does while it writes (measured: benchmarks/RESULTS.md). A process keeps at most 64 MiB, and where the
+    environment says how (`MALLOC_TRIM_THRESHOLD_`), nothing is changed.
+
+    Returns:
+        Whether the C library has such a setting.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES))
