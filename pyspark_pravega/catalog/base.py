@@ -20,6 +20,9 @@ FRESH_S = 0.005
 PLANNED_S = 1.0
 """How long a scan or write may be planned with what the statement's analysis has looked up."""
 _KEPT = 512
+DEFAULT_NAMESPACE = "default"
+"""Always there, because JDBC drivers, PyHive and others begin a session with it (USE `default`). Its scope is made with
+the first thing that is put into it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +92,23 @@ class CatalogBase:
             return False
         return True
 
-    def scope(self, namespace: Sequence[str]) -> str:
+    def scope(self, namespace: Sequence[str], *, make: bool = False) -> str:
         """The scope behind a namespace.
+
+        Args:
+            namespace: its parts.
+            make: whether something is to be put into it, so that the default namespace gets its scope.
 
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
         scope = scope_of(namespace)
         if not self.client.controller.scope_exists(scope):
-            raise ScopeNotFoundError(f'scope "{scope}" does not exist')
+            if not make or scope != DEFAULT_NAMESPACE:
+                raise ScopeNotFoundError(f'scope "{scope}" does not exist')
+            self.client.controller.create_scope(scope)
         return scope
+
+    def is_empty_default(self, namespace: Sequence[str]) -> bool:
+        """Whether this is the default namespace, and nothing was ever put into it."""
+        return scope_of(namespace) == DEFAULT_NAMESPACE and not self.client.controller.scope_exists(DEFAULT_NAMESPACE)

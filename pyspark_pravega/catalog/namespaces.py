@@ -29,6 +29,8 @@ class Namespaces(CatalogBase):
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
+        if self.is_empty_default(namespace):
+            return {_OURS: scope_of(namespace)}
         scope = self.scope(namespace)
         return {**self.store(scope).properties(), _OURS: scope}
 
@@ -66,8 +68,8 @@ class Namespaces(CatalogBase):
             ScopeNotFoundError: there is no such scope.
             UnsupportedOperationError: it is to have a location.
         """
-        scope = self.scope(namespace)
         given = _checked({c["property"]: c["value"] for c in changes if c["kind"] == "SetProperty"})
+        scope = self.scope(namespace, make=True)
         removed = {c["property"] for c in changes if c["kind"] == "RemoveProperty"}
         self.store(scope).change_properties(
             lambda before: {**{key: value for key, value in before.items() if key not in removed}, **given}

@@ -38,6 +38,8 @@ class Tables(CatalogBase):
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
+        if self.is_empty_default(namespace):
+            return []
         return sorted(to_sql(stream) for stream in self.client.controller.list_streams(scope_of(namespace)))
 
     def create_table(
@@ -76,7 +78,7 @@ class Tables(CatalogBase):
                     "TBLPROPERTIES ('format' = 'raw')"
                 )
             formed = schema_for(request.format, schema, name=stream.name, namespace=stream.scope)
-        self.scope(namespace)
+        self.scope(namespace, make=True)
         if self.exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')
         if self.store(stream.scope).view(stream.name) is not None:

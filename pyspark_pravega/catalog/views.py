@@ -20,6 +20,8 @@ class Views(CatalogBase):
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
+        if self.is_empty_default(namespace):
+            return []
         return sorted(to_sql(name) for name in self.store(self.scope(namespace)).views())
 
     def load_view(self, namespace: Sequence[str], table: str) -> Document:
@@ -53,7 +55,7 @@ class Views(CatalogBase):
             ScopeNotFoundError: there is no such scope.
         """
         name = stream_of(namespace, table)
-        self.scope(namespace)
+        self.scope(namespace, make=create)
         if self.exists(name):
             raise StreamExistsError(f'stream "{name}" exists already: a view needs another name')
 

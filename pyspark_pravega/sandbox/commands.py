@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.accounts import USERNAME
+from pyspark_pravega.sandbox.processes import signals_interrupt
 
 if TYPE_CHECKING:
     # What they need (file locks, gRPC) is loaded by the commands that use it, not by every start of the program.
@@ -87,7 +85,7 @@ def _start(args: argparse.Namespace) -> int:
         tls=args.tls,
         username=args.username or USERNAME,
     )
-    with _signals_raise():
+    with signals_interrupt():
         try:
             _say("starting Pravega and its schema registry ...")
             began = time.monotonic()
@@ -220,22 +218,6 @@ def _follow(opened: list[tuple[Path, IO[str]]]) -> None:
                 shown = path
                 print(lines, end="", flush=True)
         time.sleep(_POLL_S)
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Make SIGTERM and a closed terminal end this the way Ctrl-C does."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = [(number, signal.signal(number, interrupt)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def _folder(args: argparse.Namespace) -> Path:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -174,6 +175,22 @@ class Kept:
                 if pipe is not None:
                     pipe.close()
             self._keeper.wait()
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Make SIGTERM and a closed terminal end a block the way Ctrl-C does."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, interrupt)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _started(pid: int) -> str | None:

@@ -21,6 +21,9 @@ from pyspark_pravega.sql.session import DEFAULT_CATALOG, spark_conf
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+QUIET_LOGGING = Path(__file__).parent / "log4j2-quiet.properties"
+"""Spark's log as a user at a prompt wants it: errors only."""
+
 
 def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands.
@@ -53,15 +56,10 @@ def run_sql(arguments: argparse.Namespace) -> int:
     """Run spark-sql; returns its exit code."""
     if arguments.file is not None and not arguments.file.is_file():
         raise ConfigurationError(f"there is no file {arguments.file}")
-    home = Path(pyspark.__file__).parent
     settings = resolve_settings(arguments)
-    # Who asks goes by the environment: everybody may see a command line.
-    command = [str(home / "bin" / "spark-sql"), *_flags(_nobodys(settings), arguments.catalog)]
-    others = {name: value for name, value in os.environ.items() if not name.lower().startswith("pravega_")}
-    environment = {**others, **settings.to_environment(), "SPARK_HOME": str(home)}
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    command = [spark_program("spark-sql"), *nobodys_flags(settings, arguments.catalog)]
     if not arguments.verbose:
-        command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_quiet_logging()}"]
+        command += ["--driver-java-options", f"-Dlog4j2.configurationFile={QUIET_LOGGING}"]
         command += ["--conf", "spark.ui.showConsoleProgress=false"]
     # Without a metastore of its own the prompt starts sooner and leaves no files behind.
     command += ["--conf", "spark.sql.catalogImplementation=in-memory"]
@@ -70,7 +68,7 @@ def run_sql(arguments: argparse.Namespace) -> int:
         command += ["-e", arguments.statement]
     elif arguments.file is not None:
         command += ["-f", str(arguments.file)]
-    return subprocess.run(command, env=environment, check=False).returncode
+    return subprocess.run(command, env=program_environment(settings), check=False).returncode
 
 
 def print_config(arguments: argparse.Namespace) -> int:
@@ -104,6 +102,33 @@ def resolve_settings(arguments: argparse.Namespace) -> Settings:
     }
     options = {key: value for key, value in given.items() if value}
     return Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
+
+
+def spark_program(name: str) -> str:
+    """The path of one of pyspark's own programs, such as `spark-submit`."""
+    return str(Path(pyspark.__file__).parent / "bin" / name)
+
+
+def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
+    """The flags that make the catalog known to a Spark program, without who asks.
+
+    Args:
+        settings: the connection.
+        catalog: the catalog's name in SQL.
+    """
+    return _flags(_nobodys(settings), catalog)
+
+
+def program_environment(settings: Settings) -> dict[str, str]:
+    """The environment for one of pyspark's own programs.
+
+    Args:
+        settings: the connection; who asks goes by the environment, as everybody may see a command line.
+    """
+    others = {name: value for name, value in os.environ.items() if not name.lower().startswith("pravega_")}
+    environment = {**others, **settings.to_environment(), "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    return environment
 
 
 def _nobodys(settings: Settings) -> Settings:
@@ -154,7 +179,3 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--credentials-file", metavar="FILE", help="a file that holds both (PRAVEGA_CREDENTIALS_FILE)")
     parser.add_argument("--tls-ca", metavar="FILE", help="PEM file of authorities to trust (PRAVEGA_TLS_CA)")
     parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")
-
-
-def _quiet_logging() -> Path:
-    return Path(__file__).parent / "log4j2-quiet.properties"

@@ -98,3 +98,25 @@ def test_a_namespace_with_views_is_dropped_only_with_cascade(catalog: Catalog, s
     with pytest.raises(ScopeNotEmptyError, match="still holds 0 streams and 1 views: drop them first"):
         catalog.drop_namespace([scope], cascade=False)
     assert catalog.drop_namespace([scope], cascade=True)
+
+
+def test_the_default_namespace_is_there_before_its_scope(catalog: Catalog) -> None:
+    """Clients that name no database begin with it."""
+    controller = catalog.client.controller
+    assert not controller.scope_exists("default"), "another test has left it"
+    assert catalog.namespace_properties(["default"]) == {"scope": "default"}
+    assert catalog.list_tables(["default"]) == []
+    assert catalog.list_views(["default"]) == []
+    assert not catalog.drop_namespace(["default"], cascade=True)
+    assert "default" not in catalog.list_namespaces()
+    assert not controller.scope_exists("default")
+    with pytest.raises(ScopeNotFoundError):
+        store(catalog, "default-2", "v")
+    for put in (
+        lambda: make(catalog, "default"),
+        lambda: store(catalog, "default", "v"),
+        lambda: catalog.alter_namespace(["default"], [set_property("team", "us")]),
+    ):
+        put()
+        assert "default" in catalog.list_namespaces()
+        assert catalog.drop_namespace(["default"], cascade=True)

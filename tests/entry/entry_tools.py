@@ -1,0 +1,123 @@
+"""Servers that the tests start and end, by process id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyhive import hive
+
+CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
+_START_S = 180.0
+_STOP_S = 60.0
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without other tests' servers, and with those given."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
+    return {**kept, **environment}
+
+
+@dataclass
+class ThriftServer:
+    """A running `pravega-spark thriftserver`."""
+
+    process: subprocess.Popen[str]
+    url: str
+    log: Path
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        parts = urlsplit(self.url.removeprefix("jdbc:"))
+        assert parts.hostname is not None
+        assert parts.port is not None
+        return parts.hostname, parts.port
+
+    def connect(self, user: str, database: str = "default") -> Any:
+        """A PyHive connection."""
+        host, port = self.address
+        return hive.connect(host, port, username=user, database=database)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it as a user does; returns its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(_STOP_S)
+
+
+@contextmanager
+def thrift_server(environment: Mapping[str, str], folder: Path, *arguments: str) -> Iterator[ThriftServer]:
+    """Run the Thrift server on a free port while a block runs.
+
+    Args:
+        environment: leads to Pravega.
+        folder: the user's folder while it runs.
+        arguments: for `pravega-spark thriftserver`.
+    """
+    (folder / "home").mkdir()
+    log = folder / "thriftserver.log"
+    with log.open("w") as messages:
+        process = subprocess.Popen(
+            [*CLI, "thriftserver", "--port", "0", *arguments],
+            env=clean_environment(environment),
+            cwd=folder / "home",
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, log.read_text()[-5000:]
+        yield ThriftServer(process, url, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(_STOP_S)
+        process.stdout.close()
+
+
+def descendants(root: int) -> dict[int, str]:
+    """The process ids and command lines of all that came from a process, itself included."""
+    parents, commands = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+        except (OSError, ValueError):  # it has just ended
+            continue
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return {pid: commands[pid] for pid in family if pid in commands}
+
+
+def wait_until_gone(processes: Mapping[int, str]) -> None:
+    """Wait until processes have ended; fails when they don't."""
+    deadline = time.monotonic() + _STOP_S
+    while left := [f"{pid} {command}" for pid, command in processes.items() if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+
+
+def ask(cursor: Any, statement: str) -> list[str]:
+    """The rows that a statement answers, as spark-sql would print them."""
+    cursor.execute(statement.rstrip().removesuffix(";"))
+    if cursor.description is None:
+        return []
+    return ["\t".join(map(_text, row)).rstrip() for row in cursor.fetchall()]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return str(value).lower() if isinstance(value, bool) else str(value)
