@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NATIVE := $(VENV)/.native
+DBT := $(VENV)/dbt
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo test chaos nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
 
 setup: $(STAMP)
 
@@ -33,6 +34,16 @@ $(NATIVE): $(VENV)/.package $(shell find native -name target -prune -o -type f -
 
 demo: $(STAMP)
 	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
+
+# dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own.
+dbt: $(DBT)/.ready
+
+$(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
+	test -x $(DBT)/bin/python || $(BIN)/python -m venv $(DBT)
+	$(DBT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
+		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
+	touch $@
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
@@ -75,6 +86,7 @@ proto: $(STAMP)
 # Resolves the dependencies anew; needs uv.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml -o requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras examples/dbt/requirements.in -o examples/dbt/requirements.lock
 
 clean:
 	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache pyspark_pravega/jars/*.jar

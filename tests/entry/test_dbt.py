@@ -1,0 +1,132 @@
+"""`examples/dbt`: built and documented by dbt, against the Thrift server and in dbt's own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entry_tools import CLI, ThriftServer, ask, clean_environment
+
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+ROOT = Path(__file__).parents[2]
+DEMO = runpy.run_path(str(ROOT / "examples" / "nyc_flights.py"))
+BUILT = {"model": 3, "seed": 1, "test": 12}
+AIRPORTS = 3
+
+
+@pytest.fixture(scope="session")
+def dbt() -> Path:
+    """The program `dbt`, in the environment that `make dbt` makes once and keeps."""
+    venv = Path(sys.prefix)
+    made = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={sys.executable}", "-o", f"{venv}/.ready", "dbt"]
+    subprocess.run(made, cwd=ROOT, check=True)
+    return venv / "dbt" / "bin" / "dbt"
+
+
+@pytest.fixture(scope="module")
+def flights(thrift: ThriftServer, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A cursor in whose session `flights_file` has all flights; the stream has those of the year's first 4 days."""
+    files = DEMO["unpack"](tmp_path_factory.mktemp("flights"))
+    load = DEMO["LOAD"].format(columns=DEMO["COLUMNS"], **files)
+    first = load.replace("SELECT * FROM flights_file", "SELECT * FROM flights_file WHERE month = 1 AND day <= 4")
+    assert first != load
+    with thrift.connect("ann") as connection, connection.cursor() as cursor:
+        for statement in filter(str.strip, first.split(";")):
+            ask(cursor, statement)
+        yield cursor
+        for namespace in ("nyc", "nyc_marts", "nyc_session_marts"):
+            ask(cursor, f"DROP NAMESPACE IF EXISTS {namespace} CASCADE")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project, for what dbt writes."""
+    return shutil.copytree(
+        ROOT / "examples" / "dbt", tmp_path / "project", ignore=shutil.ignore_patterns("target", "logs")
+    )
+
+
+def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str], *arguments: str) -> str:
+    """Run dbt; what it said. It has to succeed."""
+    done = subprocess.run(
+        [str(dbt), *arguments, "--target", target, "--profiles-dir", "."],
+        env={**clean_environment(environment), "NO_COLOR": "1"},
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+    log = project / "logs" / "dbt.log"
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:] + log.read_text()[-3000:]
+    return done.stdout
+
+
+def builds_twice_and_documents(
+    dbt: Path, project: Path, target: str, schema: str, days: range, flights: Any, environment: Mapping[str, str]
+) -> None:
+    """Build, let flights of more days come, build again, and make the docs."""
+    run_dbt(dbt, project, target, environment, "build")
+    results = json.loads((project / "target" / "run_results.json").read_text())["results"]
+    assert {result["status"] for result in results} == {"success", "pass"}
+    assert Counter(result["unique_id"].split(".")[0] for result in results) == BUILT
+    before = ask(flights, f"SELECT count(DISTINCT flown_on), sum(flights) FROM {schema}.daily_flights")
+    assert before == ask(flights, "SELECT count(DISTINCT month, day), count(*) FROM nyc.flights")
+
+    more = f"FROM flights_file WHERE month = 1 AND day BETWEEN {days[0]} AND {days[-1]}"
+    ask(flights, f"INSERT INTO nyc.flights SELECT * {more}")
+    run_dbt(dbt, project, target, environment, "build")
+    added = ask(flights, f"SELECT rows FROM {schema}.`daily_flights$commits` ORDER BY version")
+    assert added[1:] == [str(len(days) * AIRPORTS)]
+    changes = f"{schema}.daily_flights CHANGES FROM VERSION 2 TO VERSION 2"
+    assert ask(flights, f"SELECT sum(flights) FROM {changes}") == ask(flights, f"SELECT count(*) {more}")
+    assert ask(flights, f"SELECT sum(flights) FROM {schema}.airline_delays") == ask(
+        flights, "SELECT count(*) FROM nyc.flights"
+    )
+
+    run_dbt(dbt, project, target, environment, "docs", "generate")
+    catalog = json.loads((project / "target" / "catalog.json").read_text())
+    assert catalog["errors"] is None
+    kinds_of = {node.split(".")[-1]: told["metadata"]["type"] for node, told in catalog["nodes"].items()}
+    assert kinds_of == {"stg_flights": "view", "airline_delays": "table", "daily_flights": "table", "airports": "table"}
+    columns = catalog["nodes"]["model.flights.daily_flights"]["columns"]
+    assert {name: column["type"] for name, column in columns.items()} == {
+        "flown_on": "date", "origin": "string", "airport": "string", "flights": "bigint", "cancelled": "bigint",
+    }  # fmt: skip
+    assert set(catalog["sources"]) == {"source.flights.nyc.flights", "source.flights.nyc.airlines"}
+    assert f"{schema}\tstg_flights\tfalse" in ask(flights, f"SHOW VIEWS IN {schema}")
+    comments = ask(flights, f"DESCRIBE {schema}.stg_flights")
+    assert "flown_on\tdate\tThe day of departure" in comments
+    told = ask(flights, f"SHOW TBLPROPERTIES {schema}.daily_flights ('retention')")
+    assert told == ["retention\t90 days"]
+
+
+def test_against_the_thrift_server(dbt: Path, project: Path, thrift: ThriftServer, flights: Any) -> None:
+    host, port = thrift.address
+    environment = {"FLIGHTS_THRIFT_HOST": host, "FLIGHTS_THRIFT_PORT": str(port)}
+    builds_twice_and_documents(dbt, project, "thrift", "nyc_marts", range(5, 8), flights, environment)
+
+
+def test_in_a_session_of_its_own(dbt: Path, project: Path, sandbox: Sandbox, flights: Any) -> None:
+    flags = subprocess.run(
+        [*CLI, "config"], env=clean_environment(sandbox.environment()), capture_output=True, text=True, check=True
+    ).stdout.strip()
+    few_tasks = "--master local[2] --conf spark.sql.shuffle.partitions=2"
+    environment = {
+        "PYSPARK_SUBMIT_ARGS": f"{flags} {few_tasks} pyspark-shell",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    builds_twice_and_documents(dbt, project, "session", "nyc_session_marts", range(8, 10), flights, environment)
+    assert not (project / "metastore_db").exists()
