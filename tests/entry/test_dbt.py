@@ -123,7 +123,7 @@ def test_in_a_session_of_its_own(dbt: Path, project: Path, sandbox: Sandbox, fli
     flags = subprocess.run(
         [*CLI, "config"], env=clean_environment(sandbox.environment()), capture_output=True, text=True, check=True
     ).stdout.strip()
-    few_tasks = "--master local[2] --conf spark.sql.shuffle.partitions=2"
+    few_tasks = "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
     environment = {
         "PYSPARK_SUBMIT_ARGS": f"{flags} {few_tasks} pyspark-shell",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
