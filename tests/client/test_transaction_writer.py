@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import time
 
+import pyarrow as pa
 import pytest
 from client_tools import eventually, make_stream, scale
 
@@ -39,6 +40,23 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(client: Cl
         assert transaction.events_written == 101
     assert transaction.state is TransactionState.COMMITTED
     assert stored(client, stream) == list(range(101))
+
+
+def test_small_batches_of_any_kind_wait_for_each_other_and_stay_in_order(client: Client, stream: Stream) -> None:
+    with client.transaction(stream) as transaction:
+        for i in range(0, 300, 3):
+            transaction.write_batch([str(i).encode()], "k")
+            transaction.write_batch(pa.array([str(i + 1)], pa.large_string()), "k")
+            transaction.write(str(i + 2), "k")
+        assert transaction.events_written == 300
+        assert transaction.written == {}
+        transaction.flush()
+        ((events, size),) = transaction.written.values()
+        assert (events, size) == (300, sum(8 + len(str(i)) for i in range(300)))
+        with pytest.raises(EventEncodeError):
+            transaction.write_batch([b"never", None], "k")
+    found = [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]
+    assert found == [str(i).encode() for i in range(300)]
 
 
 def test_a_block_that_fails_leaves_nothing(client: Client, stream: Stream) -> None:
