@@ -16,8 +16,8 @@ def keep_freed_memory() -> bool:
     """Let this process keep some memory that it frees: blocks of about a megabyte come and go all the time.
 
     glibc gives such memory back to the system at once and takes it anew, whose page faults are a quarter of what a
-    worker does while it writes (measured: benchmarks/RESULTS.md). A process keeps at most 64 MiB, and where the
-    environment says how (`MALLOC_TRIM_THRESHOLD_`), nothing is changed.
+    worker does while it writes (measured: benchmarks/RESULTS.md). Each of glibc's arenas keeps
+    at most about 64 MiB, and where the environment says how (`MALLOC_TRIM_THRESHOLD_`), nothing is changed.
 
     Returns:
         Whether the C library has such a setting.

@@ -30,6 +30,7 @@ class Written:
     staged: Staged | None = None
     """The transaction with it; None when there were no rows, or they went to the stream directly."""
     partition: int = 0
+    """The task's, from 0."""
     rows: int = 0
     bytes: int = 0
     """Frames included."""

@@ -87,6 +87,7 @@ def join(payloads: pa.Array) -> pa.Buffer:
     Raises:
         EventEncodeError: a payload is larger than an event may be.
     """
+    check_sizes(payloads)
     return frames_bytes(by_owner(payloads, np.zeros(len(payloads), np.uint32), 1)[0])
 
 
@@ -94,20 +95,16 @@ def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> 
     """Put each payload into a frame, and the frames of each owner one after another.
 
     Args:
-        payloads: an Arrow binary array without nulls.
+        payloads: an Arrow binary array without nulls, whose sizes were checked (`check_sizes`).
         owners: whose each payload is, from 0, shape (len(payloads),).
         count: how many owners there are.
 
     Returns:
         For each owner an array of its frames, headers included, in the payloads' order; its values lie one after
         another (see `frames_bytes`).
-
-    Raises:
-        EventEncodeError: a payload is larger than an event may be.
     """
     data, offsets = binary_array(payloads)
     sizes = np.diff(offsets)
-    _check(sizes)
     if not len(sizes):
         return [pa.array([], pa.large_binary())] * count
     wide = pa.LargeBinaryArray.from_buffers(
@@ -132,7 +129,13 @@ def check_sizes(payloads: pa.Array) -> None:
     Raises:
         EventEncodeError: a payload is larger than an event may be.
     """
-    _check(np.diff(binary_array(payloads)[1]))
+    sizes = np.diff(binary_array(payloads)[1])
+    if len(sizes) and sizes.max() > MAX_WRITE_SIZE:
+        row = int(np.argmax(sizes))
+        raise EventEncodeError(
+            f"row {row} of the batch: an event of {int(sizes[row]):,} bytes is larger than Pravega takes "
+            f"({MAX_WRITE_SIZE:,} bytes): make the row smaller, or split it"
+        )
 
 
 def frames_bytes(frames: pa.LargeBinaryArray) -> pa.Buffer:
@@ -166,15 +169,6 @@ def frame_ends(frames: pa.LargeBinaryArray) -> Ints:
     offsets: Ints = np.frombuffer(frames.buffers()[1], np.int64)
     ends: Ints = offsets[frames.offset + 1 : frames.offset + len(frames) + 1] - offsets[frames.offset]
     return ends
-
-
-def _check(sizes: Ints) -> None:
-    if len(sizes) and sizes.max() > MAX_WRITE_SIZE:
-        row = int(np.argmax(sizes))
-        raise EventEncodeError(
-            f"row {row} of the batch: an event of {int(sizes[row]):,} bytes is larger than Pravega takes "
-            f"({MAX_WRITE_SIZE:,} bytes): make the row smaller, or split it"
-        )
 
 
 def _framed(payloads: pa.LargeBinaryArray, sizes: Ints) -> pa.LargeBinaryArray:

@@ -61,9 +61,7 @@ SAMPLE_S = float(os.environ.get("CHAOS_WRITE_SAMPLE_S", "240"))
 AT_ONCE = 4
 LEASE_MS = MIN_LEASE_MS
 STALL_S = LEASE_MS / 1000 + 2.0
-ATTEMPTS = 12
-RESTART_S = 1.0
-"""Spark, too, takes some time to start again."""
+ATTEMPTS = 8
 SPARKS_LOG = "Spark's commit"
 
 Row = tuple[str, int, int, int]
@@ -203,7 +201,6 @@ class Driver:
                     # The driver, or its query, has failed: it is started again from its checkpoint.
                     failures.append(error)
                     self._lose_catalog()
-                    time.sleep(RESTART_S)
             raise ExceptionGroup(f"{self._plan.name} has failed {ATTEMPTS} times", failures)
         finally:
             for child in self._children:

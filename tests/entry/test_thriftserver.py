@@ -102,18 +102,23 @@ def test_an_error_reaches_the_client(thrift: ThriftServer) -> None:
         thrift.connect("ann", database="no_such_one")
 
 
+def serve(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a server that is expected to end."""
+    return subprocess.run(
+        [*CLI, "thriftserver", *arguments],
+        env=clean_environment(sandbox.environment()),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+
+
 def test_a_taken_port_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*CLI, "thriftserver", "--port", str(port)],
-            env=clean_environment(sandbox.environment()),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
+        done = serve(sandbox, tmp_path, "--port", str(port))
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1] == (
@@ -123,15 +128,7 @@ def test_a_taken_port_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_start_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*CLI, "thriftserver", "--port", "0", "--", "--master", "nonsense"],
-        env=clean_environment(sandbox.environment()),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE_S,
-        check=False,
-    )
+    done = serve(sandbox, tmp_path, "--port", "0", "--", "--master", "nonsense")
     assert done.returncode == 1
     assert done.stdout == ""
     assert "Master must either be" in done.stderr
