@@ -19,7 +19,8 @@ from pyspark.worker_util import pickleSer
 from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, estimated_rows, narrowed
 from pyspark_pravega.catalog.replacing import OverwritingJob
 from pyspark_pravega.connector.bounded import bounded_snapshot
-from pyspark_pravega.connector.changes import ChangesReader, committed_slices
+from pyspark_pravega.connector.changes import ChangesRange, ChangesReader, committed_slices
+from pyspark_pravega.connector.changes_source import check_no_bounds
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.job import CommitReport, Epoch, WriteJob
@@ -98,8 +99,8 @@ class ScanRequest:
     options: Mapping[str, str] = field(default_factory=dict)
     """The read's options."""
     position: Mapping[str, Any] | None = None
-    """Which part of the stream: `{"offsets": ..., "name": ...}` up to a moment, `{"changes": [first, last]}` what
-    versions have added; None for all of it as it is now."""
+    """Which part of the stream: `{"offsets": ..., "name": ...}` up to a moment, `{"changes": ...}` what
+    versions have added (`ChangesRange`); None for all of it as it is now."""
     predicates: Sequence[Mapping[str, Any]] = ()
     """See `Bounds.of`."""
     limit: int | None = None
@@ -124,7 +125,8 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     ledger = open_ledger(client, stream)
     reader: StreamReader
     if request.position is not None and "changes" in request.position:
-        first, last = request.position["changes"]
+        check_no_bounds(between)
+        first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
         committed = committed_slices(client, ledger, first, last) if ledger is not None and first <= last else []
         reader = ChangesReader(definition, committed, request.columns)
         slices = [part.part for part in committed]

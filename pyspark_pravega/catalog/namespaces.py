@@ -80,13 +80,14 @@ class Namespaces(CatalogBase):
 
         Args:
             namespace: which one.
-            cascade: delete its tables and views first.
+            cascade: delete its tables, views and reader groups (as those of `subscriber`) first.
 
         Returns:
             False when there was none.
 
         Raises:
-            ScopeNotEmptyError: it holds tables or views, and `cascade` isn't set.
+            ScopeNotEmptyError: it holds tables, views or reader groups, and `cascade` isn't set.
+            UnsupportedOperationError: it holds key-value tables of somebody else's, which SQL can't show.
         """
         scope = scope_of(namespace)
         controller = self.client.controller
@@ -97,12 +98,22 @@ class Namespaces(CatalogBase):
         if not cascade:
             streams = sum(1 for _ in controller.list_streams(scope))
             views = len(store.views()) if store is not None else 0
-            if streams or views:
-                raise ScopeNotEmptyError(
-                    f'scope "{scope}" still holds {streams} streams{f" and {views} views" if views else ""}: '
-                    "drop them first, or use CASCADE"
-                )
+            groups = sum(1 for _ in controller.list_reader_groups(scope))
+            counts = {"streams": streams, "views": views, "reader groups": groups}
+            if any(counts.values()):
+                held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+                raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
         else:
+            unknown = [table for table in tables if table != STORE and not is_ledger_name(table)]
+            if unknown:
+                names = ", ".join(sorted(unknown)[:5])
+                raise UnsupportedOperationError(
+                    f'scope "{scope}" holds key-value tables that SQL doesn\'t know ({names}): nothing was dropped; '
+                    "delete them with a client of Pravega first"
+                )
+            # Before their streams: the controller can't end the subscription to one that is gone.
+            for group in list(controller.list_reader_groups(scope)):
+                controller.delete_reader_group(scope, group)
             self.drop_streams(scope)
             # The logs of streams that were deleted by other means.
             for table in filter(is_ledger_name, list(controller.list_key_value_tables(scope))):

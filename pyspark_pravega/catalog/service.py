@@ -159,10 +159,9 @@ class CatalogService:
 
     def _load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> dict[str, Any]:
         definition = self.catalog.load_table(namespace, table)
-        first, last = self.catalog.changes(definition.stream, bounds)
         schema = StructType([*definition.schema, *CHANGE_COLUMNS])
         loaded = _table(definition)
-        return {**loaded, "schema": schema.json(), "position": {"changes": [first, last]}}
+        return {**loaded, "schema": schema.json(), "position": {"changes": bounds}}
 
     def _create_table(
         self,

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark_pravega.catalog.jobs import in_mode, pickle, pickled_read
+from pyspark_pravega.connector.changes import ChangesRange, ChangesReader
+from pyspark_pravega.connector.changes_source import ChangesSource, check_no_bounds
 from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.offsets import SourceOffset
 from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
@@ -18,15 +19,22 @@ from pyspark_pravega.connector.travel import named_cut
 
 
 class StreamRead:
-    """One query's read of one table. Safe for use by several threads."""
+    """One query's read of one table."""
 
-    def __init__(self, definition: TableDefinition, columns: list[str], options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        definition: TableDefinition,
+        columns: list[str],
+        options: Mapping[str, str],
+        position: Mapping[str, Any] | None = None,
+    ) -> None:
         """Begin a read.
 
         Args:
             definition: what the stream is as a table.
             columns: the wanted columns.
             options: the read's options.
+            position: see `ScanRequest`: CHANGES are read by version, anything else by stream cut.
 
         Raises:
             ConfigurationError: an option is unknown or malformed.
@@ -35,10 +43,22 @@ class StreamRead:
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)
         self.options = ReadOptions.parse(given)
-        self.reader = SeveralStreamsReader([definition], columns, self.options)
-        client = shared_client(definition.settings)
-        self.source = StreamSource(client, [definition.stream], self.options, named=named_cut)
+        client, stream = shared_client(definition.settings), definition.stream
+        self.reader: SeveralStreamsReader | ChangesReader
+        # Offsets of both are values that know their text; which kind they are is the source's matter.
+        self.source: Any
+        if position is not None and "changes" in position:
+            check_no_bounds(self.options)
+            self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
+            self.source = ChangesSource(client, stream, ChangesRange.of(position["changes"]), self.options)
+        else:
+            self.reader = SeveralStreamsReader([definition], columns, self.options)
+            self.source = StreamSource(client, [stream], self.options, named=named_cut)
         self.lock = threading.Lock()
+
+    def offset(self, text: str) -> Any:
+        """An offset from its text."""
+        return self.source.offset(text)
 
 
 class StreamReads:
@@ -76,7 +96,8 @@ class StreamReads:
             found = self._reads.get(source["id"])
         if found is None:
             options = source["options"]
-            made = StreamRead(self._load(source["namespace"], source["table"], options), source["columns"], options)
+            definition = self._load(source["namespace"], source["table"], options)
+            made = StreamRead(definition, source["columns"], options, source["position"])
             with self._lock:
                 found = self._reads.setdefault(source["id"], made)
         return found
@@ -100,39 +121,40 @@ class StreamReads:
     def _initial(self, source: dict[str, Any]) -> str:
         read = self._read(source)
         with read.lock:
-            return read.source.initial_offset().to_json()
+            return str(read.source.initial_offset().to_json())
 
     def _latest(self, source: dict[str, Any], start: str, limited: bool, target: str | None) -> str:
         read = self._read(source)
-        end = None if target is None else SourceOffset.from_json(target)
+        end = None if target is None else read.offset(target)
         with read.lock:
-            return read.source.latest_offset(SourceOffset.from_json(start), limited=limited, target=end).to_json()
+            return str(read.source.latest_offset(read.offset(start), limited=limited, target=end).to_json())
 
     def _target(self, source: dict[str, Any]) -> str:
         read = self._read(source)
         with read.lock:
-            return read.source.target().to_json()
+            return str(read.source.target().to_json())
 
     def _tail(self, source: dict[str, Any]) -> str:
         read = self._read(source)
         with read.lock:
-            return read.source.tail().to_json()
+            return str(read.source.tail().to_json())
 
     def _plan(self, source: dict[str, Any], start: str, end: str) -> list[str]:
         read = self._read(source)
         with read.lock:
-            found = read.source.partitions(SourceOffset.from_json(start), SourceOffset.from_json(end))
+            found = read.source.partitions(read.offset(start), read.offset(end))
         return [_text(pickle(partition)) for partition in found]
 
     def _commit(self, source: dict[str, Any], end: str) -> None:
         read = self._read(source)
         with read.lock:
-            read.source.commit(SourceOffset.from_json(end))
+            read.source.commit(read.offset(end))
 
     def _metrics(self, source: dict[str, Any], consumed: str) -> dict[str, str]:
         read = self._read(source)
         with read.lock:
-            return read.source.metrics(SourceOffset.from_json(consumed))
+            figures: dict[str, str] = read.source.metrics(read.offset(consumed))
+            return figures
 
     def _stop(self, id: str) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -12,6 +13,7 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.reader_groups import ReaderGroup
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.ledger import Ledger, claim_ledger, delete_ledger
 from pyspark_pravega.connector.shared import shared_registry
@@ -157,15 +159,31 @@ class Tables(CatalogBase):
         return ledger
 
     def drop_stream(self, stream: Stream) -> None:
-        """Delete a stream with its events, its schema group and its commit log."""
+        """Delete a stream with its events, its schema group, its commit log and the subscriptions to it."""
         self.forget(stream)
         controller = self.client.controller
+        self._end_subscriptions(stream)
         controller.seal_stream(stream)
         controller.delete_stream(stream)
         registry = shared_registry(self.settings)
         if registry is not None:
             registry.delete_group(stream.scope, stream.name)
         delete_ledger(self.client, stream)
+
+    def _end_subscriptions(self, stream: Stream) -> None:
+        """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted
+        (measured with 0.13: it tries again for ever)."""
+        controller = self.client.controller
+        for subscriber in controller.subscribers(stream):
+            scope, _, name = subscriber.partition("/")
+            if any(one.stream != stream for one in controller.reader_group(scope, name).streams):
+                controller.update_reader_group(scope, name, lambda group: _without(group, stream))
+            else:
+                controller.delete_reader_group(scope, name)
+
+
+def _without(group: ReaderGroup, stream: Stream) -> ReaderGroup:
+    return replace(group, streams=tuple(one for one in group.streams if one.stream != stream))
 
 
 def schema_info(formed: Schema) -> SchemaInfo:

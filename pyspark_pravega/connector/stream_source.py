@@ -54,6 +54,11 @@ class StreamSource:
         self._tail: tuple[float, SourceOffset] | None = None
         self._told: tuple[float, SourceOffset, dict[str, str]] | None = None
 
+    @staticmethod
+    def offset(text: str) -> SourceOffset:
+        """An offset from its text; errors as `SourceOffset.from_json`."""
+        return SourceOffset.from_json(text)
+
     @property
     def is_limited(self) -> bool:
         """Whether options limit a micro-batch."""

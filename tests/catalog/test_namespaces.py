@@ -9,6 +9,8 @@ import pytest
 from catalog_tools import COLUMNS, make
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupStream
+from pyspark_pravega.connector.consumption import Subscription
 from pyspark_pravega.errors import (
     ScopeNotEmptyError,
     ScopeNotFoundError,
@@ -95,9 +97,37 @@ def test_views_and_tables_share_their_names(catalog: Catalog, scope: str) -> Non
 
 def test_a_namespace_with_views_is_dropped_only_with_cascade(catalog: Catalog, scope: str) -> None:
     store(catalog, scope, "v")
-    with pytest.raises(ScopeNotEmptyError, match="still holds 0 streams and 1 views: drop them first"):
+    with pytest.raises(ScopeNotEmptyError, match="still holds 1 views: drop them first"):
         catalog.drop_namespace([scope], cascade=False)
     assert catalog.drop_namespace([scope], cascade=True)
+
+
+def test_reader_groups_go_with_their_namespace_and_key_value_tables_keep_it(catalog: Catalog, scope: str) -> None:
+    controller, stream = catalog.client.controller, make(catalog, scope)
+    controller.create_reader_group(ReaderGroup(scope=scope, name="audit", streams=(ReaderGroupStream(stream=stream),)))
+    controller.create_key_value_table(scope, "theirs", partitions=1, key_bytes=8)
+    with pytest.raises(ScopeNotEmptyError, match="still holds 1 streams and 1 reader groups: drop them first"):
+        catalog.drop_namespace([scope], cascade=False)
+    with pytest.raises(
+        UnsupportedOperationError, match=r"key-value tables that SQL doesn't know \(theirs\): nothing was"
+    ):
+        catalog.drop_namespace([scope], cascade=True)
+    assert catalog.list_tables([scope]) == ["t"]
+    controller.delete_key_value_table(scope, "theirs")
+    assert catalog.drop_namespace([scope], cascade=True)
+    assert not controller.scope_exists(scope)
+
+
+def test_subscriptions_end_with_their_table(catalog: Catalog, scope: str) -> None:
+    controller = catalog.client.controller
+    first, second = make(catalog, scope, table="first"), make(catalog, scope, table="second")
+    Subscription(catalog.client, "one", (first,))
+    Subscription(catalog.client, "both", (first, second))
+    catalog.drop_stream(first)
+    assert list(controller.list_reader_groups(scope)) == ["both"]
+    assert controller.subscribers(second) == (f"{scope}/both",)
+    assert catalog.drop_namespace([scope], cascade=True)
+    assert not controller.scope_exists(scope)
 
 
 def test_the_default_namespace_is_there_before_its_scope(catalog: Catalog) -> None:

@@ -9,7 +9,7 @@ from catalog_tools import ids, insert, make, rows
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
-from pyspark_pravega.connector.changes import ChangesReader, committed_slices
+from pyspark_pravega.connector.changes import ChangesRange, ChangesReader, committed_slices
 from pyspark_pravega.connector.ledger import open_ledger
 from pyspark_pravega.connector.travel import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.errors import (
@@ -152,7 +152,8 @@ def test_every_change_is_an_insert_of_its_version(catalog: Catalog, stream: Stre
 def test_bounds_of_changes(catalog: Catalog, stream: Stream) -> None:
     def between(start: str, end: str | None, *, inclusive: tuple[bool, bool] = (True, True)) -> tuple[int, int]:
         bounds = {"from_version": start, "to_version": end}
-        return catalog.changes(stream, {**bounds, "from_inclusive": inclusive[0], "to_inclusive": inclusive[1]})
+        wanted = ChangesRange.of({**bounds, "from_inclusive": inclusive[0], "to_inclusive": inclusive[1]})
+        return wanted.versions(open_ledger(catalog.client, stream), stream)
 
     assert between("1", None) == (1, 3)
     assert between("1", "2") == (1, 2)
@@ -173,10 +174,8 @@ def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
     times = [commit.committed_at * 1000 for commit in ledger.all_commits()]
 
     def between(start: int, end: int | None, *, inclusive: bool = True) -> tuple[int, int]:
-        return catalog.changes(
-            stream,
-            {"from_timestamp": start, "to_timestamp": end, "from_inclusive": inclusive, "to_inclusive": inclusive},
-        )
+        bounds = {"from_timestamp": start, "to_timestamp": end, "from_inclusive": inclusive, "to_inclusive": inclusive}
+        return ChangesRange.of(bounds).versions(ledger, stream)
 
     assert between(0, None) == (1, 3)
     assert between(times[0], times[1]) == (1, 2)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.connector.bounds import parse_time
+from pyspark_pravega.connector.changes_source import ChangesOffset
 from pyspark_pravega.connector.offsets import SourceOffset, StreamPosition
 from pyspark_pravega.connector.options import READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.errors import ConfigurationError
@@ -78,6 +79,33 @@ def test_kept_checkpoints_open(folder: Path) -> None:
     # Not only do they open: what a later version writes for the same position, earlier ones have written.
     lines = (folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[2:]
     assert [offset.to_dict() for offset in offsets] == [json.loads(line) for line in lines]
+
+
+def test_offsets_over_changes_stay_as_they_are() -> None:
+    """Checkpoints hold this text: it must be read for ever."""
+    text = '{"version":1,"changes":{"stream":"shop/orders","commit":17,"at":1795278750762}}'
+    offset = ChangesOffset(stream=Stream("shop", "orders"), commit=17, at=1795278750762)
+    assert offset.to_json() == text
+    assert ChangesOffset.from_json(text) == offset
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "7", "[]", "[" * 100_000, '{"version":1}', '{"version":"x","changes":{}}', '{"version":1,"streams":{}}'),
+        *('{"version":1,"changes":{"stream":"a","commit":1,"at":0}}', '{"version":1,"changes":{"stream":"a/b"}}'),
+    ],
+)
+def test_what_is_no_offset_over_changes_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no offset of a query over CHANGES"):
+        ChangesOffset.from_json(text)
+
+
+def test_an_offset_over_changes_of_a_later_version_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"written by a later version of pyspark-pravega \(version 2, known is 1"
+    ):
+        ChangesOffset.from_json('{"version":2,"changes":{}}')
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

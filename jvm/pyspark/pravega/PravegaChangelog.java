@@ -1,7 +1,9 @@
 package pyspark.pravega;
 
 import java.util.HashMap;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
@@ -11,6 +13,17 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What was committed between two versions of a stream; every change is an insert. */
 final class PravegaChangelog implements Changelog {
+  private static final Set<String> SPARKS =
+      Set.of(
+          "startingversion",
+          "endingversion",
+          "startingtimestamp",
+          "endingtimestamp",
+          "startingboundinclusive",
+          "endingboundinclusive",
+          "deduplicationmode",
+          "computeupdates");
+
   private final PravegaTable table;
 
   PravegaChangelog(PravegaTable table) {
@@ -28,8 +41,10 @@ final class PravegaChangelog implements Changelog {
       bounds.put("from_timestamp", times.startingTimestamp());
       bounds.put("to_timestamp", times.endingTimestamp().orElse(null));
     }
-    bounds.put("from_inclusive", range.startingBoundInclusive());
-    bounds.put("to_inclusive", range.endingBoundInclusive());
+    if (!bounds.isEmpty()) {
+      bounds.put("from_inclusive", range.startingBoundInclusive());
+      bounds.put("to_inclusive", range.endingBoundInclusive());
+    }
     return bounds;
   }
 
@@ -60,6 +75,9 @@ final class PravegaChangelog implements Changelog {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return table.newScanBuilder(options);
+    // Spark has read its own options into the context, and leaves them here.
+    Map<String, String> own = new HashMap<>(options.asCaseSensitiveMap());
+    own.keySet().removeIf(key -> SPARKS.contains(key.toLowerCase(Locale.ROOT)));
+    return table.newScanBuilder(new CaseInsensitiveStringMap(own));
   }
 }

@@ -35,13 +35,13 @@ final class PravegaMicroBatchStream implements MicroBatchStream, SupportsTrigger
   PravegaMicroBatchStream(PravegaTable table, StructType readSchema, Map<String, String> options) {
     process = table.process;
     this.readSchema = readSchema;
-    source =
-        Map.of(
-            "id", UUID.randomUUID().toString(),
-            "namespace", table.identifier.namespace(),
-            "table", table.identifier.name(),
-            "columns", readSchema.fieldNames(),
-            "options", options);
+    source = new HashMap<>();
+    source.put("id", UUID.randomUUID().toString());
+    source.put("namespace", table.identifier.namespace());
+    source.put("table", table.identifier.name());
+    source.put("columns", readSchema.fieldNames());
+    source.put("options", options);
+    source.put("position", table.position());
     opened = ask("openStream");
   }
 

@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.NullNode;
 import java.util.Base64;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -116,8 +117,9 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public Statistics estimateStatistics() {
-    OptionalLong size = OptionalLong.of(size());
-    JsonNode counted = plan().get("rows");
+    // How much a micro-batch will have isn't known; what the whole stream has doesn't tell it.
+    OptionalLong size = stream == null ? OptionalLong.of(size()) : OptionalLong.empty();
+    JsonNode counted = stream == null ? plan().get("rows") : NullNode.getInstance();
     OptionalLong rows = counted.isNull() ? OptionalLong.empty() : OptionalLong.of(counted.asLong());
     return new Statistics() {
       @Override

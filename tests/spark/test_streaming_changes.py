@@ -1,0 +1,246 @@
+"""CHANGES by the DataFrame API, above all as a streaming source: each micro-batch is of whole versions, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_tools import eventually
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from streaming_tools import TIMEOUT_S, Batches, run_available, scope_of, start
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.ledger import open_ledger
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+COLUMNS = ["id", "_change_type", "_commit_version"]
+
+
+@pytest.fixture
+def table(spark: SparkSession, namespace: str) -> str:
+    """Four versions, the last one after a scale: ids 0 and 1, 10, 20 to 22, 30."""
+    name = f"{namespace}.t"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
+    insert(spark, name, 0, 1)
+    insert(spark, name, 10)
+    insert(spark, name, 20, 21, 22)
+    spark.sql(f"CALL pravega.system.scale('{namespace.removeprefix('pravega.')}.t', 3)")
+    insert(spark, name, 30)
+    return name
+
+
+def insert(spark: SparkSession, table: str, *ids: int) -> None:
+    spark.sql(f"INSERT INTO {table} VALUES {', '.join(f'({number})' for number in ids)}")
+
+
+def changes(spark: SparkSession, table: str, **options: Any) -> DataFrame:
+    return spark.readStream.options(**options).changes(table).select(COLUMNS)
+
+
+def found(batches: Batches) -> list[list[tuple[int, int]]]:
+    """Version and id of each row, of each batch that has any."""
+    assert {row["_change_type"] for rows in list(batches.rows.values()) for row in rows} <= {"insert"}
+    return [
+        sorted((row["_commit_version"], row["id"]) for row in batches.rows[batch])
+        for batch in list(batches.rows)
+        if batches.rows[batch]
+    ]
+
+
+FIRST, SECOND, THIRD, FOURTH = [(1, 0), (1, 1)], [(2, 10)], [(3, 20), (3, 21), (3, 22)], [(4, 30)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingVersion": 1}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
+        ({"startingVersion": 2}, [*SECOND, *THIRD, *FOURTH]),
+        ({"startingVersion": 2, "startingBoundInclusive": "false"}, [*THIRD, *FOURTH]),
+        ({"startingVersion": 2, "endingVersion": 3}, [*SECOND, *THIRD]),
+        ({"startingTimestamp": "2020-01-01"}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
+        ({}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
+    ],
+)
+def test_a_query_reads_versions_and_goes_on_with_new_ones(
+    spark: SparkSession, table: str, tmp_path: Path, options: Mapping[str, Any], expected: list[tuple[int, int]]
+) -> None:
+    frame = changes(spark, table, **options)
+    assert frame.isStreaming
+    assert found(run_available(frame, tmp_path)) == [expected]
+    assert found(run_available(frame, tmp_path)) == []
+    insert(spark, table, 40, 41)
+    after = [] if "endingVersion" in options else [[(5, 40), (5, 41)]]
+    assert found(run_available(frame, tmp_path)) == after
+
+
+def test_a_batch_takes_the_same_options(spark: SparkSession, table: str) -> None:
+    bounds = {"startingVersion": 2, "endingVersion": 3, "endingBoundInclusive": "false"}
+    rows = spark.read.options(**bounds).changes(table).select("_commit_version", "id").collect()
+    assert rows == SECOND
+    with pytest.raises(AnalysisException, match="CHANGES are told between versions"):
+        spark.read.options(startingVersion=2, startStreamCut="earliest").changes(table).collect()
+
+
+def test_all_columns_and_those_of_the_change_are_there(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    sink = run_available(spark.readStream.option("startingVersion", 4).changes(table), tmp_path)
+    ((row,),) = sink.rows.values()
+    shown = spark.sql(f"SELECT committed_at FROM {table.replace('.t', '.`t$commits`')} WHERE version = 4").first()
+    assert shown is not None
+    assert row.asDict() == {
+        "id": 30,
+        "_change_type": "insert",
+        "_commit_version": 4,
+        "_commit_timestamp": shown.committed_at,
+    }
+
+
+def test_a_limit_lets_versions_in_whole(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    by_events = run_available(changes(spark, table, maxEventsPerTrigger=3), tmp_path / "events")
+    assert found(by_events) == [[*FIRST, *SECOND], THIRD, FOURTH]
+    by_bytes = run_available(changes(spark, table, maxBytesPerTrigger=1), tmp_path / "bytes")
+    assert found(by_bytes) == [FIRST, SECOND, THIRD, FOURTH]
+
+
+def test_a_running_query_waits_for_enough_events_but_not_too_long(
+    spark: SparkSession, table: str, tmp_path: Path
+) -> None:
+    sink = Batches()
+    frame = changes(spark, table, startingVersion=4, minEventsPerTrigger=3, maxTriggerDelay="6s")
+    query = start(frame, tmp_path, sink)
+    try:
+        eventually(lambda: found(sink) == [FOURTH], within_s=TIMEOUT_S)
+        insert(spark, table, 40)
+        insert(spark, table, 41)
+        insert(spark, table, 42, 43)
+        eventually(lambda: sum(map(len, found(sink))) == 5, within_s=TIMEOUT_S)
+        progress = query.lastProgress
+        assert progress is not None
+    finally:
+        query.stop()
+    assert [row for batch in found(sink) for row in batch] == [*FOURTH, (5, 40), (6, 41), (7, 42), (7, 43)]
+
+
+def test_lag_is_told_in_versions(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    sink = Batches()
+    query = start(changes(spark, table, maxBytesPerTrigger=1), tmp_path, sink)
+    try:
+        query.processAllAvailable()
+        behind = [progress["sources"][0]["metrics"] for progress in query.recentProgress if progress["numInputRows"]]
+    finally:
+        query.stop()
+    assert [metrics["versionsBehindLatest"] for metrics in behind] == ["3", "2", "1", "0"]
+    assert [metrics["totalEventsBehindLatest"] for metrics in behind] == ["5", "4", "1", "0"]
+
+
+def test_a_query_over_a_table_without_commits_waits_for_the_first(
+    spark: SparkSession, namespace: str, tmp_path: Path
+) -> None:
+    name = f"{namespace}.fresh"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT)")
+    frame = changes(spark, name, startingVersion=1)
+    assert found(run_available(frame, tmp_path)) == []
+    insert(spark, name, 1)
+    assert found(run_available(frame, tmp_path)) == [[(1, 1)]]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingVersion": 9}, "has no version 9 yet: its last one is 4, so begin with 5 or an earlier one"),
+        ({"startingVersion": "x"}, '"x" isn\'t the number of one'),
+        ({"startingVersion": 3, "endingVersion": 2}, "comes before version 3"),
+        ({"startStreamCut": "earliest"}, "CHANGES are told between versions"),
+        ({"maxEventPerTrigger": 3}, "unknown read option"),
+    ],
+)
+def test_what_makes_no_sense_is_told(
+    spark: SparkSession, table: str, tmp_path: Path, options: Mapping[str, Any], sentence: str
+) -> None:
+    with pytest.raises((StreamingQueryException, AnalysisException), match=sentence):
+        run_available(changes(spark, table, **options), tmp_path)
+
+
+def test_a_checkpoint_of_another_query_is_told(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    run_available(spark.readStream.table(table), tmp_path / "rows")
+    with pytest.raises(StreamingQueryException, match="is no offset of a query over CHANGES"):
+        run_available(changes(spark, table), tmp_path / "rows")
+    run_available(changes(spark, table), tmp_path / "changes")
+    with pytest.raises(StreamingQueryException, match="is no offset of a Pravega source"):
+        run_available(spark.readStream.table(table), tmp_path / "changes")
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_versions_that_are_truncated_are_told_or_passed_over(
+    spark: SparkSession, table: str, tmp_path: Path, lenient: bool
+) -> None:
+    frame = changes(spark, table, startingVersion=1, maxEventsPerTrigger=1, failOnDataLoss=str(not lenient).lower())
+    sink = Batches()
+    query = start(frame, tmp_path, sink)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    insert(spark, table, 40)
+    insert(spark, table, 50)
+    scope = table.removeprefix("pravega.")
+    spark.sql(f"CALL pravega.system.truncate('{scope}', version => '5')")
+    if lenient:
+        assert found(run_available(frame, tmp_path)) == [[(6, 50)]]
+        assert found(run_available(frame, tmp_path / "new")) == [[(6, 50)]]
+        return
+    with pytest.raises(StreamingQueryException, match=r"version 5 of stream .* was truncated away.*failOnDataLoss"):
+        run_available(frame, tmp_path)
+    with pytest.raises(StreamingQueryException, match=r"version 1 of stream .* truncated away"):
+        run_available(frame, tmp_path / "new")
+    # Without a start it is the first one that is whole.
+    assert found(run_available(changes(spark, table), tmp_path / "whole")) == [[(6, 50)]]
+
+
+def test_a_stream_that_was_made_again_is_noticed(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    run_available(changes(spark, table), tmp_path)
+    spark.sql(f"DROP TABLE {table}")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT)")
+    for number in range(5):
+        insert(spark, table, number)
+    with pytest.raises(StreamingQueryException, match="it was deleted and made again"):
+        run_available(changes(spark, table), tmp_path)
+    again = run_available(changes(spark, table, failOnDataLoss="false"), tmp_path)
+    assert [row for batch in found(again) for row in batch] == [(number + 1, number) for number in range(5)]
+
+
+def test_a_subscriber_is_told_how_far_the_query_has_come(
+    spark: SparkSession, client: Client, table: str, namespace: str, tmp_path: Path
+) -> None:
+    frame = changes(spark, table, subscriber="audit")
+    run_available(frame, tmp_path)
+    stream = Stream(scope_of(namespace), "t")
+    assert client.controller.subscribers(stream) == (f"{scope_of(namespace)}/audit",)
+
+
+def test_micro_batches_of_changes_are_whole_while_writers_commit(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    name, commits, rows = f"{namespace}.busy", 15, 200
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
+    sink = Batches()
+    query = start(changes(spark, name, startingVersion=1), tmp_path, sink)
+    try:
+        for number in range(commits):
+            spark.sql(f"INSERT INTO {name} SELECT {number * rows} + id FROM range(0, {rows}, 1, 2)")
+            time.sleep(0.1)
+        eventually(lambda: sum(map(len, found(sink))) == commits * rows, within_s=TIMEOUT_S)
+    finally:
+        query.stop()
+    batches = found(sink)
+    assert len(batches) > 1
+    assert [row for batch in batches for row in batch] == [
+        (number + 1, number * rows + id) for number in range(commits) for id in range(rows)
+    ]
+    ledger = open_ledger(client, Stream(scope_of(namespace), "busy"))
+    assert ledger is not None
+    assert ledger.state().version == commits
