@@ -114,16 +114,14 @@ def _in_memory(folder: Path) -> list[str]:
 
 
 def _hive(folder: Path, host: str, port: int) -> list[str]:
-    resources = folder / "resources"
-    # Two sessions that begin at the same time would both make it, and one of them fail.
-    resources.mkdir()
     conf = {
         "hive.server2.thrift.bind.host": host,
         "hive.server2.thrift.port": str(port),
         "hive.server2.logging.operation.log.location": str(folder / "operations"),
         "hive.exec.scratchdir": str(folder / "scratch"),
         "hive.exec.local.scratchdir": str(folder / "scratch"),
-        "hive.downloaded.resources.dir": str(resources),
+        # One for each session: it makes it when it begins, and deletes it when it ends.
+        "hive.downloaded.resources.dir": str(folder / "resources-${hive.session.id}"),
     }
     return [part for key, value in conf.items() for part in ("--hiveconf", f"{key}={value}")]
 

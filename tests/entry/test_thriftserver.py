@@ -65,6 +65,20 @@ def test_a_script_of_two_users_at_once(thrift: ThriftServer) -> None:
     assert sum("pyspark_pravega.catalog.service" in command for command in commands) == 1
 
 
+def test_sessions_begin_and_end_at_the_same_time(thrift: ThriftServer) -> None:
+    """One that ends takes nothing from those that begin."""
+
+    def talk(user: int) -> int:
+        for _ in range(4):
+            with thrift.connect(f"user-{user}") as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+                assert cursor.fetchall() == [(1,)]
+        return user
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(talk, range(8))) == list(range(8))
+
+
 def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:
     statements = """
         CREATE NAMESPACE by_beeline;
