@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 from pyspark.worker_util import pickleSer
 
-from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, estimated_rows, narrowed
+from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, counted_rows, estimated_rows, narrowed
 from pyspark_pravega.catalog.replacing import OverwritingJob
 from pyspark_pravega.connector.bounded import bounded_snapshot
 from pyspark_pravega.connector.changes import ChangesRange, ChangesReader, committed_slices
@@ -26,6 +26,7 @@ from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.ledger import open_ledger
 from pyspark_pravega.connector.options import (
+    BOUND_KEYS,
     EXACTLY_ONCE,
     KEPT_LEASE_MS,
     MODE,
@@ -38,11 +39,12 @@ from pyspark_pravega.connector.options import (
 from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.travel import Moment, named_cut, snapshot_until
 from pyspark_pravega.connector.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.writer import take_over
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.serde.lenient import PERMISSIVE
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 _INT = struct.Struct(">i")
@@ -160,6 +162,23 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         rows=estimated_rows(size, ledger),
         slices=len(slices),
     )
+
+
+def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> int | None:
+    """How many rows a table has, where that is known without reading it.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the read's options.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    given = canonical(options, TABLE_READ_KEYS, "read option")
+    if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
+        return None
+    client, stream = shared_client(definition.settings), definition.stream
+    return counted_rows(take_snapshot(client, stream), open_ledger(client, stream))
 
 
 def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:

@@ -105,6 +105,29 @@ def estimated_rows(size: int, ledger: Ledger | None) -> int | None:
     return max(1, round(size * last[0].rows / last[0].bytes))
 
 
+def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
+    """How many rows a whole stream has, as the commit log has counted them.
+
+    Args:
+        snapshot: the stream.
+        ledger: its commit log, if it has one.
+
+    Returns:
+        None where they have to be counted: events of others are in the stream, or some were truncated away, or a
+        commit is under way.
+    """
+    state = None if ledger is None else ledger.state()
+    if ledger is None or state is None or state.rows is None or state.pending is not None:
+        return None
+    ends = {part.segment_id: part.end for part in snapshot.slices}
+    # All that commits have ever written is there, and nothing else.
+    if sum(ends.values()) != state.bytes or any(part.start for part in snapshot.slices):
+        return None
+    if state.version and [commit.cut for commit in ledger.commits([state.version])] != [ends]:
+        return None
+    return state.rows
+
+
 @dataclass
 class EarlyEnd(DataSourceReader):
     """A reader that stops before the ends of its partitions."""

@@ -22,7 +22,15 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import ScanRequest, WriteJobs, begin_write, plan_scan, plan_write, take_over_query
+from pyspark_pravega.catalog.jobs import (
+    ScanRequest,
+    WriteJobs,
+    begin_write,
+    count_rows,
+    plan_scan,
+    plan_write,
+    take_over_query,
+)
 from pyspark_pravega.catalog.metadata_tables import is_metadata
 from pyspark_pravega.catalog.procedures import PROCEDURES
 from pyspark_pravega.catalog.properties import shown_properties
@@ -101,6 +109,7 @@ class CatalogService:
             "callProcedure": self._call_procedure,
             "metadataRows": catalog.metadata_rows,
             "planScan": self._plan_scan,
+            "countRows": self._count_rows,
             "planWrite": self._plan_write,
             "takeOverQuery": self._take_over_query,
             **StreamReads(self._definition).methods(),
@@ -204,6 +213,9 @@ class CatalogService:
 
     def _call_procedure(self, name: str, arguments: list[Any]) -> dict[str, Any]:
         return {"columns": PROCEDURES[name].columns, "rows": self.catalog.call_procedure(name, arguments)}
+
+    def _count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> int | None:
+        return count_rows(self._definition(namespace, table, options), options)
 
     def _plan_scan(
         self,

@@ -100,8 +100,22 @@ class State:
     version: int = 0
     """The last completed version; 0 when there is none."""
     pending: Intent | None = None
+    rows: int | None = 0
+    """Of all completed versions together; None in logs that were begun before they were counted."""
+    bytes: int | None = 0
+    """Likewise, frames included."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
+
+    def after(self, done: Intent) -> State:
+        """The state when a commit has become the next version."""
+        return replace(
+            self,
+            version=self.version + 1,
+            pending=None,
+            rows=None if self.rows is None else self.rows + done.rows,
+            bytes=None if self.bytes is None else self.bytes + done.bytes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +197,7 @@ class Ledger:
             ConflictError: the log, or the query's progress, has changed since.
         """
         entries = [] if progress is None else [self._stored(progress)]
-        return self._change(state, State(version=state.version, pending=intent), *entries)
+        return self._change(state, replace(state, pending=intent), *entries)
 
     def complete(self, state: State, *, committed_at: int, cut: dict[int, int]) -> State:
         """Make the commit in progress the next version.
@@ -214,9 +228,9 @@ class Ledger:
         )
         entries = [(_key(_COMMITS, commit.version), NOT_EXISTS, _dump(asdict(commit)))]
         if done.query is None or done.epoch is None:
-            completed = self._change(state, State(version=commit.version), *entries)
+            completed = self._change(state, state.after(done), *entries)
         else:
-            completed = self._complete_epoch(state, entries, done.query, done.epoch)
+            completed = self._complete_epoch(state, state.after(done), entries, done.query, done.epoch)
         if commit.version % _SWEEP_EVERY == 0:
             self._sweep(commit.version)
         return completed
@@ -227,7 +241,7 @@ class Ledger:
         Raises:
             ConflictError: the log has changed since.
         """
-        return self._change(state, State(version=state.version))
+        return self._change(state, replace(state, pending=None))
 
     def commits(self, versions: Iterable[int]) -> list[Commit]:
         """Completed versions.
@@ -503,12 +517,14 @@ class Ledger:
             except ConflictError:
                 continue
 
-    def _complete_epoch(self, state: State, entries: list[tuple[bytes, int, bytes]], query: str, epoch: int) -> State:
+    def _complete_epoch(
+        self, state: State, after: State, entries: list[tuple[bytes, int, bytes]], query: str, epoch: int
+    ) -> State:
         while True:
             progress = self.progress(query)
             reached = self._stored(replace(progress, epoch=max(epoch, progress.epoch)))
             try:
-                return self._change(state, State(version=state.version + 1), *entries, reached)
+                return self._change(state, after, *entries, reached)
             except ConflictError:
                 # Perhaps another driver has only taken the query over.
                 if self.state().stored_as != state.stored_as:
@@ -532,7 +548,13 @@ class Ledger:
         pending = document["pending"]
         if pending:
             pending = Intent(**{**pending, "transactions": tuple(pending["transactions"])})
-        return State(version=document["version"], pending=pending, stored_as=entry.version)
+        return State(
+            version=document["version"],
+            pending=pending,
+            rows=document.get("rows"),
+            bytes=document.get("bytes"),
+            stored_as=entry.version,
+        )
 
     def _progress(self, query: str, entry: Entry | None) -> Progress:
         if entry is None:
@@ -563,9 +585,14 @@ class Ledger:
                 continue
 
     def _change(self, old: State, new: State, *entries: tuple[bytes, int, bytes]) -> State:
-        document = {"version": new.version, "pending": asdict(new.pending) if new.pending else None}
+        document = {
+            "version": new.version,
+            "pending": asdict(new.pending) if new.pending else None,
+            "rows": new.rows,
+            "bytes": new.bytes,
+        }
         stored = self._table.put([(_key(*_STATE), old.stored_as, _dump(document)), *entries])
-        return State(version=new.version, pending=new.pending, stored_as=stored[0])
+        return replace(new, stored_as=stored[0])
 
 
 def open_ledger(client: Client, stream: Stream) -> Ledger | None:

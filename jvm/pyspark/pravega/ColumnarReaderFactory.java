@@ -23,6 +23,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.TaskCompletionListener;
 import scala.Option;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
@@ -36,6 +37,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
   private final UserDefinedPythonDataSource source;
   private final byte[] function;
   private final int columns;
+  private final boolean endsSoon;
   private final String timeZone;
   private final scala.collection.immutable.Map<String, String> runnerConf;
 
@@ -43,11 +45,13 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
    * @param source Spark's handle for Python functions
    * @param function the pickled read function
    * @param columns how many columns of its batches the query wants: all, or none of the one that stands for rows
+   * @param endsSoon whether it ends by itself right behind what the query takes of it
    */
-  ColumnarReaderFactory(UserDefinedPythonDataSource source, byte[] function, int columns) {
+  ColumnarReaderFactory(UserDefinedPythonDataSource source, byte[] function, int columns, boolean endsSoon) {
     this.source = source;
     this.function = function;
     this.columns = columns;
+    this.endsSoon = endsSoon;
     SQLConf conf = SQLConf.get();
     timeZone = conf.sessionLocalTimeZone();
     runnerConf = ArrowPythonRunner.getPythonRunnerConfMap(conf);
@@ -114,7 +118,19 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
             scala.collection.Iterator$.MODULE$.single(scala.collection.Iterator$.MODULE$.single(input)),
             planned.index(),
             TaskContext.get());
+    if (endsSoon) {
+      // A worker that has come to its end is used again; another one is stopped, and the next query has to wait for a
+      // new one. Listeners are called in the reverse of their order: this one before the runner's, which stops it.
+      TaskCompletionListener drained = task -> drain(task, batches);
+      TaskContext.get().addTaskCompletionListener(drained);
+    }
     return new Batches(batches, columns);
+  }
+
+  private static void drain(TaskContext task, scala.collection.Iterator<ColumnarBatch> batches) {
+    while (!task.isFailed() && !task.isInterrupted() && batches.hasNext()) {
+      batches.next();
+    }
   }
 
   /** The runner counts into these; nobody shows them. */

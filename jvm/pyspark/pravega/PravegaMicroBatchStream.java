@@ -107,7 +107,8 @@ final class PravegaMicroBatchStream implements MicroBatchStream, SupportsTrigger
         process.python(),
         Base64.getDecoder().decode(opened.get("function").asText()),
         readSchema,
-        (StructType) DataType.fromJson(opened.get("schema").asText()));
+        (StructType) DataType.fromJson(opened.get("schema").asText()),
+        false);
   }
 
   @Override

@@ -2,19 +2,27 @@ package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.NullNode;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
@@ -24,6 +32,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -38,15 +47,21 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
   private final PravegaTable table;
   private final StructType readSchema;
   private final Map<String, String> options;
+  private final boolean limited;
   private final Supplier<JsonNode> planner;
   private JsonNode plan;
   private PravegaMicroBatchStream stream;
 
   private PravegaScan(
-      PravegaTable table, StructType readSchema, Map<String, String> options, Supplier<JsonNode> planner) {
+      PravegaTable table,
+      StructType readSchema,
+      Map<String, String> options,
+      boolean limited,
+      Supplier<JsonNode> planner) {
     this.table = table;
     this.readSchema = readSchema;
     this.options = options;
+    this.limited = limited;
     this.planner = planner;
   }
 
@@ -112,7 +127,8 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
         table.process.python(),
         Base64.getDecoder().decode(plan().get("function").asText()),
         readSchema,
-        (StructType) DataType.fromJson(plan().get("schema").asText()));
+        (StructType) DataType.fromJson(plan().get("schema").asText()),
+        limited);
   }
 
   @Override
@@ -134,11 +150,19 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
     };
   }
 
-  /** Reads what a pickled function gives: columnar where this Spark can do it. */
+  /**
+   * Reads what a pickled function gives: columnar where this Spark can do it.
+   *
+   * @param endsSoon whether it ends by itself right behind what the query takes of it
+   */
   static PartitionReaderFactory readerFactory(
-      UserDefinedPythonDataSource python, byte[] function, StructType readSchema, StructType batchSchema) {
+      UserDefinedPythonDataSource python,
+      byte[] function,
+      StructType readSchema,
+      StructType batchSchema,
+      boolean endsSoon) {
     if (COLUMNAR) {
-      return new ColumnarReaderFactory(python, function, readSchema.size());
+      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon);
     }
     return new PythonPartitionReaderFactory(python, function, batchSchema, Option.empty(), Option.empty());
   }
@@ -154,14 +178,43 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
     return plan().get("size").asLong();
   }
 
+  /** The answer to {@code count(*)}, where the commit log has it: nothing is read. */
+  private record Counted(String table, long count, int times) implements LocalScan {
+    @Override
+    public StructType readSchema() {
+      StructType schema = new StructType();
+      for (int i = 0; i < times; i++) {
+        schema = schema.add("count_" + i, DataTypes.LongType, false);
+      }
+      return schema;
+    }
+
+    @Override
+    public InternalRow[] rows() {
+      Object[] values = new Object[times];
+      Arrays.fill(values, count);
+      return new InternalRow[] {new GenericInternalRow(values)};
+    }
+
+    @Override
+    public String description() {
+      return "Pravega " + table + " [rows as the commit log has counted them]";
+    }
+  }
+
   /** Takes what Spark pushes down. */
   static final class Builder
-      implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit {
+      implements ScanBuilder,
+          SupportsPushDownRequiredColumns,
+          SupportsPushDownV2Filters,
+          SupportsPushDownAggregates,
+          SupportsPushDownLimit {
     private final PravegaTable table;
     private final CaseInsensitiveStringMap options;
     private StructType wanted;
     private Predicate[] predicates = new Predicate[0];
     private Integer limit;
+    private Counted counted;
 
     Builder(PravegaTable table, CaseInsensitiveStringMap options) {
       this.table = table;
@@ -187,6 +240,32 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
     }
 
     @Override
+    public boolean supportCompletePushDown(Aggregation aggregation) {
+      return pushAggregation(aggregation);
+    }
+
+    @Override
+    public boolean pushAggregation(Aggregation aggregation) {
+      AggregateFunc[] functions = aggregation.aggregateExpressions();
+      if (aggregation.groupByExpressions().length > 0
+          || functions.length == 0
+          || !Arrays.stream(functions).allMatch(CountStar.class::isInstance)
+          || table.position() != null) {
+        return false;
+      }
+      if (counted == null) {
+        JsonNode rows =
+            table.process.call(
+                "countRows",
+                "namespace", table.identifier.namespace(),
+                "table", table.identifier.name(),
+                "options", options.asCaseSensitiveMap());
+        counted = rows.isNull() ? null : new Counted(table.name(), rows.asLong(), functions.length);
+      }
+      return counted != null;
+    }
+
+    @Override
     public boolean pushLimit(int rows) {
       limit = rows;
       return true;
@@ -194,11 +273,15 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public Scan build() {
+      if (counted != null) {
+        return counted;
+      }
       Map<String, String> given = options.asCaseSensitiveMap();
       return new PravegaScan(
           table,
           wanted,
           given,
+          limit != null,
           () ->
               table.process.call(
                   "planScan",
