@@ -4,7 +4,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 
 | key (16 bytes: space, number) | value (JSON) |
 |---|---|
-| 0, 0 | the state: the last version, and the commit in progress, if any |
+| 0, 0 | the state: the last version, the commit in progress, if any, and the rows and bytes of all versions together |
 | 0, 1 | the table's properties |
 | 0, 2 | the stream cuts that have names |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |

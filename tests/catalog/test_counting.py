@@ -1,0 +1,112 @@
+"""What the commit log knows of a table's rows: `count(*)` needs nothing else while it knows all."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+
+import pytest
+from catalog_tools import ids, insert, make, plan, write
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.jobs import count_rows
+from pyspark_pravega.catalog.replacing import OverwritingJob
+from pyspark_pravega.client import Stream
+from pyspark_pravega.client.tables import KeyValueTable
+from pyspark_pravega.connector.job import WriteJob
+from pyspark_pravega.connector.ledger import Intent, Ledger, ledger_name, open_ledger
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.errors import ConfigurationError
+
+pytestmark = pytest.mark.server
+
+
+def counted(catalog: Catalog, stream: Stream, **options: str) -> int | None:
+    return count_rows(catalog.definition(stream, age_s=0), options)
+
+
+def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:
+    found = open_ledger(catalog.client, stream)
+    assert found is not None
+    return found
+
+
+def test_rows_of_commits_are_known_through_scales(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope, segments=2)
+    assert counted(catalog, stream) == 0
+    insert(catalog, stream, 1, 2, 3)
+    assert counted(catalog, stream) == 3
+    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    assert counted(catalog, stream) == 3
+    insert(catalog, stream, *range(10))
+    assert counted(catalog, stream) == 13 == len(ids(catalog, stream))
+
+
+def test_events_of_others_have_to_be_counted(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    definition = catalog.definition(stream, age_s=0)
+    options = WriteOptions(transaction_timeout_ms=60_000, writer_mode="at-least-once")
+    write(WriteJob(WritePlan.of(definition, options)), 2, 3)
+    assert counted(catalog, stream) is None
+    insert(catalog, stream, 4)
+    assert counted(catalog, stream) is None
+    assert ids(catalog, stream) == [1, 2, 3, 4]
+
+
+def test_a_stream_without_a_commit_log_has_to_be_counted(catalog: Catalog, scope: str) -> None:
+    stream = Stream(scope, "theirs")
+    catalog.client.controller.create_stream(stream)
+    assert counted(catalog, stream) is None
+
+
+def test_after_a_truncation_events_have_to_be_counted(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1, 2)
+    write(OverwritingJob(plan(catalog.definition(stream, age_s=0))), 3, 4)
+    assert ids(catalog, stream) == [3, 4]
+    assert counted(catalog, stream) is None
+
+
+def test_what_is_not_the_whole_table_has_to_be_counted(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    assert counted(catalog, stream, **{"end-stream-cut": '{"0":0}'}) is None
+    assert counted(catalog, stream, mode="drop-malformed") is None
+    with pytest.raises(ConfigurationError, match='unknown read option "mod"'):
+        counted(catalog, stream, mod="permissive")
+
+
+def test_a_commit_that_is_under_way_is_not_guessed_at(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    ledger = ledger_of(catalog, stream)
+    with catalog.client.transaction(stream) as transaction:
+        ids_ = (str(transaction.transaction.id),)
+        intent = Intent(job=str(uuid.uuid4()), transactions=ids_, rows=7, bytes=70, started_at=int(time.time() * 1000))
+        state = ledger.begin(ledger.state(), intent)
+        assert counted(catalog, stream) is None
+        ledger.withdraw(state)
+        transaction.abort()
+    assert counted(catalog, stream) == 1
+
+
+def test_a_log_of_an_earlier_version_knows_no_sums(catalog: Catalog, scope: str) -> None:
+    """They stay unknown: what it has committed before wasn't counted."""
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    ledger = ledger_of(catalog, stream)
+    table = KeyValueTable(catalog.client.pool, scope, ledger_name(stream))
+    (entry,) = table.get([bytes(16)])
+    assert entry is not None
+    document = json.loads(entry.value)
+    assert document.pop("rows") == 1
+    assert document.pop("bytes") == ledger.commits([1])[0].bytes
+    table.put([(bytes(16), entry.version, json.dumps(document).encode())])
+    assert ledger.state().rows is None
+    assert counted(catalog, stream) is None
+    insert(catalog, stream, 2)
+    assert ledger.state().version == 2
+    assert counted(catalog, stream) is None
