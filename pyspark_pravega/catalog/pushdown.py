@@ -119,13 +119,14 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
     state = None if ledger is None else ledger.state()
     if ledger is None or state is None or state.rows is None or state.pending is not None:
         return None
-    ends = {part.segment_id: part.end for part in snapshot.slices}
+    ends = {part.segment_id: part.end for part in snapshot.slices if part.end}
     # All that commits have ever written is there, and nothing else.
     if sum(ends.values()) != state.bytes or any(part.start for part in snapshot.slices):
         return None
-    if state.version and [commit.cut for commit in ledger.commits([state.version])] != [ends]:
-        return None
-    return state.rows
+    for commit in ledger.commits([state.version] if state.version else []):
+        if {segment_id: end for segment_id, end in commit.cut.items() if end} == ends:
+            return state.rows
+    return None if state.version else 0
 
 
 @dataclass

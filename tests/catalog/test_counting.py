@@ -12,7 +12,7 @@ from catalog_tools import ids, insert, make, plan, write
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.jobs import count_rows
 from pyspark_pravega.catalog.replacing import OverwritingJob
-from pyspark_pravega.client import Stream
+from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.tables import KeyValueTable
 from pyspark_pravega.connector.job import WriteJob
 from pyspark_pravega.connector.ledger import Intent, Ledger, ledger_name, open_ledger
@@ -58,7 +58,7 @@ def test_events_of_others_have_to_be_counted(catalog: Catalog, scope: str) -> No
 
 def test_a_stream_without_a_commit_log_has_to_be_counted(catalog: Catalog, scope: str) -> None:
     stream = Stream(scope, "theirs")
-    catalog.client.controller.create_stream(stream)
+    catalog.client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))
     assert counted(catalog, stream) is None
 
 
