@@ -10,7 +10,7 @@ from pyspark_pravega.client import controller_messages as messages
 from pyspark_pravega.client import controller_pb2 as pb
 from pyspark_pravega.client.controller_calls import no_scope, no_stream, stream_sealed
 from pyspark_pravega.client.controller_segments import ControllerSegments
-from pyspark_pravega.client.deadlines import Limit
+from pyspark_pravega.client.deadlines import Limit, Retries
 from pyspark_pravega.client.names import Access, Stream, check_name
 from pyspark_pravega.client.policies import ScaleType, StreamConfiguration
 from pyspark_pravega.client.stream_cut import offsets_of
@@ -22,6 +22,7 @@ from pyspark_pravega.errors import (
     StreamNotSealedError,
 )
 
+_CREATE_PATIENCE_S = 10.0
 _UPDATES = tuple(threading.Lock() for _ in range(16))
 
 
@@ -37,15 +38,21 @@ class ControllerStreams(ControllerSegments):
         Raises:
             InvalidNameError: it can't be called so.
             ScopeNotFoundError: there is no such scope.
+            OperationFailedError: the controller fails to make it, again and again.
         """
         check_name("scope", stream.scope)
         check_name("stream", stream.name)
-        status = self._status("createStream", messages.configuration_message(stream, configuration))
+        request = messages.configuration_message(stream, configuration)
+        retries = Retries(_CREATE_PATIENCE_S)
+        # A busy controller fails now and then when many streams are made at once (measured: one in some thousands).
+        while (status := self._status("createStream", request)) == 1 and retries.again():
+            continue
         if status == 3:
             raise no_scope(stream.scope)
         if status not in (0, 2):
             raise OperationFailedError(f'the controller could not create stream "{stream}" (status {status})')
-        return status == 0
+        # One that failed may have made it after all.
+        return status == 0 or retries.failures > 0
 
     def stream_exists(self, stream: Stream) -> bool:
         """Whether there is such a stream, sealed or not."""
