@@ -171,6 +171,13 @@ def sums(controller: str, registry: str, runs: int, how: str) -> dict[str, float
     return found
 
 
+def by_turns_in_jvms(controller: str, registry: str, runs: int, *, turns: int = 3) -> list[dict[str, float]]:
+    """`sums` each way, one after the other and again: the medians of `columns`, `rows` and `source`."""
+    ways = ("columns", "rows", "source")
+    found = [[sums(controller, registry, runs, how) for how in ways] for _ in range(turns)]
+    return [{key: statistics.median(turn[way][key] for turn in found) for key in found[0][way]} for way in range(3)]
+
+
 def measure_sums(controller: str, registry: str, runs: int, how: str) -> dict[str, float]:
     """What `sums` starts."""
     spark = session(controller, registry, columnar=how == "columns")
@@ -216,12 +223,12 @@ def run(events: int, streams: int, runs: int, tell: Callable[[str], None]) -> st
         )
         lines += limits(spark, runs, Path(folder))
         tell("\n".join(lines))
+        columns, *others = by_turns_in_jvms(controller, registry, runs)
         lines.append(many_sessions(spark, 50, 20))
         tell(lines[-1])
         lines.append(many_streams(spark, settings, streams, 3))
         tell(lines[-1])
         spark.stop()
-        columns, *others = [sums(controller, registry, runs, how) for how in ("columns", "rows", "source")]
     for other, what in zip(others, ("by rows", "Spark's own way"), strict=True):
         lines.append(
             f"| sum and avg, CPU microseconds an event | {columns['cpu'] / events * 1e6:.2f} | "
