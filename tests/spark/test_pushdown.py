@@ -1,0 +1,60 @@
+"""What Spark hands down to the scan and so needn't read or start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from entry_tools import descendants
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+
+def test_count_is_answered_by_the_commit_log_where_it_knows_all(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.counted"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
+    spark.sql(f"INSERT INTO {table} SELECT id FROM range(100)")
+
+    def asked(query: str) -> tuple[tuple[Any, ...], bool]:
+        """The answer, and whether the log gave it."""
+        frame = spark.sql(query)
+        row = frame.first()
+        assert row is not None
+        return tuple(row), "LocalTableScan" in frame._jdf.queryExecution().toString()
+
+    assert asked(f"SELECT count(*) FROM {table}") == ((100,), True)
+    assert asked(f"SELECT count(1), count(*) + 1 FROM {table}") == ((100, 101), True)
+    assert spark.table(table).count() == 100
+    for query, answer in {
+        f"SELECT count(*) FROM {table} WHERE id < 7": (7,),
+        f"SELECT count(*) FILTER (WHERE id < 8) FROM {table}": (8,),
+        f"SELECT count(*), max(id) FROM {table}": (100, 99),
+        f"SELECT count(*) FROM (SELECT * FROM {table} LIMIT 9)": (9,),
+        f"SELECT count(*) FROM {table} GROUP BY id % 1": (100,),
+        f"SELECT count(DISTINCT id % 3) FROM {table}": (3,),
+        f"SELECT count(*) FROM {table} VERSION AS OF 1": (100,),
+        f"SELECT count(*) FROM {table} CHANGES FROM VERSION 1": (100,),
+        f"SELECT count(*) FROM {table} WITH ('mode' = 'permissive')": (100,),
+    }.items():
+        assert asked(query) == (answer, False), query
+    spark.sql(f"INSERT INTO {table} WITH ('writer-mode' = 'at-least-once') VALUES (100)")
+    assert asked(f"SELECT count(*) FROM {table}") == ((101,), False)
+
+
+def test_a_limit_leaves_its_worker_for_the_next_query(spark: SparkSession, namespace: str) -> None:
+    """Otherwise each such query waits for a new one."""
+    table = f"{namespace}.limited"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT)")
+    spark.sql(f"INSERT INTO {table} SELECT id FROM range(50000)")
+    jvm = spark.sparkContext._gateway
+    assert jvm is not None
+
+    def workers() -> set[int]:
+        return {pid for pid, command in descendants(jvm.proc.pid).items() if "pyspark.daemon" in command}
+
+    assert len(spark.sql(f"SELECT * FROM {table} LIMIT 10").collect()) == 10
+    before = workers()
+    for _ in range(5):
+        assert len(spark.sql(f"SELECT * FROM {table} LIMIT 10").collect()) == 10
+    assert workers() <= before
