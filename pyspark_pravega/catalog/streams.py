@@ -56,10 +56,6 @@ class StreamRead:
             self.source = StreamSource(client, [stream], self.options, named=named_cut)
         self.lock = threading.Lock()
 
-    def offset(self, text: str) -> Any:
-        """An offset from its text."""
-        return self.source.offset(text)
-
 
 class StreamReads:
     """All streaming reads of a catalog process, as methods that the JVM calls. Safe for use by several threads.
@@ -125,9 +121,9 @@ class StreamReads:
 
     def _latest(self, source: dict[str, Any], start: str, limited: bool, target: str | None) -> str:
         read = self._read(source)
-        end = None if target is None else read.offset(target)
+        end = None if target is None else read.source.offset(target)
         with read.lock:
-            return str(read.source.latest_offset(read.offset(start), limited=limited, target=end).to_json())
+            return str(read.source.latest_offset(read.source.offset(start), limited=limited, target=end).to_json())
 
     def _target(self, source: dict[str, Any]) -> str:
         read = self._read(source)
@@ -142,18 +138,18 @@ class StreamReads:
     def _plan(self, source: dict[str, Any], start: str, end: str) -> list[str]:
         read = self._read(source)
         with read.lock:
-            found = read.source.partitions(read.offset(start), read.offset(end))
+            found = read.source.partitions(read.source.offset(start), read.source.offset(end))
         return [_text(pickle(partition)) for partition in found]
 
     def _commit(self, source: dict[str, Any], end: str) -> None:
         read = self._read(source)
         with read.lock:
-            read.source.commit(read.offset(end))
+            read.source.commit(read.source.offset(end))
 
     def _metrics(self, source: dict[str, Any], consumed: str) -> dict[str, str]:
         read = self._read(source)
         with read.lock:
-            figures: dict[str, str] = read.source.metrics(read.offset(consumed))
+            figures: dict[str, str] = read.source.metrics(read.source.offset(consumed))
             return figures
 
     def _stop(self, id: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.reading import segment_states
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.ledger import Commit, Ledger
-from pyspark_pravega.connector.partitions import PACKED_BYTES, SlicePartition
+from pyspark_pravega.connector.partitions import SlicePartition, pack
 from pyspark_pravega.connector.reader import StreamReader
 from pyspark_pravega.connector.tail import SegmentSlice
 from pyspark_pravega.connector.travel import Moment, commit_of, last_commit, slices_between
@@ -159,7 +159,12 @@ def committed_slices(
     """
     slices: list[CommittedSlice] = []
     before: Commit | None = None
-    for commit in _commits(ledger, first - 1, last, fail_on_data_loss=fail_on_data_loss):
+    expected = max(1, first - 1)
+    for commit in commits_between(ledger, expected, last):
+        if commit.version > expected and fail_on_data_loss:
+            # It says why it isn't there.
+            commit_of(ledger, ledger.stream, expected)
+        expected = commit.version + 1
         if commit.version >= first and (before is not None or commit.version == 1):
             try:
                 parts = _parts(client, ledger, before, commit)
@@ -173,6 +178,8 @@ def committed_slices(
                 if part.size
             ]
         before = commit
+    if expected <= last and fail_on_data_loss:
+        commit_of(ledger, ledger.stream, expected)
     return _still_there(client, ledger.stream, slices, fail_on_data_loss=fail_on_data_loss)
 
 
@@ -201,16 +208,16 @@ def first_whole_version(client: Client, ledger: Ledger, first: int, last: int) -
     return low
 
 
-def _commits(ledger: Ledger, first: int, last: int, *, fail_on_data_loss: bool) -> Iterator[Commit]:
-    for begin in range(max(1, first), last + 1, _AT_ONCE):
-        wanted = range(begin, min(last + 1, begin + _AT_ONCE))
-        found = ledger.commits(wanted)
-        if len(found) < len(wanted) and fail_on_data_loss:
-            there = {commit.version for commit in found}
-            missing = next(version for version in wanted if version not in there)
-            # It says why it isn't there.
-            commit_of(ledger, ledger.stream, missing)
-        yield from found
+def commits_between(ledger: Ledger, first: int, last: int) -> Iterator[Commit]:
+    """Versions in their order, asked for some at a time; those that aren't there are left out.
+
+    Args:
+        ledger: the stream's commit log.
+        first: the first version.
+        last: the last one.
+    """
+    for begin in range(first, last + 1, _AT_ONCE):
+        yield from ledger.commits(range(begin, min(last + 1, begin + _AT_ONCE)))
 
 
 def _parts(client: Client, ledger: Ledger, before: Commit | None, commit: Commit) -> list[SegmentSlice]:
@@ -266,17 +273,9 @@ def committed_partitions(stream: Stream, slices: Sequence[CommittedSlice]) -> li
         stream: the stream.
         slices: what commits have added.
     """
-    partitions: list[CommittedPartition] = []
     ordered = sorted(slices, key=lambda one: (one.part.segment_id, one.version))
-    for _, own in itertools.groupby(ordered, key=lambda one: one.part.segment_id):
-        packed: list[CommittedSlice] = []
-        for one in own:
-            if packed and sum(other.part.size for other in packed) + one.part.size > PACKED_BYTES:
-                partitions.append(CommittedPartition(stream, packed))
-                packed = []
-            packed.append(one)
-        partitions.append(CommittedPartition(stream, packed))
-    return partitions
+    by_segment = groupby(ordered, key=lambda one: one.part.segment_id)
+    return [CommittedPartition(stream, some) for _, own in by_segment for some in pack(own, lambda one: one.part.size)]
 
 
 class ChangesReader(StreamReader):

@@ -20,12 +20,13 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.changes import (
     ChangesRange,
     CommittedPartition,
+    commits_between,
     committed_partitions,
     committed_slices,
     first_whole_version,
 )
 from pyspark_pravega.connector.consumption import Subscription
-from pyspark_pravega.connector.ledger import Commit, Ledger, open_ledger
+from pyspark_pravega.connector.ledger import Ledger, open_ledger
 from pyspark_pravega.connector.offsets import SourceOffset, StreamPosition
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.travel import proper_cut
@@ -41,7 +42,6 @@ _log = logging.getLogger(__name__)
 
 VERSION = 1
 """Of the offsets' layout; raised when a reader of the present one couldn't understand it any more."""
-_AT_ONCE = 100
 _COUNTED = 1_000
 """Lag beyond as many versions is estimated."""
 
@@ -278,7 +278,7 @@ class ChangesSource:
         wanted = self._options.min_events
         if wanted is None or time.monotonic() - self._last_batch >= self._options.max_delay_s:
             return True
-        for commit in self._commits(ledger, begin, last):
+        for commit in commits_between(ledger, begin + 1, last):
             wanted -= commit.rows
             if wanted <= 0:
                 return True
@@ -290,21 +290,13 @@ class ChangesSource:
             return last
         events = size = 0
         admitted = begin
-        for commit in self._commits(ledger, begin, last):
+        for commit in commits_between(ledger, begin + 1, last):
             events, size = events + commit.rows, size + commit.bytes
             too_many = options.max_events is not None and events > options.max_events
             if admitted > begin and (too_many or (options.max_bytes is not None and size > options.max_bytes)):
                 break
             admitted = commit.version
         return admitted if admitted > begin else last
-
-    def _commits(self, ledger: Ledger, begin: int, last: int) -> Sequence[Commit]:
-        found: list[Commit] = []
-        for first in range(begin + 1, last + 1, _AT_ONCE):
-            found += ledger.commits(range(first, min(last + 1, first + _AT_ONCE)))
-            if len(found) >= _COUNTED:
-                break
-        return found
 
 
 def check_no_bounds(options: ReadOptions) -> None:

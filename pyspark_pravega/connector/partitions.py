@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_pravega.client import Client, SegmentPart
 from pyspark_pravega.client.event_reader import split_part
+
+Item = TypeVar("Item")
 
 _WORTH_SPLITTING_BYTES = 64 << 10
 PACKED_BYTES = 1 << 20
@@ -42,16 +46,28 @@ def arrange(client: Client, parts: Sequence[SegmentPart], *, minimum: int | None
     if minimum:
         parts = [piece for part in parts for piece in _pieces(client, part, total, minimum)]
     target = PACKED_BYTES if not minimum else min(PACKED_BYTES, total // minimum)
-    packed: list[list[SegmentPart]] = []
+    by_stream = groupby(parts, key=lambda part: part.stream)
+    return [SlicePartition(some) for _, own in by_stream for some in pack(own, lambda part: part.size, target)]
+
+
+def pack(items: Iterable[Item], size_of: Callable[[Item], int], target: int = PACKED_BYTES) -> list[list[Item]]:
+    """Put small neighbours together.
+
+    Args:
+        items: what is packed, in its order.
+        size_of: an item's size in bytes.
+        target: how large a pack is at most; one item alone may be larger.
+    """
+    packed: list[list[Item]] = []
     size = 0
-    for part in parts:
-        if packed and packed[-1][0].stream == part.stream and size + part.size <= target:
-            packed[-1].append(part)
-            size += part.size
+    for item in items:
+        if packed and size + size_of(item) <= target:
+            packed[-1].append(item)
+            size += size_of(item)
         else:
-            packed.append([part])
-            size = part.size
-    return [SlicePartition(some) for some in packed]
+            packed.append([item])
+            size = size_of(item)
+    return packed
 
 
 def _pieces(client: Client, part: SegmentPart, total: int, minimum: int) -> list[SegmentPart]:

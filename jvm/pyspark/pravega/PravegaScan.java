@@ -1,7 +1,6 @@
 package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.NullNode;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.Map;
@@ -133,22 +132,15 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public Statistics estimateStatistics() {
-    // How much a micro-batch will have isn't known; what the whole stream has doesn't tell it.
-    OptionalLong size = stream == null ? OptionalLong.of(size()) : OptionalLong.empty();
-    JsonNode counted = stream == null ? plan().get("rows") : NullNode.getInstance();
-    OptionalLong rows = counted.isNull() ? OptionalLong.empty() : OptionalLong.of(counted.asLong());
-    return new Statistics() {
-      @Override
-      public OptionalLong sizeInBytes() {
-        return size;
-      }
-
-      @Override
-      public OptionalLong numRows() {
-        return rows;
-      }
-    };
+    if (stream != null) {
+      // How much a micro-batch will have isn't known; what the whole stream has doesn't tell it.
+      return new Size(OptionalLong.empty(), OptionalLong.empty());
+    }
+    JsonNode rows = plan().get("rows");
+    return new Size(OptionalLong.of(size()), rows.isNull() ? OptionalLong.empty() : OptionalLong.of(rows.asLong()));
   }
+
+  private record Size(OptionalLong sizeInBytes, OptionalLong numRows) implements Statistics {}
 
   /**
    * Reads what a pickled function gives: columnar where this Spark can do it.
@@ -214,6 +206,7 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
     private StructType wanted;
     private Predicate[] predicates = new Predicate[0];
     private Integer limit;
+    private JsonNode rows;
     private Counted counted;
 
     Builder(PravegaTable table, CaseInsensitiveStringMap options) {
@@ -253,15 +246,16 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
           || table.position() != null) {
         return false;
       }
-      if (counted == null) {
-        JsonNode rows =
+      if (rows == null) {
+        // Spark asks twice where the answer is no.
+        rows =
             table.process.call(
                 "countRows",
                 "namespace", table.identifier.namespace(),
                 "table", table.identifier.name(),
                 "options", options.asCaseSensitiveMap());
-        counted = rows.isNull() ? null : new Counted(table.name(), rows.asLong(), functions.length);
       }
+      counted = rows.isNull() ? null : new Counted(table.name(), rows.asLong(), functions.length);
       return counted != null;
     }
 
