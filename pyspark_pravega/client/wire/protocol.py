@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark_pravega.client.wire.commands import COMMANDS, Command
@@ -14,6 +15,8 @@ MAX_SENT_BYTES = (16 << 20) - 1 - HEADER.size
 """Longest payload that a server takes (WireCommands.MAX_WIRECOMMAND_SIZE, which counts the header)."""
 MAX_FRAME_BYTES = 32 << 20
 """Longest payload that is accepted: a server doesn't limit its own."""
+COPIED_BYTES = 16 << 10
+"""A piece of a command up to this size is copied next to its neighbours: that costs less than sending it by itself."""
 TRUSTED_BYTES = (2 << 20) + (64 << 10)
 """Memory that a header alone is given: enough for an answer to a read, which then arrives in one piece."""
 
@@ -33,7 +36,8 @@ def encode_frame(command: Command) -> list[Buffer]:
         command: what to send.
 
     Returns:
-        Buffers to be sent one after another; a block of data among them is the caller's own, not a copy.
+        Buffers to be sent one after another, few and none of them small beside another one, because each costs a
+        system call and wakes the server; a large block of data among them is the caller's own, not a copy.
 
     Raises:
         WireError: the command is larger than a server accepts.
@@ -42,8 +46,21 @@ def encode_frame(command: Command) -> list[Buffer]:
     size = sum(map(len, pieces))
     if size > MAX_SENT_BYTES:
         raise WireError(f"{type(command).__name__} of {size} bytes is larger than a segment store accepts")
-    pieces.insert(0, HEADER.pack(command.TYPE, size))
-    return pieces
+    return list(_gathered([HEADER.pack(command.TYPE, size), *pieces]))
+
+
+def _gathered(pieces: list[Buffer]) -> Iterator[Buffer]:
+    small: list[Buffer] = []
+    for piece in pieces:
+        if len(piece) <= COPIED_BYTES:
+            small.append(piece)
+            continue
+        if small:
+            yield b"".join(small)
+            small = []
+        yield piece
+    if small:
+        yield b"".join(small)
 
 
 class FrameDecoder:
