@@ -71,7 +71,7 @@ public class PravegaCatalog
   @Override
   public String[][] listNamespaces() {
     List<String[]> namespaces = new ArrayList<>();
-    process.call("listNamespaces").forEach(scope -> namespaces.add(new String[] {scope.asText()}));
+    process.callAgain("listNamespaces").forEach(scope -> namespaces.add(new String[] {scope.asText()}));
     return namespaces.toArray(new String[0][]);
   }
 
@@ -86,7 +86,7 @@ public class PravegaCatalog
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) {
-    return strings(about(namespace, "loadNamespace"));
+    return strings(ask(namespace, "loadNamespace"));
   }
 
   @Override
@@ -108,7 +108,7 @@ public class PravegaCatalog
 
   @Override
   public Identifier[] listTables(String[] namespace) {
-    return identifiers(namespace, about(namespace, "listTables"));
+    return identifiers(namespace, ask(namespace, "listTables"));
   }
 
   @Override
@@ -123,23 +123,23 @@ public class PravegaCatalog
 
   @Override
   public Relation loadRelation(Identifier relation) throws NoSuchTableException {
-    JsonNode loaded = about(relation, "loadRelation");
+    JsonNode loaded = ask(relation, "loadRelation");
     return Views.is(loaded) ? Views.of(loaded) : table(relation, loaded);
   }
 
   @Override
   public Table loadTable(Identifier table, String version) {
-    return table(table, about(table, "loadTableAt", "version", version));
+    return table(table, ask(table, "loadTableAt", "version", version));
   }
 
   @Override
   public Table loadTable(Identifier table, long microseconds) {
-    return table(table, about(table, "loadTableAt", "timestamp", microseconds));
+    return table(table, ask(table, "loadTableAt", "timestamp", microseconds));
   }
 
   @Override
   public Changelog loadChangelog(Identifier table, ChangelogContext context, CaseInsensitiveStringMap options) {
-    JsonNode loaded = about(table, "loadChangelog", "bounds", PravegaChangelog.bounds(context));
+    JsonNode loaded = ask(table, "loadChangelog", "bounds", PravegaChangelog.bounds(context));
     return new PravegaChangelog((PravegaTable) table(table, loaded));
   }
 
@@ -205,7 +205,7 @@ public class PravegaCatalog
 
   @Override
   public Identifier[] listViews(String[] namespace) {
-    return identifiers(namespace, about(namespace, "listViews"));
+    return identifiers(namespace, ask(namespace, "listViews"));
   }
 
   @Override
@@ -243,33 +243,56 @@ public class PravegaCatalog
   @Override
   public UnboundProcedure loadProcedure(Identifier procedure) {
     JsonNode described =
-        process.call("describeProcedure", "namespace", procedure.namespace(), "name", procedure.name());
+        process.callAgain("describeProcedure", "namespace", procedure.namespace(), "name", procedure.name());
     return new PravegaProcedure(process, described);
   }
 
   @Override
   public Identifier[] listProcedures(String[] namespace) {
-    return identifiers(new String[] {"system"}, process.call("listProcedures", "namespace", namespace));
+    return identifiers(new String[] {"system"}, process.callAgain("listProcedures", "namespace", namespace));
   }
 
   // Between Spark and the process
 
+  /** Asks about a namespace, which changes nothing. */
+  private JsonNode ask(String[] namespace, String method, Object... parameters) {
+    return about(namespace, process::callAgain, method, parameters);
+  }
+
+  /** Asks about a relation, which changes nothing. */
+  private JsonNode ask(Identifier relation, String method, Object... parameters) {
+    return about(relation, process::callAgain, method, parameters);
+  }
+
   private JsonNode about(String[] namespace, String method, Object... parameters) {
+    return about(namespace, process::call, method, parameters);
+  }
+
+  private JsonNode about(Identifier relation, String method, Object... parameters) {
+    return about(relation, process::call, method, parameters);
+  }
+
+  private static JsonNode about(String[] namespace, Call call, String method, Object... parameters) {
     try {
-      return process.call(method, CatalogProcess.with(parameters, "namespace", namespace));
+      return call.apply(method, CatalogProcess.with(parameters, "namespace", namespace));
     } catch (Exception error) {
       throw Unchecked.sneak(error instanceof CatalogError known ? known.about(namespace) : error);
     }
   }
 
-  private JsonNode about(Identifier relation, String method, Object... parameters) {
+  private static JsonNode about(Identifier relation, Call call, String method, Object... parameters) {
     try {
-      return process.call(
+      return call.apply(
           method,
           CatalogProcess.with(parameters, "namespace", relation.namespace(), "table", relation.name()));
     } catch (Exception error) {
       throw Unchecked.sneak(error instanceof CatalogError known ? known.about(relation) : error);
     }
+  }
+
+  /** How the process is called: once, or once more when it died meanwhile. */
+  private interface Call {
+    JsonNode apply(String method, Object... parameters);
   }
 
   private JsonNode define(Identifier table, String method, TableInfo info, Object... parameters) {

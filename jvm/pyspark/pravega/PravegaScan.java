@@ -249,7 +249,7 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
       if (rows == null) {
         // Spark asks twice where the answer is no.
         rows =
-            table.process.call(
+            table.process.callAgain(
                 "countRows",
                 "namespace", table.identifier.namespace(),
                 "table", table.identifier.name(),
@@ -277,7 +277,7 @@ final class PravegaScan implements Scan, Batch, SupportsReportStatistics {
           given,
           limit != null,
           () ->
-              table.process.call(
+              table.process.callAgain(
                   "planScan",
                   "namespace", table.identifier.namespace(),
                   "table", table.identifier.name(),

@@ -64,7 +64,7 @@ final class RowsTable implements SupportsRead {
     @Override
     public Scan build() {
       JsonNode rows =
-          process.call(
+          process.callAgain(
               "metadataRows",
               "namespace", identifier.namespace(),
               "table", identifier.name(),
