@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark_pravega.client.client import Client
 
 LINGER_S = 0.1
+CONFIRM_S = 0.5
+"""How long a writer that is given nothing leaves acknowledgements unread: a lost connection may show only there."""
 _WORTH_A_BLOCK = 4
 """Part of a block that is sent without waiting for the rest, when blocks before it are sent."""
 
@@ -54,7 +56,8 @@ class EventWriter:
     """Writes events to a stream, at least once and, as long as this object lives, exactly once.
 
     Events of one routing key keep their order, also when the stream scales. They are collected to blocks of about a
-    megabyte; what waits longer than `linger_s` is sent by a thread of the writer's own. An event is safe after `flush`.
+    megabyte; what waits longer than `linger_s` is sent by a thread of the writer's own, which also sees to it that what
+    was sent is stored when nothing follows. An event is safe after `flush`.
     Safe for use by several threads; a context manager that flushes at its end.
     """
 
@@ -120,8 +123,9 @@ class EventWriter:
                     self.events_written += len(placed)
                     self._lane(owner).put(placed)
                 self._send(full_only=True)
-            if self._oldest is None and any(lane.buffered for lane in self._lanes.values()):
-                self._oldest = time.monotonic()
+            if self._oldest is None:
+                if any(lane.buffered for lane in self._lanes.values()):
+                    self._oldest = time.monotonic()
                 self._start_flusher()
                 self._wake.notify()
 
@@ -291,15 +295,19 @@ class EventWriter:
     def _linger(self) -> None:
         with self._lock:
             while not self._closed and self._failed is None:
-                if self._oldest is None:
-                    self._wake.wait()
-                    continue
-                left = self._oldest + self._linger_s - time.monotonic()
-                if left > 0:
-                    self._wake.wait(left)
+                under_way = any(lane.writer.under_way for lane in self._lanes.values())
+                if self._oldest is not None:
+                    left = self._oldest + self._linger_s - time.monotonic()
+                    if left > 0:
+                        self._wake.wait(left)
+                        continue
+                elif self._wake.wait(CONFIRM_S if under_way else None) or self._oldest is not None or self._closed:
                     continue
                 try:
-                    self._send(full_only=False)
+                    if self._oldest is None:
+                        self.flush()
+                    else:
+                        self._send(full_only=False)
                 except PravegaError:
                     # It is kept for the writer's next call.
                     return

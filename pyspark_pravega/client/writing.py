@@ -96,6 +96,11 @@ class SegmentWriter:
         self._unacknowledged.append(block)
         self._persist(block, down_to=WINDOW_BLOCKS)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether something was sent whose acknowledgement wasn't read."""
+        return bool(self._unacknowledged)
+
     def flush(self) -> None:
         """Wait until everything is stored.
 

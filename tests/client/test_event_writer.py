@@ -236,3 +236,17 @@ def test_a_segment_store_that_stays_away_is_told_of_at_the_next_call(
         with pytest.raises(SegmentStoreUnavailableError):
             writer.write(b"three", key="k")
         writer.close()
+
+
+def test_what_a_lost_connection_took_along_is_sent_again_though_nothing_follows(
+    client: Client, settings: Settings, stream: Stream
+) -> None:
+    stored = bytes(framing.join(pa.array([b"one", b"two"], pa.binary())))
+    with Proxy(client.controller.endpoint(stream, 0)) as proxy, ThroughProxy(settings, proxy) as lossy:
+        writer = EventWriter(lossy, stream, linger_s=0.01)
+        writer.write(b"one", key="k")
+        writer.flush()
+        proxy.cut_all()
+        writer.write(b"two", key="k")
+        eventually(lambda: content(client.pool, stream, 0) == stored)
+        writer.close()
