@@ -41,14 +41,16 @@ def sandbox() -> Iterator[Sandbox]:
         assert "SegmentAggregator.mergeWith" not in running.pravega_log.read_text(errors="replace")
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: such a server, left to itself, soon keeps a core busy with nothing
+# (docs/architecture.md, "What was measured": an append of no bytes).
+@pytest.fixture(scope="module")
 def secure_sandbox() -> Iterator[Sandbox]:
     """Both servers with authentication and TLS; their users are `admin`, `analyst`, `reader` and `nobody`."""
     with Sandbox(heap="1g", auth=True, tls=True, accounts=[ANALYST, READER, NOBODY]) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def auth_sandbox() -> Iterator[Sandbox]:
     """Both servers with authentication and without TLS; delegation tokens are valid for 10 s only."""
     narrow = [Account(user, acl) for user, acl in RIGHTS.items()]
