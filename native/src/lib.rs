@@ -19,7 +19,7 @@ mod time;
 
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
@@ -86,8 +86,15 @@ impl Plan {
 }
 
 /// Decodes events into some of a table's columns, by one plan for each encoding id.
-#[pyclass(module = "pyspark_pravega_native")]
+///
+/// Threads may share one: what it works with is locked, and nothing in Python runs meanwhile.
+#[pyclass(module = "pyspark_pravega_native", frozen)]
 struct Decoder {
+    bench: Mutex<Bench>,
+}
+
+/// What a decoder works with.
+struct Bench {
     schema: Arc<Schema>,
     columns: Vec<Col>,
     plans: Vec<Plan>,
@@ -107,18 +114,23 @@ impl Decoder {
         guarded(|| {
             let schema = Arc::new(schema.0);
             let columns = schema.fields().iter().map(|field| Col::new(field)).collect::<Result<_, _>>().map_err(wrong)?;
-            Ok(Decoder { schema, columns, plans: vec![], by_id: HashMap::new(), bare: None, headers, scratch: vec![] })
+            let (plans, by_id) = (vec![], HashMap::new());
+            let bench = Bench { schema, columns, plans, by_id, bare: None, headers, scratch: vec![] };
+            Ok(Decoder { bench: Mutex::new(bench) })
         })
     }
 
     /// Adds what to do with events of an encoding id, or with those without header.
     #[pyo3(signature = (encoding_id, plan))]
-    fn add(&mut self, encoding_id: Option<i32>, plan: &str) -> PyResult<()> {
+    fn add(&self, encoding_id: Option<i32>, plan: &str) -> PyResult<()> {
         guarded(|| {
-            self.plans.push(Plan::parse(&parsed(plan)?).map_err(wrong)?);
+            let plan = Plan::parse(&parsed(plan)?).map_err(wrong)?;
+            let mut bench = self.bench();
+            let index = bench.plans.len();
+            bench.plans.push(plan);
             match encoding_id {
-                Some(id) => drop(self.by_id.insert(id, self.plans.len() - 1)),
-                None => self.bare = Some(self.plans.len() - 1),
+                Some(id) => drop(bench.by_id.insert(id, index)),
+                None => bench.bare = Some(index),
             }
             Ok(())
         })
@@ -128,11 +140,12 @@ impl Decoder {
     fn unknown(&self, payloads: PyArrowType<ArrayData>) -> PyResult<Vec<i32>> {
         guarded(|| {
             let payloads = BinaryArray::from(payloads.0);
+            let bench = self.bench();
             let (mut found, mut last) = (vec![], None);
             for index in 0..payloads.len() {
                 if let [1, a, b, c, d, ..] = payloads.value(index) {
                     let id = i32::from_be_bytes([*a, *b, *c, *d]);
-                    if last != Some(id) && !self.by_id.contains_key(&id) && !found.contains(&id) {
+                    if last != Some(id) && !bench.by_id.contains_key(&id) && !found.contains(&id) {
                         found.push(id);
                     }
                     last = Some(id);
@@ -147,16 +160,15 @@ impl Decoder {
     /// Returns the batch, the index of the first event that can't be decoded (None when there's none), and the encoding
     /// id in its header where no plan is known for that one.
     fn decode<'py>(
-        slf: &Bound<'py, Self>,
+        &self,
         py: Python<'py>,
         payloads: PyArrowType<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Option<usize>, Option<i32>)> {
         let (batch, stopped) = guarded(|| {
             let payloads = BinaryArray::from(payloads.0);
-            // Given back before Python runs again: another thread may decode then.
-            let mut decoder = slf.try_borrow_mut()?;
-            let made = decoder.run(&payloads, false);
-            Ok((decoder.taken(made.0)?, made.1.into_iter().next()))
+            let mut bench = self.bench();
+            let made = bench.run(&payloads, false);
+            Ok((bench.taken(made.0)?, made.1.into_iter().next()))
         })?;
         let (index, id) = match stopped {
             Some((index, id)) => (Some(index), id),
@@ -169,22 +181,29 @@ impl Decoder {
     ///
     /// Returns the batch, and the indexes of the events that aren't in it.
     fn decode_good<'py>(
-        slf: &Bound<'py, Self>,
+        &self,
         py: Python<'py>,
         payloads: PyArrowType<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (batch, bad) = guarded(|| {
             let payloads = BinaryArray::from(payloads.0);
-            let mut decoder = slf.try_borrow_mut()?;
-            let (rows, bad) = decoder.run(&payloads, true);
+            let mut bench = self.bench();
+            let (rows, bad) = bench.run(&payloads, true);
             let bad: UInt64Array = bad.into_iter().map(|(index, _)| index as u64).collect();
-            Ok((decoder.taken(rows)?, bad))
+            Ok((bench.taken(rows)?, bad))
         })?;
         Ok((batch.to_pyarrow(py)?, bad.to_data().to_pyarrow(py)?))
     }
 }
 
 impl Decoder {
+    fn bench(&self) -> MutexGuard<'_, Bench> {
+        // A panic under the lock leaves columns half filled; the next run empties them.
+        self.bench.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bench {
     /// Decodes events up to the first bad one, or all good ones. Returns how many rows there are, and the bad ones.
     fn run(&mut self, payloads: &BinaryArray, all: bool) -> (usize, Vec<(usize, Option<i32>)>) {
         for column in &mut self.columns {
