@@ -29,13 +29,21 @@ pub enum Node {
     Array(Box<Node>, usize),
     Map(Box<Node>, usize),
     Record(Record),
-    SkipNothing,
-    SkipNumber,
-    SkipBytes,
-    SkipFixed(usize),
+    Skip(Simple),
+    /// A union of null, which is the branch of that number, and one type, to be skipped.
+    SkipOptional(u8, Simple),
     SkipUnion(Vec<Node>),
     SkipBlocks(Vec<Node>, usize),
     SkipRecord(Vec<Node>),
+}
+
+/// A value that is skipped without looking into it.
+#[derive(Clone, Copy)]
+pub enum Simple {
+    Nothing,
+    Number,
+    Bytes,
+    Fixed(usize),
 }
 
 /// How a decimal's unscaled value becomes the column's.
@@ -69,12 +77,15 @@ impl Record {
     /// Reads a record into columns of the table's record.
     #[inline]
     pub fn read(&self, columns: &mut [Col], at: &mut Cursor) -> Res<()> {
+        // A cursor of its own, and none of the calls below takes its address: so it stays in registers.
+        let mut here = Cursor::new(at.rest);
         for (column, node) in &self.fields {
             match column {
-                Some(i) => node.read_quickly(&mut columns[*i], at)?,
-                None => node.skip_quickly(at)?,
+                Some(i) => node.read_quickly(&mut columns[*i], &mut here)?,
+                None => node.skip_quickly(&mut here)?,
             }
         }
+        at.rest = here.rest;
         for (i, node, bytes) in &self.defaults {
             node.read(&mut columns[*i], &mut Cursor::new(bytes))?;
         }
@@ -120,11 +131,18 @@ impl Node {
             "array" => Node::Array(Box::new(Node::parse(get(value, "item")?)?), number(value, "least")? as usize),
             "map" => Node::Map(Box::new(Node::parse(get(value, "value")?)?), number(value, "least")? as usize),
             "record" => Node::Record(Record::parse(value)?),
-            "skip-nothing" => Node::SkipNothing,
-            "skip-number" => Node::SkipNumber,
-            "skip-bytes" => Node::SkipBytes,
-            "skip-fixed" => Node::SkipFixed(number(value, "size")? as usize),
-            "skip-union" => Node::SkipUnion(all("of")?),
+            "skip-nothing" => Node::Skip(Simple::Nothing),
+            "skip-number" => Node::Skip(Simple::Number),
+            "skip-bytes" => Node::Skip(Simple::Bytes),
+            "skip-fixed" => Node::Skip(Simple::Fixed(number(value, "size")? as usize)),
+            "skip-union" => {
+                let branches = all("of")?;
+                match branches.as_slice() {
+                    [Node::Skip(Simple::Nothing), Node::Skip(other)] => Node::SkipOptional(0, *other),
+                    [Node::Skip(other), Node::Skip(Simple::Nothing)] => Node::SkipOptional(1, *other),
+                    _ => Node::SkipUnion(branches),
+                }
+            }
             "skip-blocks" => Node::SkipBlocks(all("of")?, number(value, "least")? as usize),
             "skip-record" => Node::SkipRecord(all("of")?),
             other => return Err(format!("no plan of kind {other}")),
@@ -159,7 +177,7 @@ impl Node {
             }
             Node::Double => column.push_float(f64::from_le_bytes(at.take(8)?.try_into().map_err(|_| Bad)?)),
             Node::Text => text_into(column, at),
-            other => other.read(column, at),
+            other => at.called(|at| other.read(column, at)),
         }
     }
 
@@ -270,20 +288,20 @@ impl Node {
     #[inline(always)]
     fn skip_quickly(&self, at: &mut Cursor) -> Res<()> {
         match self {
-            Node::SkipNumber => at.varint().map(|_| ()),
-            Node::SkipBytes => at.sized().map(|_| ()),
-            Node::SkipFixed(size) => at.take(*size).map(|_| ()),
-            other => other.skip(at),
+            Node::Skip(simple) => simple.skip(at),
+            Node::SkipOptional(null, simple) => match at.varint()? {
+                index @ (0 | 1) if index != i64::from(*null) => simple.skip(at),
+                0 | 1 => Ok(()),
+                _ => Err(Bad),
+            },
+            other => at.called(|at| other.skip(at)),
         }
     }
 
     #[inline(never)]
     fn skip(&self, at: &mut Cursor) -> Res<()> {
         match self {
-            Node::SkipNothing => Ok(()),
-            Node::SkipNumber => at.varint().map(|_| ()),
-            Node::SkipBytes => at.sized().map(|_| ()),
-            Node::SkipFixed(size) => at.take(*size).map(|_| ()),
+            Node::Skip(_) | Node::SkipOptional(_, _) => self.skip_quickly(at),
             Node::SkipUnion(branches) => {
                 let index = usize::try_from(at.varint()?).map_err(|_| Bad)?;
                 branches.get(index).ok_or(Bad)?.skip(at)
@@ -305,6 +323,18 @@ impl Node {
     }
 }
 
+impl Simple {
+    #[inline(always)]
+    fn skip(self, at: &mut Cursor) -> Res<()> {
+        match self {
+            Simple::Nothing => Ok(()),
+            Simple::Number => at.skip_varint(),
+            Simple::Bytes => at.sized().map(|_| ()),
+            Simple::Fixed(size) => at.take(size).map(|_| ()),
+        }
+    }
+}
+
 /// Where reading stands in a datum.
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -317,6 +347,15 @@ impl<'a> Cursor<'a> {
 
     pub fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+
+    /// Does what isn't compiled in place, with a copy of the cursor.
+    #[inline(always)]
+    fn called<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let mut copy = Cursor::new(self.rest);
+        let made = work(&mut copy);
+        self.rest = copy.rest;
+        made
     }
 
     #[inline(always)]
@@ -358,7 +397,19 @@ impl<'a> Cursor<'a> {
                 return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
             }
         }
-        self.longest_varint()
+        self.called(Cursor::longest_varint)
+    }
+
+    #[inline(always)]
+    fn skip_varint(&mut self) -> Res<()> {
+        if let Some(word) = self.rest.first_chunk::<8>() {
+            let last = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
+            if last != 0 {
+                self.rest = &self.rest[(last.trailing_zeros() / 8) as usize + 1..];
+                return Ok(());
+            }
+        }
+        self.called(Cursor::longest_varint).map(|_| ())
     }
 
     #[cold]

@@ -2,25 +2,43 @@
 
 const HEADER: usize = 8;
 
-/// Finds whole frames: where each begins, where the last one ends, and whether something else than a frame follows.
-pub fn scan(data: &[u8], limit: usize) -> (Vec<i64>, usize, bool) {
-    let mut starts = Vec::with_capacity((data.len() / 64).min(limit));
-    let mut at = 0;
+/// The whole frames at the head of a buffer.
+pub struct Whole {
+    /// Where each begins.
+    pub starts: Vec<i64>,
+    /// The payloads, one after another.
+    pub payloads: Vec<u8>,
+    /// Where each payload begins among them, and the last one's end.
+    pub offsets: Vec<i32>,
+    /// Where the last frame ends.
+    pub end: usize,
+    /// Whether something else than a frame follows.
+    pub broken: bool,
+}
+
+/// Finds at most `limit` whole frames. `None` when their payloads are more than offsets of 32 bits can tell.
+pub fn split(data: &[u8], limit: usize) -> Option<Whole> {
+    let likely = (data.len() / 64).min(limit);
+    let mut starts = Vec::with_capacity(likely);
+    let mut offsets = Vec::with_capacity(likely + 1);
+    let mut payloads = Vec::with_capacity(data.len());
+    offsets.push(0);
+    let (mut at, mut broken) = (0, false);
     while starts.len() < limit {
-        let Some(head) = data.get(at..at + HEADER) else { break };
+        let Some(head) = data[at..].first_chunk::<HEADER>() else { break };
         let kind = i32::from_be_bytes([head[0], head[1], head[2], head[3]]);
         let length = i32::from_be_bytes([head[4], head[5], head[6], head[7]]);
         if kind != 0 || length < 0 {
-            return (starts, at, true);
-        }
-        let end = at + HEADER + length as usize;
-        if end > data.len() {
+            broken = true;
             break;
         }
+        let Some(payload) = data[at + HEADER..].get(..length as usize) else { break };
+        payloads.extend_from_slice(payload);
+        offsets.push(i32::try_from(payloads.len()).ok()?);
         starts.push(at as i64);
-        at = end;
+        at += HEADER + payload.len();
     }
-    (starts, at, false)
+    Some(Whole { starts, payloads, offsets, end: at, broken })
 }
 
 /// Puts each payload into a frame, and the frames of each part one after another: bytes, and where each frame begins,

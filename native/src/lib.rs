@@ -317,18 +317,28 @@ impl Encoder {
 
 /// The whole frames at the head of a buffer, at most `limit` of them.
 ///
-/// Returns where each begins (little-endian int64 as bytes), how many bytes they are, and whether what follows can't be
-/// the beginning of a frame.
+/// Returns their payloads as a binary array, where each frame begins (little-endian int64 as bytes), how many bytes the
+/// frames are, and whether what follows can't be the beginning of a frame; None when there are more than 2 GiB of them.
 #[pyfunction]
-fn scan<'py>(py: Python<'py>, buffer: PyArrowType<ArrayData>, limit: usize) -> PyResult<(Bound<'py, PyBytes>, usize, bool)> {
-    let (starts, end, broken) = guarded(|| {
+fn split<'py>(py: Python<'py>, buffer: PyArrowType<ArrayData>, limit: usize) -> PyResult<Option<Split<'py>>> {
+    let made = guarded(|| {
         let array: ArrayRef = arrow_array::make_array(buffer.0);
         let data = array.as_primitive_opt::<arrow_array::types::UInt8Type>();
-        Ok(frames::scan(data.ok_or_else(|| wrong("no bytes".into()))?.values(), limit))
+        let Some(found) = frames::split(data.ok_or_else(|| wrong("no bytes".into()))?.values(), limit) else {
+            return Ok(None);
+        };
+        let starts: Vec<u8> = found.starts.iter().flat_map(|start| start.to_le_bytes()).collect();
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(found.offsets));
+        let payloads = BinaryArray::new(offsets, Buffer::from_vec(found.payloads), None);
+        Ok(Some((payloads, starts, found.end, found.broken)))
     })?;
-    let bytes: Vec<u8> = starts.iter().flat_map(|start| start.to_le_bytes()).collect();
-    Ok((PyBytes::new(py, &bytes), end, broken))
+    made.map(|(payloads, starts, end, broken)| {
+        Ok((payloads.to_data().to_pyarrow(py)?, PyBytes::new(py, &starts), end, broken))
+    })
+    .transpose()
 }
+
+type Split<'py> = (Bound<'py, PyAny>, Bound<'py, PyBytes>, usize, bool);
 
 /// Frames of events, by the segment that takes each.
 ///
@@ -380,11 +390,11 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What pyspark_pravega.serde.native_module.INTERFACE asks for.
-    module.add("INTERFACE", 2)?;
+    module.add("INTERFACE", 3)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;
     module.add_function(wrap_pyfunction!(frame_parts, module)?)?;
     module.add_function(wrap_pyfunction!(key_fractions, module)?)?;
-    module.add_function(wrap_pyfunction!(scan, module)?)
+    module.add_function(wrap_pyfunction!(split, module)?)
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.codec import BadEventError
 from pyspark_pravega.serde.native_module import module
-from pyspark_pravega.serde.ragged import Ints, binary_array, ragged_views
+from pyspark_pravega.serde.ragged import Ints, binary_array, ragged_views, too_many_bytes
 
 HEADER_SIZE = 8
 """Bytes before each payload."""
@@ -60,19 +61,12 @@ def split(buffer: Bytes, *, limit: int | None = None) -> Frames:
 
     Raises:
         BadEventError: at a frame's place stands something else; its `index` counts the events before it.
+        EventDecodeError: there are more bytes than an Arrow array can hold.
     """
     data = np.frombuffer(buffer, dtype=np.uint8)
-    starts, consumed = _scan(data, len(data) if limit is None else limit)
-    ends = np.append(starts[1:], consumed) if len(starts) else starts
-    sizes = ends - starts - HEADER_SIZE
-    if len(sizes) and sizes.max() > MAX_READ_SIZE:
-        raise _not_a_frame(data, starts, int(np.argmax(sizes > MAX_READ_SIZE)))
-    return Frames(
-        payloads=ragged_views(data, starts + HEADER_SIZE, ends),
-        starts=starts,
-        sizes=sizes,
-        consumed=consumed,
-    )
+    most = len(data) if limit is None else limit
+    native = module()
+    return _split_in_python(data, most) if native is None else _split_natively(native, data, most)
 
 
 def join(payloads: pa.Array) -> pa.Buffer:
@@ -214,19 +208,32 @@ def header_ids(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[npt.NDArray[
     return words[np.minimum(safe + 1, len(words) - 1)].astype(np.int32), present
 
 
+def _split_natively(native: ModuleType, data: npt.NDArray[np.uint8], limit: int) -> Frames:
+    found = native.split(pa.array(data), limit)
+    if found is None:
+        raise too_many_bytes()
+    payloads, found_starts, end, broken = found
+    starts = np.frombuffer(found_starts, np.int64)
+    if broken:
+        raise _not_a_frame(data, np.append(starts, end), len(starts))
+    return Frames(payloads=payloads, starts=starts, sizes=_sizes(starts, end), consumed=end)
+
+
+def _split_in_python(data: npt.NDArray[np.uint8], limit: int) -> Frames:
+    starts, end = _scan(data, limit)
+    sizes = _sizes(starts, end)
+    if len(sizes) and sizes.max() > MAX_READ_SIZE:
+        raise _not_a_frame(data, starts, int(np.argmax(sizes > MAX_READ_SIZE)))
+    begins = starts + HEADER_SIZE
+    return Frames(payloads=ragged_views(data, begins, begins + sizes), starts=starts, sizes=sizes, consumed=end)
+
+
+def _sizes(starts: Ints, end: int) -> Ints:
+    return np.diff(starts, append=end) - HEADER_SIZE
+
+
 def _scan(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
     """The starts of at most `limit` whole frames, and the end of the last one."""
-    native = module()
-    if native is not None:
-        found_starts, end, broken = native.scan(pa.array(data), limit)
-        starts = np.frombuffer(found_starts, np.int64)
-        if broken:
-            raise _not_a_frame(data, np.append(starts, end), len(starts))
-        return starts, end
-    return _scan_in_python(data, limit)
-
-
-def _scan_in_python(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:
     view = data.data
     chunks: list[Ints] = []
     found = 0

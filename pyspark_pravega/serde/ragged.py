@@ -74,7 +74,7 @@ def ragged_views(data: Bytes, starts: Ints, ends: Ints) -> pa.Array:
     if n == 0:
         return pa.array([], type=pa.binary())
     if int(ends[-1]) > _MAX_INT32:
-        raise EventDecodeError("a batch of events holds more than 2 GiB; read fewer events at a time")
+        raise too_many_bytes()
     # Pieces and gaps alternate as the elements of one array; Arrow copies every other one faster than
     # numpy could.
     offsets = np.empty(2 * n, dtype=np.int32)
@@ -82,3 +82,8 @@ def ragged_views(data: Bytes, starts: Ints, ends: Ints) -> pa.Array:
     offsets[1::2] = ends
     both = pa.Array.from_buffers(pa.binary(), 2 * n - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return both.take(pa.array(np.arange(0, 2 * n, 2, dtype=np.int32)))
+
+
+def too_many_bytes() -> EventDecodeError:
+    """The error that says that an Arrow array can't hold that many bytes."""
+    return EventDecodeError("a batch of events holds more than 2 GiB; read fewer events at a time")

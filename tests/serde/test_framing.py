@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from pyspark_pravega.errors import EventDecodeError, EventEncodeError
 from pyspark_pravega.serde import framing
 from pyspark_pravega.serde.codec import BadEventError
 from pyspark_pravega.serde.native_module import SWITCH, module
-from pyspark_pravega.serde.ragged import Ints
 
 payloads_ = st.one_of(
     st.lists(st.binary(max_size=40), max_size=60),
@@ -122,22 +122,24 @@ def test_arbitrary_bytes_are_events_or_a_decode_error(buffer: bytes) -> None:
     assert frames_of(frames.payloads.to_pylist()) == buffer[: frames.consumed]
 
 
-def scanned(scan: Callable[[npt.NDArray[np.uint8], int], tuple[Ints, int]], data: bytes, limit: int) -> object:
+def split_into(split: Callable[[npt.NDArray[np.uint8], int], framing.Frames], data: bytes, limit: int) -> object:
     try:
-        starts, end = scan(np.frombuffer(data, np.uint8), limit)
+        frames = split(np.frombuffer(data, np.uint8), limit)
     except BadEventError as error:
-        return str(error)
-    return starts.tolist(), end
+        return str(error), error.index
+    frames.payloads.validate(full=True)
+    return frames.payloads.to_pylist(), frames.starts.tolist(), frames.sizes.tolist(), frames.consumed
 
 
 @pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 @given(st.lists(st.binary(max_size=6)), st.binary(max_size=30), st.integers(0, 300), st.integers(0, 40))
-def test_the_native_scan_finds_what_the_plain_one_finds(
+def test_events_are_found_natively_as_they_are_by_the_plain_way(
     payloads: list[bytes], junk: bytes, same: int, limit: int
 ) -> None:
     data = frames_of([*payloads, *[b"same"] * same]) + junk
     for most in (limit, len(data)):
-        assert scanned(framing._scan, data, most) == scanned(framing._scan_in_python, data, most)
+        natively = partial(framing._split_natively, module())
+        assert split_into(natively, data, most) == split_into(framing._split_in_python, data, most)
 
 
 def test_an_event_of_any_size_is_found() -> None:
