@@ -43,6 +43,8 @@ COLUMNS = ", ".join(
         "concat('note ', id % 1000) AS note",
     )
 )
+WARM_UPS = 40
+"""Sums before those that are measured: in its first ones a JVM spends twice as much on compiling as on the query."""
 SUM = f"SELECT sum(amount), avg(discount) FROM {TABLE}"
 
 
@@ -189,7 +191,7 @@ def measure_sums(controller: str, registry: str, runs: int, how: str) -> dict[st
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     seconds, cpu = [], []
-    for run in range(-3, runs):
+    for run in range(-WARM_UPS, runs):
         begin, used = time.perf_counter(), process_tree_cpu_seconds(gateway.proc.pid)
         spark.sql(query).collect()
         if run >= 0:

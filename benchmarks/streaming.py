@@ -192,8 +192,8 @@ def soak(bench: Bench, seconds: float, rate: float) -> str:
     payloads, keys = make_events(100)
     query = bench.to_noop(bench.read(source), available_now=False)
     lines = [
-        "| s | driver JVM, MiB | catalog process, MiB | workers, MiB | events behind | events/s |",
-        "|--:|--:|--:|--:|--:|--:|",
+        "| s | driver JVM, MiB | of it heap, MiB | catalog process, MiB | workers, MiB | events behind | events/s |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
     ]
     over = threading.Event()
     written, read, seen = 0, 0, -1
@@ -235,8 +235,12 @@ def soak(bench: Bench, seconds: float, rate: float) -> str:
             over.set()
     for ended in running:
         ended.result()
+    live = live_heap(bench.session)
     query.stop()
-    return f"A soak of {seconds:.0f} s, {written:,} events written:\n\n" + "\n".join(lines)
+    return (
+        f"A soak of {seconds:.0f} s, {written:,} events written; at its end {live:.0f} MiB of the driver's heap were "
+        "in use after a collection:\n\n" + "\n".join(lines)
+    )
 
 
 def _watch_soak(
@@ -257,8 +261,9 @@ def _watch_soak(
             return
         memory, (written, read) = memory_of(gateway.proc.pid), counts()
         line = (
-            f"| {time.monotonic() - begun:.0f} | {memory['jvm']:.0f} | {memory['catalog']:.0f} "
-            f"| {memory['workers']:.0f} | {written - read:,} | {(read - before) / interval:,.0f} |"
+            f"| {time.monotonic() - begun:.0f} | {memory['jvm']:.0f} | {committed_heap(bench.session):.0f} "
+            f"| {memory['catalog']:.0f} | {memory['workers']:.0f} | {written - read:,} "
+            f"| {(read - before) / interval:,.0f} |"
         )
         before = read
         _tell(line)
@@ -303,6 +308,26 @@ def memory_of(jvm: int) -> dict[str, float]:
         kind = "jvm" if pid == jvm else "catalog" if b"catalog.service" in command else "workers"
         found[kind] += pages * 4096 / 2**20
     return found
+
+
+def committed_heap(session: SparkSession) -> float:
+    """What the driver's JVM has taken for its heap, used or not, in MiB."""
+    return float(_heap(session).getCommitted() / 2**20)
+
+
+def live_heap(session: SparkSession) -> float:
+    """What is left in the driver's heap after a whole collection, in MiB."""
+    _jvm(session).java.lang.System.gc()
+    return float(_heap(session).getUsed() / 2**20)
+
+
+def _heap(session: SparkSession) -> Any:
+    return _jvm(session).java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
+
+
+def _jvm(session: SparkSession) -> Any:
+    assert session.sparkContext._jvm is not None
+    return session.sparkContext._jvm
 
 
 def main() -> None:

@@ -137,7 +137,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
             offsets = {int(segment): offset for segment, offset in request.position["offsets"].items()}
             snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
         else:
-            snapshot = bounded_snapshot(client, stream, between, named=named_cut)
+            snapshot = bounded_snapshot(client, stream, between, named=named_cut, ledger=ledger)
         bounds = Bounds.of(request.predicates)
         snapshot = narrowed(snapshot, bounds, ledger)
         reader = StreamReader(
@@ -178,7 +178,8 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> int |
     if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
         return None
     client, stream = shared_client(definition.settings), definition.stream
-    return counted_rows(take_snapshot(client, stream), open_ledger(client, stream))
+    ledger = open_ledger(client, stream)
+    return counted_rows(take_snapshot(client, stream, ledger), ledger)
 
 
 def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:

@@ -6,6 +6,7 @@ import logging
 
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.connector.bounds import Bound, NamedCut, cut_at, resolve_bound
+from pyspark_pravega.connector.ledger import Ledger
 from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, START_TIME, ReadOptions
 from pyspark_pravega.connector.snapshot import take_snapshot
 from pyspark_pravega.connector.tail import SegmentSlice, Snapshot
@@ -15,7 +16,13 @@ _log = logging.getLogger(__name__)
 
 
 def bounded_snapshot(
-    client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1, named: NamedCut | None = None
+    client: Client,
+    stream: Stream,
+    options: ReadOptions,
+    *,
+    streams: int = 1,
+    named: NamedCut | None = None,
+    ledger: Ledger | None = None,
 ) -> Snapshot:
     """A stream between the bounds that options name, as it is now.
 
@@ -25,6 +32,7 @@ def bounded_snapshot(
         options: bounds; without any it is the whole stream.
         streams: how many streams the query reads.
         named: knows the names of cuts.
+        ledger: the stream's commit log, where that is open already.
 
     Raises:
         ConfigurationError: a bound isn't one.
@@ -39,7 +47,7 @@ def bounded_snapshot(
 
     start = bound(options.start, options.start_time, Bound.EARLIEST, (START_CUT, START_TIME))
     end = bound(options.end, options.end_time, Bound.LATEST, (END_CUT, END_TIME))
-    snapshot = take_snapshot(client, stream)
+    snapshot = take_snapshot(client, stream, ledger)
     if start is Bound.LATEST or (end is Bound.EARLIEST and options.end_time is not None):
         return Snapshot(stream=stream, slices=())
     if end is Bound.EARLIEST:

@@ -25,27 +25,29 @@ PATIENCE_S = 60.0
 """How long a snapshot waits for commits to come to rest."""
 
 
-def take_snapshot(client: Client, stream: Stream) -> Snapshot:
+def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) -> Snapshot:
     """The stream from its head to its tail, holding each commit of this package whole or not at all.
 
     Args:
         client: the cluster.
         stream: the stream.
+        ledger: its commit log, where that is open already.
 
     Raises:
         StreamNotFoundError: there is no such stream.
         UnavailableError: a commit didn't come to its end for a minute.
     """
-    return consistently(client, stream, lambda: take_tail(client, stream))
+    return consistently(client, stream, lambda: take_tail(client, stream), ledger)
 
 
-def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None]) -> Seen:
+def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None], ledger: Ledger | None = None) -> Seen:
     """Look at a stream at a moment at which each commit of this package can be seen whole or not at all.
 
     Args:
         client: the cluster.
         stream: the stream.
         look: looks at it; None when that has to be done again.
+        ledger: the stream's commit log, where that is open already.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -53,7 +55,7 @@ def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None]
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        ledger = open_ledger(client, stream)
+        ledger = ledger or open_ledger(client, stream)
         before = _visible(client, ledger)
         if before is not None:
             seen = look()

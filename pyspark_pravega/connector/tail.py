@@ -54,7 +54,9 @@ def take_tail(client: Client, stream: Stream) -> Snapshot | None:
     controller = client.controller
     current = controller.current_segments(stream)
     head = controller.head(stream)
-    segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
+    segment_ids = sorted(current.ids)
+    if segment_ids != sorted(head):
+        segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
     states = {}
     for segment_id, found in segment_states(client.pool, stream, segment_ids).items():
         if found is None:
