@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from server_tools import checked_sandbox
 
 from pyspark_pravega.sandbox import Account, Sandbox
 
@@ -31,14 +32,9 @@ RIGHTS = {
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    """A Pravega and a schema registry for the whole session; tests make scopes of their own in it.
-
-    At the end its log must not tell of transactions that it fails to move to long-term storage again and again, as it
-    does when transactions are merged into each other (docs/architecture.md, "Why a copy").
-    """
-    with Sandbox(heap="3g") as running:
+    """A Pravega and a schema registry for the whole session; tests make scopes of their own in it."""
+    with checked_sandbox("3g") as running:
         yield running
-        assert "SegmentAggregator.mergeWith" not in running.pravega_log.read_text(errors="replace")
 
 
 # Of a module, not of the session: such a server, left to itself, soon keeps a core busy with nothing
