@@ -102,7 +102,8 @@ class KeyValueTable:
             The new versions.
 
         Raises:
-            ConflictError: one of the entries has another version than expected. Nothing was changed.
+            ConflictError: one of the entries has another version than expected. Nothing was changed. A server compares
+                with changes that are under way, too: what was faster may be readable only some milliseconds later.
             ConfigurationError: the entries are of several partitions, or longer than 16 MiB. Nothing was sent.
             OperationFailedError: the server refused an entry, as for its length. Nothing was changed.
             SegmentStoreUnavailableError: the connection was lost; the change may or may not have been made.

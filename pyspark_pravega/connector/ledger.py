@@ -33,6 +33,7 @@ from itertools import chain
 from typing import Any
 
 from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments, Transaction
+from pyspark_pravega.client.deadlines import Limit
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
 from pyspark_pravega.client.tables import ANY_VERSION, NOT_EXISTS, Entry, KeyValueTable
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError, PravegaError
@@ -48,6 +49,7 @@ _JOBS, _QUERIES = 1 << 63, 1 << 62
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
 _RETIRED = 16
+_READABLE_S, _POLL_S = 2.0, 0.002
 ABANDONED_MS = 2 * 86_400_000
 """After so long no transaction of a job is open: Pravega lets none live for more than a day."""
 
@@ -376,6 +378,7 @@ class Ledger:
             self._table.put([(key, NOT_EXISTS, _dump(document))])
             return dict(cut)
         except ConflictError:
+            self._in_the_way(key)
             return self.overwrite(job) or dict(cut)
 
     def overwrite(self, job: uuid.UUID) -> dict[int, int] | None:
@@ -469,7 +472,7 @@ class Ledger:
             self._table.put(entries)
         except ConflictError:
             # It may be this very change, whose answer was lost.
-            entry = self._table.get([key])[0]
+            entry, *_ = self._in_the_way(*(key for key, _, _ in entries))
             if entry is None or _load(entry, self.stream).get("by") != by:
                 return False
         if self._is_open(job):
@@ -583,6 +586,17 @@ class Ledger:
                 return document
             except ConflictError:
                 continue
+
+    def _in_the_way(self, *keys: bytes) -> list[Entry | None]:
+        """The entries of these keys, one of which has kept a change from being made.
+
+        A server compares a change with those that are under way, too; these can be read only a moment later.
+        """
+        limit = Limit(_READABLE_S)
+        while True:
+            found = self._table.get(keys)
+            if any(entry is not None for entry in found) or not limit.wait(_POLL_S):
+                return found
 
     def _change(self, old: State, new: State, *entries: tuple[bytes, int, bytes]) -> State:
         document = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 
 import pytest
@@ -12,7 +13,7 @@ from client_tools import make_stream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client import Client, Stream, Transaction
 from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
 from pyspark_pravega.client.tables import ANY_VERSION, KeyValueTable
 from pyspark_pravega.connector.ledger import (
@@ -276,6 +277,33 @@ def test_writers_who_make_a_log_at_once_share_it(client: Client, scope: str) -> 
             logs = list(threads.map(lambda _, stream=stream: create_ledger(client, stream), range(8)))
             logs[0].set_properties({"number": str(number)})
             assert [log.properties() for log in logs] == [{"number": str(number)}] * 8
+
+
+@server
+def test_who_came_too_late_sees_what_was_faster(client: Client, ledger: Ledger, stream: Stream) -> None:
+    segments = client.controller.current_segments(stream)
+    together = Barrier(8)
+
+    def share(job: uuid.UUID, partition: int) -> tuple[bool, uuid.UUID]:
+        mine = Transaction(id=uuid.uuid4(), segments=segments)
+        together.wait(30)
+        won = ledger.join(job, partition, mine, begun=True)
+        shared = ledger.shared(job)
+        assert shared is not None
+        return bool(won), shared.id
+
+    def overwrite(job: uuid.UUID, offset: int) -> int:
+        together.wait(30)
+        return ledger.note_overwrite(job, {0: offset})[0]
+
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(40):
+            job = uuid.uuid4()
+            ledger.open_job(job)
+            found = list(threads.map(partial(share, job), range(8)))
+            assert sum(won for won, _ in found) == 1
+            assert len({shared for _, shared in found}) == 1
+            assert len(set(threads.map(partial(overwrite, job), range(8)))) == 1
 
 
 @server
