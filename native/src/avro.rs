@@ -153,14 +153,13 @@ impl Node {
     #[inline(always)]
     fn read_quickly(&self, column: &mut Col, at: &mut Cursor) -> Res<()> {
         match self {
-            Node::Optional(null, node) => match at.varint()? {
-                index @ (0 | 1) if index != i64::from(*null) => node.read_plainly(column, at),
-                0 | 1 => {
-                    column.push_null();
-                    Ok(())
+            Node::Optional(null, node) => {
+                if at.present(*null)? {
+                    return node.read_plainly(column, at);
                 }
-                _ => Err(Bad),
-            },
+                column.push_null();
+                Ok(())
+            }
             other => other.read_plainly(column, at),
         }
     }
@@ -228,14 +227,13 @@ impl Node {
                 let index = usize::try_from(at.varint()?).map_err(|_| Bad)?;
                 branches.get(index).ok_or(Bad)?.read(column, at)
             }
-            Node::Optional(null, node) => match at.varint()? {
-                index @ (0 | 1) if index != i64::from(*null) => node.read(column, at),
-                0 | 1 => {
-                    column.push_null();
-                    Ok(())
+            Node::Optional(null, node) => {
+                if at.present(*null)? {
+                    return node.read(column, at);
                 }
-                _ => Err(Bad),
-            },
+                column.push_null();
+                Ok(())
+            }
             Node::Member(index, node) => {
                 let Data::Struct(_, children) = &mut column.data else { return Err(Bad) };
                 for (i, child) in children.iter_mut().enumerate() {
@@ -289,11 +287,12 @@ impl Node {
     fn skip_quickly(&self, at: &mut Cursor) -> Res<()> {
         match self {
             Node::Skip(simple) => simple.skip(at),
-            Node::SkipOptional(null, simple) => match at.varint()? {
-                index @ (0 | 1) if index != i64::from(*null) => simple.skip(at),
-                0 | 1 => Ok(()),
-                _ => Err(Bad),
-            },
+            Node::SkipOptional(null, simple) => {
+                if at.present(*null)? {
+                    return simple.skip(at);
+                }
+                Ok(())
+            }
             other => at.called(|at| other.skip(at)),
         }
     }
@@ -369,6 +368,15 @@ impl<'a> Cursor<'a> {
     fn sized(&mut self) -> Res<&'a [u8]> {
         let size = usize::try_from(self.varint()?).map_err(|_| Bad)?;
         self.take(size)
+    }
+
+    /// Reads which branch of an optional value was written: whether it isn't the one of null.
+    #[inline(always)]
+    fn present(&mut self, null: u8) -> Res<bool> {
+        match self.varint()? {
+            index @ (0 | 1) => Ok(index != i64::from(null)),
+            _ => Err(Bad),
+        }
     }
 
     #[inline(always)]
