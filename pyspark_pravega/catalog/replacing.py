@@ -72,20 +72,21 @@ class OverwritingJob(WriteJob):
         """
         stream = self.plan.stream
         client, ledger = shared_client(self.plan.settings), self._ledger()
-        cut = ledger.overwrite(self.job)
+        log = ledger.job(self.job)
+        cut = log.overwrite()
         if cut is None and self._is_committed(ledger):
             return CommitReport(repeated=True)
         if cut is None:
-            cut = ledger.note_overwrite(self.job, take_snapshot(client, stream).cut)
+            cut = log.note_overwrite(take_snapshot(client, stream).cut)
         try:
             report = super().commit_job(messages, epoch)
         except PravegaError:
-            ledger.forget_overwrite(self.job)
+            log.forget_overwrite()
             raise
         if not report.repeated:
             # Of what was written before under the same query and epoch the cut knows nothing.
             client.truncate(proper_cut(client, stream, cut))
-        ledger.forget_overwrite(self.job)
+        log.forget_overwrite()
         return report
 
 

@@ -11,22 +11,18 @@ They lie in a key-value table of the scope, which is made with the first of them
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
-from typing import Any
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.client.tables import NOT_EXISTS, KeyValueTable
-from pyspark_pravega.errors import AuthenticationError, ConflictError, KeyValueTableNotFoundError, PravegaError
+from pyspark_pravega.client.tables import KeyValueTable
+from pyspark_pravega.connector.json_table import Content, JsonTable
+from pyspark_pravega.errors import AuthenticationError, KeyValueTableNotFoundError
 
 STORE = "spark.catalog"
 """The key-value table's name. Streams and their commit logs have others."""
 KEY_BYTES = 16
-FORMAT = 1
 _PROPERTIES = bytes(KEY_BYTES)
 _VIEWS = b"\1"
-
-Document = dict[str, Any]
 
 
 class NamespaceStore:
@@ -56,12 +52,12 @@ class NamespaceStore:
             change: makes the new ones of the present ones; it may be called several times.
         """
 
-        def changed(before: Document | None) -> Document:
+        def changed(before: Content | None) -> Content:
             return {"properties": change(dict(before["properties"]) if before else {})}
 
         self._change(_PROPERTIES, changed)
 
-    def view(self, name: str) -> Document | None:
+    def view(self, name: str) -> Content | None:
         """A view's definition.
 
         Args:
@@ -75,9 +71,9 @@ class NamespaceStore:
         table = self._open(to_read=True)
         if table is None:
             return []
-        return [_load(entry.value, self._scope)["name"] for _, entry in table.iterate_entries(prefix=_VIEWS)]
+        return [document.content["name"] for _, document in table.iterate(prefix=_VIEWS)]
 
-    def change_view(self, name: str, change: Callable[[Document | None], Document]) -> None:
+    def change_view(self, name: str, change: Callable[[Content | None], Content]) -> None:
         """Make or change a view.
 
         Args:
@@ -85,7 +81,7 @@ class NamespaceStore:
             change: makes the new definition of the present one, or of None; what it raises ends it.
         """
 
-        def changed(before: Document | None) -> Document:
+        def changed(before: Content | None) -> Content:
             return {"name": name, "view": change(before["view"] if before else None)}
 
         self._change(_view_key(name), changed)
@@ -96,43 +92,28 @@ class NamespaceStore:
         Returns:
             False when there was none.
         """
-        table, key = self._open(), _view_key(name)
-        while table is not None and (entry := table.get([key])[0]) is not None:
-            try:
-                table.remove([(key, entry.version)])
-                return True
-            except ConflictError:
-                continue
-        return False
+        table = self._open()
+        return table is not None and table.change(_view_key(name), lambda _: None) is not None
 
     def delete(self) -> None:
         """Remove the store with all that is in it."""
         self._client.controller.delete_key_value_table(self._scope, STORE)
 
-    def _get(self, key: bytes) -> Document | None:
+    def _get(self, key: bytes) -> Content | None:
         table = self._open(to_read=True)
-        entry = table.get([key])[0] if table is not None else None
-        return None if entry is None else _load(entry.value, self._scope)
+        return None if table is None else table.content(key)
 
-    def _change(self, key: bytes, change: Callable[[Document | None], Document]) -> None:
+    def _change(self, key: bytes, change: Callable[[Content | None], Content]) -> None:
         table = self._open()
         if table is None:
             change(None)
             self._client.controller.create_key_value_table(self._scope, STORE, partitions=1, key_bytes=KEY_BYTES)
-            table = KeyValueTable(self._client.pool, self._scope, STORE)
-        while True:
-            entry = table.get([key])[0]
-            document = change(None if entry is None else _load(entry.value, self._scope))
-            value = json.dumps({"format": FORMAT, **document}, separators=(",", ":")).encode()
-            try:
-                table.put([(key, NOT_EXISTS if entry is None else entry.version, value)])
-                return
-            except ConflictError:
-                continue
+            table = self._existing()
+        table.change(key, change)
 
-    def _open(self, *, to_read: bool = False) -> KeyValueTable | None:
+    def _open(self, *, to_read: bool = False) -> JsonTable | None:
         try:
-            return KeyValueTable(self._client.pool, self._scope, STORE)
+            return self._existing()
         except KeyValueTableNotFoundError:
             return None
         except AuthenticationError:
@@ -141,16 +122,10 @@ class NamespaceStore:
                 return None
             raise
 
+    def _existing(self) -> JsonTable:
+        table = KeyValueTable(self._client.pool, self._scope, STORE)
+        return JsonTable(table, f'what scope "{self._scope}" keeps for catalogs')
+
 
 def _view_key(name: str) -> bytes:
     return _VIEWS + hashlib.blake2b(name.encode(), digest_size=KEY_BYTES - 1).digest()
-
-
-def _load(value: bytes, scope: str) -> Document:
-    document: Document = json.loads(value)
-    if document.get("format") != FORMAT:
-        raise PravegaError(
-            f'what scope "{scope}" keeps for catalogs was written by another version of pyspark-pravega '
-            f"(format {document.get('format')}, known is {FORMAT}): upgrade this one"
-        )
-    return document

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
-from pyspark_pravega.catalog.store import Document
+from pyspark_pravega.connector.json_table import Content
 from pyspark_pravega.errors import StreamExistsError, ViewExistsError, ViewNotFoundError
 
 
@@ -24,7 +24,7 @@ class Views(CatalogBase):
             return []
         return sorted(to_sql(name) for name in self.store(self.scope(namespace)).views())
 
-    def load_view(self, namespace: Sequence[str], table: str) -> Document:
+    def load_view(self, namespace: Sequence[str], table: str) -> Content:
         """A view's definition.
 
         Raises:
@@ -59,7 +59,7 @@ class Views(CatalogBase):
         if self.exists(name):
             raise StreamExistsError(f'stream "{name}" exists already: a view needs another name')
 
-        def change(before: Document | None) -> Document:
+        def change(before: Content | None) -> Content:
             if before is None and not create:
                 raise ViewNotFoundError(f'view "{name}" does not exist')
             if before is not None and not replace:

@@ -96,7 +96,7 @@ class WriteJob:
         self.plan, self.job = plan, uuid.uuid4()
         self._opened = opened
         if opened and plan.mode == EXACTLY_ONCE:
-            create_ledger(shared_client(plan.settings), plan.stream).open_job(self.job)
+            create_ledger(shared_client(plan.settings), plan.stream).job(self.job).open()
 
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows.
@@ -173,8 +173,9 @@ class WriteJob:
             with suppress(ConflictError):
                 if withdraw(shared_client(self.plan.settings), ledger, state) is None:
                     return
-        self._abort(ledger.attempts(self.job, len(messages)))
-        ledger.forget_attempts(self.job, len(messages))
+        log = ledger.job(self.job)
+        self._abort(log.attempts(len(messages)))
+        log.forget_attempts(len(messages))
 
     @contextmanager
     def kept_alive(self, partitions: int) -> Iterator[None]:
@@ -207,7 +208,7 @@ class WriteJob:
         if self.plan.mode != EXACTLY_ONCE:
             return
         controller = shared_client(self.plan.settings).controller
-        for transaction in self._ledger().attempts(self.job, partitions):
+        for transaction in self._ledger().job(self.job).attempts(partitions):
             try:
                 controller.ping_transaction(self.plan.stream, transaction, lease_ms=self.plan.lease_ms)
             except PravegaError:
@@ -219,7 +220,7 @@ class WriteJob:
         if self.plan.mode != EXACTLY_ONCE:
             return DirectTask(client, self.plan)
         return TransactionTask(
-            client, self._ledger(), self.plan, job=self.job, partition=partition, late=not self._opened
+            client, self._ledger().job(self.job), self.plan, partition=partition, late=not self._opened
         )
 
     def _own_epoch(self) -> Epoch | None:
@@ -232,7 +233,7 @@ class WriteJob:
         ledger, written = self._ledger(), [one for one in told if one.staged is not None]
         staged = [one.staged for one in written if one.staged is not None]
         self._close(ledger)
-        attempts = ledger.attempts_by_partition(self.job, partitions)
+        attempts = ledger.job(self.job).attempts_by_partition(partitions)
         winners = {one.transaction.id for one in staged}
         left, repeated = {transaction for noted in attempts for transaction in noted}, False
         if staged and not self._is_committed(ledger):
@@ -252,7 +253,7 @@ class WriteJob:
                     left -= {target.id for target in targets}
         # Of those that are committed the controller aborts nothing.
         self._abort(left | winners if repeated else left)
-        ledger.forget_attempts(self.job, partitions)
+        ledger.job(self.job).forget_attempts(partitions)
         return repeated
 
     def _gather(
@@ -270,7 +271,7 @@ class WriteJob:
         # An attempt that doesn't count has written into it as well.
         if not any(one.parts is None and one.transaction.segments.ids == shared.segments.ids for one in staged):
             other = client.controller.begin_transaction(self.plan.stream, lease_ms=self.plan.lease_ms)
-            ledger.add_attempt(self.job, 0, other.id, late=True)
+            ledger.job(self.job).add_attempt(0, other.id, late=True)
             staged.append(Staged(transaction=other, written={}))
         return gather_by_epoch(client, staged, spoiled={shared.id})
 
@@ -389,7 +390,7 @@ class WriteJob:
 
     def _close(self, ledger: Ledger) -> None:
         if self._opened:
-            ledger.close_job(self.job)
+            ledger.job(self.job).close()
 
     def _abort(self, transactions: Iterator[uuid.UUID] | Sequence[uuid.UUID] | set[uuid.UUID]) -> None:
         client = shared_client(self.plan.settings)

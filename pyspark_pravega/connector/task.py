@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark_pravega.client import Client, EventWriter, Transaction
 from pyspark_pravega.client.gathering import Staged
 from pyspark_pravega.client.transaction_writer import LeaseKeeper, TransactionWriter, abort_quietly
-from pyspark_pravega.connector.ledger import Ledger
+from pyspark_pravega.connector.job_log import JobLog
 from pyspark_pravega.connector.options import BEST_EFFORT
 from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
@@ -75,23 +74,19 @@ class TransactionTask:
     have one of their own each, because nobody knows what a lost one has left in the one that is shared.
     """
 
-    def __init__(
-        self, client: Client, ledger: Ledger, plan: WritePlan, *, job: uuid.UUID, partition: int, late: bool = False
-    ) -> None:
+    def __init__(self, client: Client, log: JobLog, plan: WritePlan, *, partition: int, late: bool = False) -> None:
         """Prepare; nothing is sent before the first row.
 
         Args:
             client: the cluster.
-            ledger: the stream's commit log.
+            log: what the stream's commit log knows of the job.
             plan: how to write.
-            job: the job's id.
             partition: the task's partition.
             late: whether attempts may come at any time, as the job isn't noted in the log. They share nothing: nobody
                 knows their transaction when the job is given up.
         """
         self._late, self._shares = late, False
-        self._client, self._ledger, self._plan = client, ledger, plan
-        self._job, self._partition = job, partition
+        self._client, self._log, self._plan, self._partition = client, log, plan, partition
         self._transaction: Transaction | None = None
         self._keeper: LeaseKeeper | None = None
         self._writer: TransactionWriter | None = None
@@ -166,14 +161,14 @@ class TransactionTask:
 
     def _begin_shared(self) -> None:
         """Take the transaction that the job's tasks share, if this is the first attempt at its partition."""
-        shared, new = self._ledger.shared(self._job), None
+        shared, new = self._log.shared(), None
         if shared is None:
             shared = new = self._new()
-        joined = self._ledger.join(self._job, self._partition, shared, begun=new is not None)
+        joined = self._log.join(self._partition, shared, begun=new is not None)
         if new is not None and joined is False:
             # Another task was faster; or this isn't the first attempt, and the new one is its own.
-            shared = self._ledger.shared(self._job)
-            joined = shared is not None and self._ledger.join(self._job, self._partition, shared, begun=False)
+            shared = self._log.shared()
+            joined = shared is not None and self._log.join(self._partition, shared, begun=False)
         if joined:
             self._transaction, self._shares = shared, True
         if new is not None and (joined is None or (joined and shared is not new)):
@@ -185,7 +180,7 @@ class TransactionTask:
 
     def _begin_own(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        if not self._ledger.add_attempt(self._job, self._partition, transaction.id, late=self._late):
+        if not self._log.add_attempt(self._partition, transaction.id, late=self._late):
             raise self._too_late()
 
     def _new(self) -> Transaction:

@@ -24,6 +24,7 @@ from pyspark_pravega.client import gathering
 from pyspark_pravega.client.controller_transactions import ControllerTransactions
 from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.connector.job import Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.job_log import JobLog
 from pyspark_pravega.connector.ledger import Ledger
 from pyspark_pravega.connector.plan import WritePlan
 from pyspark_pravega.connector.task import TransactionTask
@@ -34,19 +35,19 @@ KILL, CUT, STALL = "kill -9", "connections cut", "stalled"
 KINDS = (KILL, CUT, STALL)
 _PLACES: dict[str, tuple[Any, str]] = {
     "begin": (ControllerTransactions, "begin_transaction"),
-    "transaction shared": (Ledger, "join"),
-    "attempt noted": (Ledger, "add_attempt"),
+    "transaction shared": (JobLog, "join"),
+    "attempt noted": (JobLog, "add_attempt"),
     "append": (SegmentWriter, "append"),
     "flush": (SegmentWriter, "flush"),
     "task's end": (TransactionTask, "finish"),
     "take over": (Ledger, "take_over"),
-    "job opened": (Ledger, "open_job"),
-    "job closed": (Ledger, "close_job"),
+    "job opened": (JobLog, "open"),
+    "job closed": (JobLog, "close"),
     "merge": (gathering, "_copy"),
     "intent": (Ledger, "begin"),
     "commit": (ControllerTransactions, "commit_transaction"),
     "log entry": (Ledger, "complete"),
-    "attempts forgotten": (Ledger, "forget_attempts"),
+    "attempts forgotten": (JobLog, "forget_attempts"),
 }
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
 DRIVER_STEPS = (

@@ -23,6 +23,7 @@ from connector_tools import (
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.tables import KeyValueTable
+from pyspark_pravega.connector import job_log
 from pyspark_pravega.connector import ledger as ledgers
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.job import CommitReport, Epoch, TaskMessage, WriteJob
@@ -185,22 +186,22 @@ def test_the_log_keeps_the_last_versions_and_forgets_the_dead(
     monkeypatch.setattr(ledgers, "KEPT_VERSIONS", 20)
     monkeypatch.setattr(ledgers, "_SWEEP_EVERY", 10)
     dead, alive = uuid.uuid4(), uuid.uuid4()
-    monkeypatch.setattr(ledgers, "_now_ms", lambda: time.time_ns() // 1_000_000 - ledgers.ABANDONED_MS - 1000)
-    ledger.open_job(dead)
-    assert ledger.add_attempt(dead, 3, uuid.uuid4())
+    monkeypatch.setattr(job_log, "now_ms", lambda: time.time_ns() // 1_000_000 - job_log.ABANDONED_MS - 1000)
+    ledger.job(dead).open()
+    assert ledger.job(dead).add_attempt(3, uuid.uuid4())
     monkeypatch.undo()
     monkeypatch.setattr(ledgers, "KEPT_VERSIONS", 20)
     monkeypatch.setattr(ledgers, "_SWEEP_EVERY", 10)
-    ledger.open_job(alive)
-    assert ledger.add_attempt(alive, 0, alive)
+    ledger.job(alive).open()
+    assert ledger.job(alive).add_attempt(0, alive)
     ledger.take_over(QUERY, "run")
     for number in range(60):
         intent = Intent(job=str(number), transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=number)
         ledger.complete(ledger.begin(ledger.state(), intent), committed_at=1, cut={0: number})
     kept = [commit.version for commit in ledger.commits(range(1, 61))]
     assert kept == list(range(41, 61))
-    assert ledger.attempts(dead, 4) == []
-    assert ledger.attempts(alive, 1) == [alive]
+    assert ledger.job(dead).attempts(4) == []
+    assert ledger.job(alive).attempts(1) == [alive]
     assert ledger.progress(QUERY).epoch == 59
     entries = list(KeyValueTable(client.pool, table.stream.scope, ledger_name(table.stream)).iterate_keys())
     assert len(entries) == 1 + 1 + 20 + 2

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pyspark_pravega.client import Client, Stream, Transaction
 from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
 from pyspark_pravega.client.tables import ANY_VERSION, KeyValueTable
+from pyspark_pravega.connector.job_log import JobLog
 from pyspark_pravega.connector.ledger import (
-    KEY_BYTES,
     Commit,
     Intent,
     Ledger,
@@ -27,6 +27,7 @@ from pyspark_pravega.connector.ledger import (
     ledger_name,
     open_ledger,
 )
+from pyspark_pravega.connector.ledger_keys import KEY_BYTES
 from pyspark_pravega.errors import ConflictError, PravegaError
 
 server = pytest.mark.server
@@ -155,73 +156,74 @@ def test_the_table_s_properties_are_kept_beside_the_versions(ledger: Ledger) -> 
 
 @server
 def test_a_job_knows_all_attempts_at_its_partitions(ledger: Ledger) -> None:
-    job, ids = uuid.uuid4(), [uuid.uuid4() for _ in range(4)]
-    ledger.open_job(job)
+    job, ids = ledger.job(uuid.uuid4()), [uuid.uuid4() for _ in range(4)]
+    job.open()
     for partition, transaction in zip([0, 2, 2, 5], ids, strict=True):
-        assert ledger.add_attempt(job, partition, transaction)
-    assert ledger.attempts(job, 6) == ids
-    assert ledger.attempts(job, 3) == ids[:3]
-    ledger.forget_attempts(job, 6)
-    assert ledger.attempts(job, 6) == []
+        assert job.add_attempt(partition, transaction)
+    assert job.attempts(6) == ids
+    assert job.attempts(3) == ids[:3]
+    job.forget_attempts(6)
+    assert job.attempts(6) == []
 
 
 @server
 def test_attempts_that_come_at_once_are_all_noted(ledger: Ledger) -> None:
-    job, ids = uuid.uuid4(), [uuid.uuid4() for _ in range(32)]
-    ledger.open_job(job)
+    job, ids = ledger.job(uuid.uuid4()), [uuid.uuid4() for _ in range(32)]
+    job.open()
     with ThreadPoolExecutor(32) as threads:
-        noted = list(threads.map(lambda transaction: ledger.add_attempt(job, 0, transaction), ids))
+        noted = list(threads.map(lambda transaction: job.add_attempt(0, transaction), ids))
     assert all(noted)
-    assert sorted(ledger.attempts(job, 1)) == sorted(ids)
+    assert sorted(job.attempts(1)) == sorted(ids)
 
 
 @server
 def test_jobs_do_not_see_each_other_s_attempts(ledger: Ledger) -> None:
-    one, two = uuid.uuid4(), uuid.uuid4()
-    for job in (one, two):
-        ledger.open_job(job)
-        ledger.add_attempt(job, 0, job)
-    ledger.close_job(one)
-    assert not ledger.add_attempt(one, 1, uuid.uuid4())
-    assert ledger.add_attempt(two, 1, two)
-    assert (ledger.attempts(one, 2), ledger.attempts(two, 2)) == ([one], [two])
+    ids = [uuid.uuid4(), uuid.uuid4()]
+    one, two = (ledger.job(id_) for id_ in ids)
+    for job, transaction in zip((one, two), ids, strict=True):
+        job.open()
+        job.add_attempt(0, transaction)
+    one.close()
+    assert not one.add_attempt(1, uuid.uuid4())
+    assert two.add_attempt(1, ids[1])
+    assert (one.attempts(2), two.attempts(2)) == (ids[:1], ids[1:])
 
 
 @server
 def test_a_closed_job_takes_no_attempts_and_keeps_those_it_knows(ledger: Ledger) -> None:
-    job, early, late = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
-    ledger.open_job(job)
-    assert ledger.add_attempt(job, 0, early)
-    ledger.close_job(job)
-    assert not ledger.add_attempt(job, 0, late)
-    assert ledger.attempts(job, 1) == [early]
+    job, early, late = ledger.job(uuid.uuid4()), uuid.uuid4(), uuid.uuid4()
+    job.open()
+    assert job.add_attempt(0, early)
+    job.close()
+    assert not job.add_attempt(0, late)
+    assert job.attempts(1) == [early]
 
 
 @server
 def test_attempts_that_come_too_late_leave_nothing_in_the_log(ledger: Ledger) -> None:
-    job = uuid.uuid4()
-    ledger.open_job(job)
-    ledger.close_job(job)
+    job = ledger.job(uuid.uuid4())
+    job.open()
+    job.close()
     with ThreadPoolExecutor(16) as threads:
-        assert not any(threads.map(lambda _: ledger.add_attempt(job, 0, uuid.uuid4()), range(16)))
-    assert ledger.attempts(job, 1) == []
+        assert not any(threads.map(lambda _: job.add_attempt(0, uuid.uuid4()), range(16)))
+    assert job.attempts(1) == []
 
 
 @server
 def test_an_attempt_is_either_refused_or_seen_by_the_job_that_closes(ledger: Ledger) -> None:
     for _ in range(15):
-        job, ids, start = uuid.uuid4(), [uuid.uuid4() for _ in range(6)], Barrier(7)
-        ledger.open_job(job)
+        job, ids, start = ledger.job(uuid.uuid4()), [uuid.uuid4() for _ in range(6)], Barrier(7)
+        job.open()
 
-        def add(transaction: uuid.UUID, job: uuid.UUID = job, start: Barrier = start) -> bool:
+        def add(transaction: uuid.UUID, job: JobLog = job, start: Barrier = start) -> bool:
             start.wait()
-            return ledger.add_attempt(job, 0, transaction)
+            return job.add_attempt(0, transaction)
 
         with ThreadPoolExecutor(6) as threads:
             added = [threads.submit(add, transaction) for transaction in ids]
             start.wait()
-            ledger.close_job(job)
-            seen = ledger.attempts(job, 1)
+            job.close()
+            seen = job.attempts(1)
             accepted = [transaction for transaction, done in zip(ids, added, strict=True) if done.result()]
         assert set(accepted) <= set(seen)
 
@@ -284,22 +286,22 @@ def test_who_came_too_late_sees_what_was_faster(client: Client, ledger: Ledger, 
     segments = client.controller.current_segments(stream)
     together = Barrier(8)
 
-    def share(job: uuid.UUID, partition: int) -> tuple[bool, uuid.UUID]:
+    def share(job: JobLog, partition: int) -> tuple[bool, uuid.UUID]:
         mine = Transaction(id=uuid.uuid4(), segments=segments)
         together.wait(30)
-        won = ledger.join(job, partition, mine, begun=True)
-        shared = ledger.shared(job)
+        won = job.join(partition, mine, begun=True)
+        shared = job.shared()
         assert shared is not None
         return bool(won), shared.id
 
-    def overwrite(job: uuid.UUID, offset: int) -> int:
+    def overwrite(job: JobLog, offset: int) -> int:
         together.wait(30)
-        return ledger.note_overwrite(job, {0: offset})[0]
+        return job.note_overwrite({0: offset})[0]
 
     with ThreadPoolExecutor(8) as threads:
         for _ in range(40):
-            job = uuid.uuid4()
-            ledger.open_job(job)
+            job = ledger.job(uuid.uuid4())
+            job.open()
             found = list(threads.map(partial(share, job), range(8)))
             assert sum(won for won, _ in found) == 1
             assert len({shared for _, shared in found}) == 1
