@@ -361,6 +361,27 @@ impl Col {
         }
     }
 
+    /// Whether a key from `first` on comes twice. Such a map is left to the plain codec, which keeps the last value.
+    pub fn has_twins(&self, first: usize) -> bool {
+        let count = self.len() - first;
+        if count < 2 {
+            return false;
+        }
+        match &self.data {
+            Data::Bytes(offsets, data) => {
+                let key = |i: usize| &data[offsets[i] as usize..offsets[i + 1] as usize];
+                twins(count, |i| key(first + i))
+            }
+            Data::I8(v) => twins(count, |i| v[first + i]),
+            Data::I16(v) => twins(count, |i| v[first + i]),
+            Data::I32(v) => twins(count, |i| v[first + i]),
+            Data::I64(v) => twins(count, |i| v[first + i]),
+            Data::Decimal(v) => twins(count, |i| v[first + i]),
+            Data::Bool(v) => twins(count, |i| v[first + i]),
+            _ => true,
+        }
+    }
+
     pub fn finish(&mut self) -> ArrayRef {
         make_array(self.take())
     }
@@ -380,4 +401,12 @@ fn packed(bytes: &[u8]) -> Buffer {
         bits.push(rest.iter().enumerate().fold(0, |byte, (i, bit)| byte | bit << i));
     }
     Buffer::from_vec(bits)
+}
+
+fn twins<T: std::hash::Hash + Eq>(count: usize, key: impl Fn(usize) -> T) -> bool {
+    if count <= 16 {
+        return (0..count).any(|i| (0..i).any(|j| key(i) == key(j)));
+    }
+    let mut seen = std::collections::HashSet::with_capacity(count);
+    (0..count).any(|i| !seen.insert(key(i)))
 }

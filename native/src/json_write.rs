@@ -1,7 +1,8 @@
 //! Rows as JSON texts.
 
 use crate::column::{Bad, Res};
-use crate::json::{is_value, write_string, Node, Object};
+use crate::json::{Node, Object};
+use crate::json_text::{is_value, write_string};
 use crate::source::{write_decimal, Source};
 use crate::time::civil;
 

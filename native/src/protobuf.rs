@@ -6,21 +6,12 @@ use serde_json::Value;
 
 use crate::avro::check_text;
 use crate::column::{Bad, Col, Data, Res};
-use crate::json::{number_end, scaled};
+use crate::numbers::{number_end, scaled};
 use crate::plan::{flag, get, list, number, text};
+use crate::protobuf_wire::{Cursor, Wire};
 
-/// How deeply unknown groups may be nested.
-const MAX_GROUPS: usize = 100;
 /// More fields than that in one message are left to the plain codec.
 pub const MAX_FIELDS: usize = 256;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
-    Varint = 0,
-    Eight = 1,
-    Sized = 2,
-    Four = 5,
-}
 
 pub enum Kind {
     Int32,
@@ -243,7 +234,7 @@ impl Message {
                 Label::Many => column.close_list()?,
                 Label::Map => {
                     let Data::Map(offsets, keys, _) = &column.data else { return Err(Bad) };
-                    if has_twins(keys, offsets[row] as usize) {
+                    if keys.has_twins(offsets[row] as usize) {
                         return Err(Bad);
                     }
                     column.close_list()?;
@@ -515,105 +506,5 @@ impl Message {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether a key from `first` on comes twice. Such a map is left to the plain codec, which keeps the last value.
-fn has_twins(keys: &Col, first: usize) -> bool {
-    let count = keys.len() - first;
-    if count < 2 {
-        return false;
-    }
-    match &keys.data {
-        Data::Bytes(offsets, data) => {
-            let key = |i: usize| &data[offsets[i] as usize..offsets[i + 1] as usize];
-            twins(count, |i| key(first + i))
-        }
-        Data::I8(v) => twins(count, |i| v[first + i]),
-        Data::I16(v) => twins(count, |i| v[first + i]),
-        Data::I32(v) => twins(count, |i| v[first + i]),
-        Data::I64(v) => twins(count, |i| v[first + i]),
-        Data::Decimal(v) => twins(count, |i| v[first + i]),
-        Data::Bool(v) => twins(count, |i| v[first + i]),
-        _ => true,
-    }
-}
-
-fn twins<T: std::hash::Hash + Eq>(count: usize, key: impl Fn(usize) -> T) -> bool {
-    if count <= 16 {
-        return (0..count).any(|i| (0..i).any(|j| key(i) == key(j)));
-    }
-    let mut seen = std::collections::HashSet::with_capacity(count);
-    (0..count).any(|i| !seen.insert(key(i)))
-}
-
-struct Cursor<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Cursor<'a> {
-    #[inline(always)]
-    fn take(&mut self, size: usize) -> Res<&'a [u8]> {
-        let (head, rest) = self.rest.split_at_checked(size).ok_or(Bad)?;
-        self.rest = rest;
-        Ok(head)
-    }
-
-    #[inline(always)]
-    fn array<const N: usize>(&mut self) -> Res<[u8; N]> {
-        self.take(N)?.try_into().map_err(|_| Bad)
-    }
-
-    #[inline(always)]
-    fn sized(&mut self) -> Res<&'a [u8]> {
-        let size = usize::try_from(self.varint()?).map_err(|_| Bad)?;
-        self.take(size)
-    }
-
-    #[inline(always)]
-    fn varint(&mut self) -> Res<u64> {
-        match self.rest {
-            [byte, rest @ ..] if *byte < 0x80 => {
-                self.rest = rest;
-                Ok(u64::from(*byte))
-            }
-            _ => self.long_varint(),
-        }
-    }
-
-    fn long_varint(&mut self) -> Res<u64> {
-        let mut value = 0u64;
-        for (i, byte) in self.rest.iter().take(10).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * i);
-            if *byte < 0x80 {
-                self.rest = &self.rest[i + 1..];
-                return Ok(value);
-            }
-        }
-        Err(Bad)
-    }
-
-    fn peek_varint(&self) -> Res<u64> {
-        Cursor { rest: self.rest }.varint()
-    }
-
-    fn skip(&mut self, number: u64, wire: u8, depth: usize) -> Res<()> {
-        match wire {
-            0 => self.varint().map(|_| ()),
-            1 => self.take(8).map(|_| ()),
-            2 => self.sized().map(|_| ()),
-            5 => self.take(4).map(|_| ()),
-            3 if depth < MAX_GROUPS => loop {
-                let tag = self.varint()?;
-                if tag >> 3 == 0 || tag > u64::from(u32::MAX) {
-                    return Err(Bad);
-                }
-                if tag & 7 == 4 {
-                    return if tag >> 3 == number { Ok(()) } else { Err(Bad) };
-                }
-                self.skip(tag >> 3, (tag & 7) as u8, depth + 1)?;
-            },
-            _ => Err(Bad),
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Rows as Protobuf messages.
 
 use crate::column::{Bad, Res};
-use crate::protobuf::{Field, Kind, Label, Message, Wire};
+use crate::protobuf::{Field, Kind, Label, Message};
+use crate::protobuf_wire::Wire;
 use crate::source::{write_decimal, Source};
 
 impl Message {
