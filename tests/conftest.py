@@ -30,6 +30,25 @@ RIGHTS = {
 """The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL."""
 
 
+class FailuresAtOnce:
+    """Tells of a failure when it happens; the summary tells it again, but a run that is cut off has none."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if isinstance(terminal, pytest.TerminalReporter):
+        config.pluginmanager.register(FailuresAtOnce(terminal))
+
+
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
     """A Pravega and a schema registry for the whole session; tests make scopes of their own in it."""
