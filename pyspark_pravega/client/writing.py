@@ -13,7 +13,13 @@ from pyspark_pravega.client.pool import ConnectionPool
 from pyspark_pravega.client.reading import ANSWER_TIMEOUT_S
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.fields import Buffer
-from pyspark_pravega.errors import PravegaError, SegmentStoreUnavailableError, TokenExpiredError, WireError
+from pyspark_pravega.errors import (
+    PravegaError,
+    SegmentStoreUnavailableError,
+    TokenExpiredError,
+    TransactionError,
+    WireError,
+)
 
 BLOCK_BYTES = 1 << 20
 """A good size for a block; one command takes at most 15.9 MiB."""
@@ -85,6 +91,7 @@ class SegmentWriter:
             SegmentSealedError: the segment is sealed.
             SegmentNotFoundError: it, or the transaction, is gone.
             SegmentStoreUnavailableError: the segment store can't be reached.
+            TransactionError: another writer appends other blocks under the same id.
         """
         if not 0 < len(data) <= MAX_BLOCK_BYTES or events < 1:
             raise WireError(f"a block of {len(data)} bytes and {events} events can't be appended")
@@ -184,7 +191,15 @@ class SegmentWriter:
             segment=self._segment,
             token=self._pool.tokens.get(self._stream, write=True),
         )
-        self._forget(connection.call(setup, wire.AppendSetup).last_event_number)
+        stored = connection.call(setup, wire.AppendSetup).last_event_number
+        self._forget(stored)
+        if self._unacknowledged:
+            first = self._unacknowledged[0]
+            if first.last_event_number - first.events < stored:
+                raise TransactionError(
+                    f'segment "{self._segment}" has events of writer {self._writer_id} up to number {stored}, which is '
+                    "within a block of this one: another writer has taken its id, so nothing more was sent"
+                )
 
     def _send(self, connection: Connection, block: _Block) -> None:
         if block.last_event_number <= self._stored:
@@ -202,6 +217,10 @@ class SegmentWriter:
 
     def _acknowledge(self, connection: Connection) -> None:
         reply = connection.receive(timeout=ANSWER_TIMEOUT_S)
+        if isinstance(reply, wire.InvalidEventNumber):
+            # Blocks of a connection that was lost come through after all: they weren't stored yet, and so weren't told,
+            # when this one was set up. On the next connection it can be seen what is there.
+            raise SegmentStoreUnavailableError(f'segment "{self._segment}" was still storing blocks sent earlier')
         stored = connection.expect(reply, wire.DataAppended)
         if self._tracked:
             self._note(stored)

@@ -137,9 +137,12 @@ def write_together(run: Run, badly: Client) -> None:
 WRITERS = [write_directly, write_directly, write_a_transaction, write_together]
 
 
-def follow(run: Run, tail: EventTail, found: list[bytes]) -> None:
-    for batch in tail:
-        found += batch.payloads.to_pylist()
+def follow(tail: EventTail, found: list[bytes], failures: list[PravegaError]) -> None:
+    try:
+        for batch in tail:
+            found += batch.payloads.to_pylist()
+    except PravegaError as error:
+        failures.append(error)
 
 
 def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
@@ -156,8 +159,9 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
         deadline(RUN_LIMIT_S),
     ):
         followed: list[bytes] = []
+        failures: list[PravegaError] = []
         tail = badly.follow(stream, start=client.controller.head(stream))
-        following = threading.Thread(target=follow, args=(run, tail, followed), daemon=True)
+        following = threading.Thread(target=follow, args=(tail, followed, failures), daemon=True)
         following.start()
         for _ in range(chance.randint(1, 2)):
             chance.choice(WRITERS)(run, badly)
@@ -166,6 +170,8 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
         client.controller.seal_stream(stream)
         following.join(RUN_LIMIT_S)
         assert not following.is_alive(), f"seed {seed}: the tail hangs"
+        for failure in failures:
+            raise failure
         run.check(followed, "what a tail has seen")
         cuts = to_controller.cuts + to_store.cuts
     client.controller.delete_stream(stream)

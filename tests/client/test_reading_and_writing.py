@@ -218,29 +218,47 @@ def test_reads_over_connections_that_break_lose_nothing_and_repeat_nothing(
             assert proxy.connections > 1
 
 
-def test_a_writer_that_comes_back_under_an_old_name_takes_over_from_the_stale_one(
+def append_behind(client: Client, stream: Stream, writer: SegmentWriter, data: bytes, last_event_number: int) -> None:
+    """Store a block under a writer's id on a connection that the writer knows nothing of."""
+    with client.pool.open(stream, 0) as connection:
+        setup = wire.SetupAppend(
+            request_id=connection.next_id(), writer_id=writer._writer_id, segment=stream.segment_name(0)
+        )
+        connection.call(setup, wire.AppendSetup)
+        block = wire.AppendBlockEnd(
+            writer_id=writer._writer_id,
+            data=data,
+            event_count=1,
+            last_event_number=last_event_number,
+            request_id=setup.request_id,
+        )
+        assert connection.call(block, wire.DataAppended).event_number == last_event_number
+
+
+def test_blocks_that_come_through_on_a_lost_connection_after_all_are_not_stored_twice(
     client: Client, stream: Stream
 ) -> None:
-    stale = SegmentWriter(client.pool, stream, 0)
-    stale.append(framed(b"one"), 1)
-    stale.flush()
-    with client.pool.open(stream, 0) as newer:
-        request = wire.SetupAppend(
-            request_id=newer.next_id(), writer_id=stale._writer_id, segment=stream.segment_name(0)
-        )
-        assert newer.call(request, wire.AppendSetup).last_event_number == 1
-        block = wire.AppendBlockEnd(
-            writer_id=stale._writer_id,
-            data=framed(b"two"),
-            event_count=1,
-            last_event_number=2,
-            request_id=request.request_id,
-        )
-        assert newer.call(block, wire.DataAppended).event_number == 2
-        stale.append(framed(b"two"), 1)
-        with pytest.raises(TransactionError, match="another writer took over"):
-            stale.flush()
-    assert content(client.pool, stream, 0) == framed(b"one") + framed(b"two")
+    writer = SegmentWriter(client.pool, stream, 0)
+    writer.append(framed(b"one"), 1)
+    writer.flush()
+    append_behind(client, stream, writer, framed(b"two"), 2)
+    for event in (b"two", b"three"):
+        writer.append(framed(event), 1)
+    writer.flush()
+    writer.append(framed(b"four"), 1)
+    writer.flush()
+    assert content(client.pool, stream, 0) == b"".join(map(framed, [b"one", b"two", b"three", b"four"]))
+
+
+def test_a_writer_whose_id_another_one_uses_for_other_blocks_fails(client: Client, stream: Stream) -> None:
+    writer = SegmentWriter(client.pool, stream, 0)
+    writer.append(framed(b"one"), 1)
+    writer.flush()
+    append_behind(client, stream, writer, framed(b"of the other"), 2)
+    writer.append(framed(b"two") + framed(b"three"), 2)
+    with pytest.raises(TransactionError, match="another writer has taken its id"):
+        writer.flush()
+    assert content(client.pool, stream, 0) == framed(b"one") + framed(b"of the other")
 
 
 def open_transaction(client: Client, stream: Stream, payload: bytes) -> Transaction:
