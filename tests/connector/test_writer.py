@@ -131,7 +131,7 @@ def test_an_abort_leaves_nothing_and_no_open_transaction(client: Client, table: 
     assert are_over(client, table, [transaction_of(message) for message in messages])
     assert read_events(client, table) == []
     assert versions(client, table) == []
-    assert ledger_of(client, table).attempts(writer.job, 3) == []
+    assert ledger_of(client, table).job(writer.job).attempts(3) == []
     assert open_transactions(client, table.stream) == []
 
 
@@ -166,7 +166,7 @@ def test_a_lost_attempt_leaves_no_duplicates_and_no_open_transaction(client: Cli
     assert sorted(read_events(client, table)) == [b"one", b"two"]
     assert are_over(client, table, [transaction_of(lost)])
     assert states(client, table, [transaction_of(won)]) == [TransactionState.COMMITTED]
-    assert ledger_of(client, table).attempts(writer.job, 1) == []
+    assert ledger_of(client, table).job(writer.job).attempts(1) == []
 
 
 def test_an_attempt_that_comes_after_the_commit_is_refused_and_throws_its_rows_away(
