@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,19 @@ class OursInSpark:
     def all_columns(self, stream: str) -> None:
         """All columns of all rows to a sink that throws them away."""
         self._session.table(self._table(stream)).write.format("noop").mode("overwrite").save()
+
+    def catch_up(self, stream: str) -> int:
+        """A streaming query with Trigger.AvailableNow, all columns of all rows to a sink that throws them away.
+
+        Returns:
+            How many rows it has read.
+        """
+        with tempfile.TemporaryDirectory(prefix="pravega-bench-") as checkpoint:
+            rows = self._session.readStream.table(self._table(stream))
+            writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            return sum(progress.numInputRows for progress in query.recentProgress)
 
     def cpu_seconds(self) -> float:
         """User and system time so far of the JVM, Spark's Python workers and the catalog's process."""

@@ -29,6 +29,8 @@ SUMMED = "amount"
 # A server whose cache is full in spite of that answers tens of seconds late.
 TIMEOUT_S = "120"
 WARM_UP_EVENTS = 200_000
+WARM_UPS = 10
+"""How often they are read before anything is measured: so long JVMs compile."""
 JAVA_WRITER, JAVA_AVRO, JAVA_RAW = "Java EventStreamWriter", "Java batch client, Avro", "Java batch client, raw bytes"
 
 
@@ -83,6 +85,7 @@ class Clients:
             self._java(JAVA_RAW, "read-raw"),
             in_spark("sum of a column", self._sum),
             in_spark("all columns to noop", self._all_columns),
+            in_spark("a streaming query from its start to its end", lambda stream, _: spark.catch_up(stream)),
             without("all columns to Arrow", JAVA_AVRO, lambda stream: ours.read_columns(stream, SCHEMA.fieldNames())),
             without("each raw event", JAVA_RAW, ours.read_events),
             without("bytes only", JAVA_RAW, lambda stream: round(ours.read_bytes(stream) / event_size)),
@@ -123,7 +126,7 @@ def main() -> None:
         )
         with ours.fresh_stream() as stream:
             ours.write(stream, clients.rows, warm)
-            for case in clients.read_cases(event_size=ours.read_bytes(stream) / warm):
+            for case in clients.read_cases(event_size=ours.read_bytes(stream) / warm) * WARM_UPS:
                 case.run(stream, warm)
         with ours.fresh_stream() as stream:
             clients.java.do("write", stream, events)

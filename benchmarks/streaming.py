@@ -39,6 +39,8 @@ _TIMEOUT_S = "120"
 _RATE = 1_000
 _STAMP = struct.Struct(">d")
 _MANY_SEGMENTS = 1_000
+_WARM_UPS = 20
+"""How often everything is read before it is measured: so long the JVMs still compile."""
 _AHEAD = 2_000_000
 """How many events a soak's writer may be ahead of the query."""
 
@@ -87,7 +89,7 @@ def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
     frame = bench.read(stream)
     queries = {"counts them": (frame.groupBy().count(), "complete"), "throws them away as rows": (frame, "append")}
     times: dict[str, list[float]] = defaultdict(list)
-    for run in range(-1, runs):
+    for run in range(-_WARM_UPS, runs):
         before = time.perf_counter()
         assert java.do("read", stream.name, 0) == events
         found = {"Java batch client": time.perf_counter() - before}
@@ -100,7 +102,6 @@ def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
             assert sum(p["numInputRows"] for p in progress) == events
             longest = max(p["durationMs"]["triggerExecution"] for p in progress)
             found[f"query that {name}, its micro-batch"] = longest / 1000
-        # The first run warms all up.
         for name, seconds in found.items() if run >= 0 else ():
             times[name].append(seconds)
         _tell("catch-up: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.memory import keep_freed_memory
+from pyspark_pravega.connector.memory import keep_freed_memory, spare_what_is_loaded
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings
 
@@ -37,7 +37,9 @@ def shared_registry(settings: Settings) -> SchemaRegistry | None:
 def _client(settings: Settings, pid: int) -> Client:
     del pid
     keep_freed_memory()
-    return Client(settings)
+    client = Client(settings)
+    spare_what_is_loaded()
+    return client
 
 
 @lru_cache(maxsize=16)
