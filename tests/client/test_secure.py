@@ -41,11 +41,10 @@ def settings_of(sandbox: Sandbox, **changes: str | None) -> Settings:
     return Settings.resolve(options, environ={})
 
 
-@pytest.fixture(params=["sandbox", "auth_sandbox", "secure_sandbox"])
-def any_sandbox(request: pytest.FixtureRequest) -> Sandbox:
+@pytest.fixture(params=["plain", "auth_sandbox", "secure_sandbox"])
+def any_sandbox(request: pytest.FixtureRequest, sandbox: Sandbox) -> Sandbox:
     """Plain, with authentication (and short-lived tokens), with authentication and TLS."""
-    running: Sandbox = request.getfixturevalue(request.param)
-    return running
+    return sandbox if request.param == "plain" else request.getfixturevalue(request.param)
 
 
 @pytest.fixture(params=["auth_sandbox", "secure_sandbox"])

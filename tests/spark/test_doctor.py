@@ -33,19 +33,19 @@ def doctor(environment: dict[str, str], *arguments: str) -> tuple[int, dict[str,
     return done.returncode, found, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("running", ["sandbox", "secure_sandbox"])
-def test_all_is_well_with_a_sandbox(request: pytest.FixtureRequest, running: str) -> None:
-    sandbox: Sandbox = request.getfixturevalue(running)
-    with Client(Settings.resolve(environ=sandbox.environment())) as client:
+@pytest.mark.parametrize("secure", [False, True])
+def test_all_is_well_with_a_sandbox(request: pytest.FixtureRequest, sandbox: Sandbox, secure: bool) -> None:
+    running: Sandbox = request.getfixturevalue("secure_sandbox") if secure else sandbox
+    with Client(Settings.resolve(environ=running.environment())) as client:
         client.controller.create_scope("examined")
         client.controller.create_stream(Stream("examined", "s"), StreamConfiguration())
-    code, found, printed = doctor(sandbox.environment())
+    code, found, printed = doctor(running.environment())
     assert code == 0, printed
     assert all(finding["ok"] for finding in found.values())
     expected = ["packages", "java", "catalog jar", "codec", "configuration", "controller", "segment store"]
     assert list(found) == [*expected, "schema registry"]
     assert "answers in" in found["segment store"]["text"]
-    assert sandbox.environment().get("PRAVEGA_PASSWORD", "no secret") not in printed
+    assert running.environment().get("PRAVEGA_PASSWORD", "no secret") not in printed
 
 
 def test_what_does_not_answer_is_told(sandbox: Sandbox) -> None:
