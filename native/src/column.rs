@@ -363,21 +363,18 @@ impl Col {
 
     /// Whether a key from `first` on comes twice. Such a map is left to the plain codec, which keeps the last value.
     pub fn has_twins(&self, first: usize) -> bool {
-        let count = self.len() - first;
-        if count < 2 {
+        let keys = first..self.len();
+        if keys.len() < 2 {
             return false;
         }
         match &self.data {
-            Data::Bytes(offsets, data) => {
-                let key = |i: usize| &data[offsets[i] as usize..offsets[i + 1] as usize];
-                twins(count, |i| key(first + i))
-            }
-            Data::I8(v) => twins(count, |i| v[first + i]),
-            Data::I16(v) => twins(count, |i| v[first + i]),
-            Data::I32(v) => twins(count, |i| v[first + i]),
-            Data::I64(v) => twins(count, |i| v[first + i]),
-            Data::Decimal(v) => twins(count, |i| v[first + i]),
-            Data::Bool(v) => twins(count, |i| v[first + i]),
+            Data::Bytes(offsets, data) => twins(keys, |i| &data[offsets[i] as usize..offsets[i + 1] as usize]),
+            Data::I8(v) => twins(keys, |i| v[i]),
+            Data::I16(v) => twins(keys, |i| v[i]),
+            Data::I32(v) => twins(keys, |i| v[i]),
+            Data::I64(v) => twins(keys, |i| v[i]),
+            Data::Decimal(v) => twins(keys, |i| v[i]),
+            Data::Bool(v) => twins(keys, |i| v[i]),
             _ => true,
         }
     }
@@ -403,10 +400,11 @@ fn packed(bytes: &[u8]) -> Buffer {
     Buffer::from_vec(bits)
 }
 
-fn twins<T: std::hash::Hash + Eq>(count: usize, key: impl Fn(usize) -> T) -> bool {
-    if count <= 16 {
-        return (0..count).any(|i| (0..i).any(|j| key(i) == key(j)));
+/// Whether two of these rows have the same key.
+pub fn twins<T: std::hash::Hash + Eq>(range: std::ops::Range<usize>, key: impl Fn(usize) -> T) -> bool {
+    if range.len() <= 16 {
+        return range.clone().any(|i| (range.start..i).any(|j| key(i) == key(j)));
     }
-    let mut seen = std::collections::HashSet::with_capacity(count);
-    (0..count).any(|i| !seen.insert(key(i)))
+    let mut seen = std::collections::HashSet::with_capacity(range.len());
+    range.into_iter().any(|i| !seen.insert(key(i)))
 }

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
-use crate::column::{Bad, Res};
+use crate::column::{twins, Bad, Res};
 
 pub enum Values<'a> {
     Bool(&'a BooleanBuffer),
@@ -170,14 +170,6 @@ impl<'a> Source<'a> {
             _ => twins(range, |i| self.number(i).ok()),
         }
     }
-}
-
-fn twins<T: std::hash::Hash + Eq>(range: std::ops::Range<usize>, key: impl Fn(usize) -> T) -> bool {
-    if range.len() <= 16 {
-        return range.clone().any(|i| (range.start..i).any(|j| key(i) == key(j)));
-    }
-    let mut seen = std::collections::HashSet::with_capacity(range.len());
-    range.into_iter().any(|i| !seen.insert(key(i)))
 }
 
 /// Writes an unscaled decimal as a number with all its digits.
