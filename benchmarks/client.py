@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import Case, measure, table
+from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.client import (
@@ -160,7 +161,9 @@ def fresh_stream(client: Client) -> Iterator[str]:
     client.controller.delete_stream(stream)
 
 
-def compare(client: Client, java: JavaClient, size: int, count: int, runs: int) -> str:
+def compare(
+    client: Client, java: JavaClient, size: int, count: int, *, runs: int, server_cpu_seconds: Callable[[], float]
+) -> str:
     """Measure one workload; returns its table."""
     ours = Ours(client, *make_events(size))
 
@@ -191,10 +194,11 @@ def compare(client: Client, java: JavaClient, size: int, count: int, runs: int) 
             if (found := ours.read(stream, 0)) != count:
                 raise AssertionError(f"there are {found:,} events instead of {count:,}")
 
-    measured = measure(writes, runs=runs, events=count, stage=checked, tell=_tell)
+    measured_alike = partial(measure, runs=runs, events=count, tell=_tell, server_cpu_seconds=server_cpu_seconds)
+    measured = measured_alike(writes, stage=checked)
     with fresh_stream(client) as stream:
         ours.write(stream, count)
-        measured += measure(reads, runs=runs, events=count, stage=lambda: nullcontext(stream), tell=_tell)
+        measured += measured_alike(reads, stage=lambda: nullcontext(stream))
     return table(f"{count:,} events of {size} bytes", measured, count)
 
 
@@ -228,7 +232,16 @@ def main() -> None:
     # Each workload has servers of its own: the sandbox keeps what was written for long after a stream's deletion.
     for size, count in () if arguments.only_memory else WORKLOADS.items():
         with _servers(arguments.heap) as (sandbox, client), _java(sandbox, size) as java:
-            parts.append(compare(client, java, size, int(count * arguments.scale), arguments.runs))
+            parts.append(
+                compare(
+                    client,
+                    java,
+                    size,
+                    int(count * arguments.scale),
+                    runs=arguments.runs,
+                    server_cpu_seconds=partial(process_tree_cpu_seconds, sandbox.pravega_pid),
+                )
+            )
     if arguments.memory:
         with _servers(arguments.heap) as (sandbox, client):
             parts.append(memory_of_a_long_read(client, sandbox.controller_uri))

@@ -35,6 +35,8 @@ class Measured:
     case: Case
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
+    server_cpu_seconds: list[float] = field(default_factory=list)
+    """Empty where it isn't measured."""
 
     def events_per_second(self, events: int) -> float:
         """The median of the runs."""
@@ -43,6 +45,10 @@ class Measured:
     def cpu_microseconds_per_event(self, events: int) -> float:
         """The median of the runs."""
         return statistics.median(self.cpu_seconds) / events * 1e6
+
+    def server_cpu_microseconds_per_event(self, events: int) -> float:
+        """The median of the runs."""
+        return statistics.median(self.server_cpu_seconds) / events * 1e6
 
 
 def process_tree_cpu_seconds(root: int) -> float:
@@ -89,6 +95,7 @@ def measure(
     events: int,
     stage: Callable[[], AbstractContextManager[str]],
     tell: Callable[[str], None],
+    server_cpu_seconds: Callable[[], float] | None = None,
 ) -> list[Measured]:
     """Run cases one after the other, and all of them again: what disturbs the machine for a while disturbs all.
 
@@ -98,6 +105,7 @@ def measure(
         events: how many events each of them has to handle.
         stage: gives the stream's name, and clears up after a case; not timed.
         tell: takes a line about each run.
+        server_cpu_seconds: user and system time of the server so far, to be told, too.
 
     Raises:
         AssertionError: a case handled another number of events.
@@ -106,10 +114,13 @@ def measure(
     for run in range(1, runs + 1):
         for entry in measured:
             with stage() as stream:
+                server_before = server_cpu_seconds() if server_cpu_seconds else 0.0
                 cpu_before, before = entry.case.cpu_seconds(), time.perf_counter()
                 handled = entry.case.run(stream, events)
                 seconds = time.perf_counter() - before
                 cpu_seconds = entry.case.cpu_seconds() - cpu_before
+                if server_cpu_seconds:
+                    entry.server_cpu_seconds.append(server_cpu_seconds() - server_before)
             if handled != events:
                 raise AssertionError(f"{entry.case.name} handled {handled:,} events instead of {events:,}")
             entry.seconds.append(seconds)
@@ -127,9 +138,11 @@ def table(title: str, measured: Sequence[Measured], events: int) -> str:
         events: how many events each run handled.
     """
     by_name = {entry.case.name: entry for entry in measured}
+    with_server = any(entry.server_cpu_seconds for entry in measured)
     lines = [
-        f"| {title} | events/s | min - max | CPU us/event | compared with | events/s, times | CPU, times |",
-        "|---|--:|--:|--:|---|--:|--:|",
+        f"| {title} | events/s | min - max | CPU us/event | compared with | events/s, times | CPU, times |"
+        + (" server's CPU us/event |" if with_server else ""),
+        "|---|--:|--:|--:|---|--:|--:|" + ("--:|" if with_server else ""),
     ]
     for entry in measured:
         rate, cpu = entry.events_per_second(events), entry.cpu_microseconds_per_event(events)
@@ -144,6 +157,8 @@ def table(title: str, measured: Sequence[Measured], events: int) -> str:
                 f"{rate / base.events_per_second(events):.2f}",
                 f"{cpu / base.cpu_microseconds_per_event(events):.2f}",
             ]
+        if with_server:
+            cells.append(f"{entry.server_cpu_microseconds_per_event(events):.2f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
