@@ -341,7 +341,7 @@ def main() -> None:
         settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": _TIMEOUT_S}, environ={})
         client = stack.enter_context(Client(settings))
         client.controller.create_scope(SCOPE)
-        bench = Bench(client, stack.enter_context(_session(sandbox)), folder)
+        bench = Bench(client, stack.enter_context(_session(sandbox, arguments.conf)), folder)
         if "catch-up" in arguments.what:
             payloads, keys = make_events(100)
             pairs = zip(keys.to_pylist(), payloads.to_pylist(), strict=True)
@@ -369,7 +369,7 @@ def main() -> None:
 
 
 @contextmanager
-def _session(sandbox: Sandbox) -> Iterator[SparkSession]:
+def _session(sandbox: Sandbox, conf: Sequence[str]) -> Iterator[SparkSession]:
     builder: SparkSession.Builder = SparkSession.builder
     builder = pyspark_pravega.configure(
         builder.master("local[2]").appName("benchmark"), controller=sandbox.controller_uri
@@ -381,6 +381,7 @@ def _session(sandbox: Sandbox) -> Iterator[SparkSession]:
         "spark.driver.host": "localhost",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        **dict(setting.split("=", 1) for setting in conf),
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -408,6 +409,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="part of the events and times, for a quick look")
     parser.add_argument("--rate", type=float, default=float("inf"), help="events/s that a soak writes at most")
     parser.add_argument("--heap", default="8g", help="the server's heap; it holds all events")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark; several times")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
 
