@@ -28,6 +28,8 @@ _ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "create
 """Methods whose answer is another one when they are done twice: not tried again once they may have arrived."""
 _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream removed")
 """gRPC's words for a connection that was made, and then lost."""
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+"""Calls that may have been done or not. Nobody here cancels one: a busy controller does, when its deadline is over."""
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -106,7 +108,7 @@ class ControllerRpc:
                 return answer
 
     def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
-        if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        if error.code() not in _NO_ANSWER:
             return False
         details = error.details() or ""
         if _is_about_certificates(details):
@@ -159,7 +161,11 @@ class ControllerRpc:
                 f"the certificate of the Pravega controller at {self.uri} isn't trusted: set tls-ca (or PRAVEGA_TLS_CA)"
                 " to the PEM file of the authority that signed it, and use the host name that it was made for"
             ) from None
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        if code is grpc.StatusCode.CANCELLED:
+            raise ControllerUnavailableError(
+                f"the Pravega controller at {self.uri} gave up the call of {method}: it is overloaded; try again later"
+            ) from None
+        if code in _NO_ANSWER:
             waited = f" within {self.timeout:g} s" if code is grpc.StatusCode.DEADLINE_EXCEEDED else ""
             raise ControllerUnavailableError(
                 f"no Pravega controller answers at {self.uri}{waited}: "

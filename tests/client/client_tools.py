@@ -165,6 +165,41 @@ class Proxy:
         cut(sink)
 
 
+class CancellingProxy(Proxy):
+    """Between gRPC's client and server: tells the client of the first calls that are answered that the server has
+    cancelled them, as a busy server does with a call whose deadline is over.
+    """
+
+    def __init__(self, target: tuple[str, int], *, calls: int) -> None:
+        self._calls = calls
+        self.cancelled: set[bytes] = set()
+        super().__init__(target)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, left: list[int]) -> None:
+        if source.getpeername()[1] != self._target[1]:
+            super()._pump(source, sink, left)
+            return
+        pending = b""
+        try:
+            while data := source.recv(1 << 16):
+                pending += data
+                # HTTP/2: three bytes of length, type, flags, stream; the payload.
+                while len(pending) >= 9 + (size := int.from_bytes(pending[:3])):
+                    frame, pending = pending[: 9 + size], pending[9 + size :]
+                    call = frame[5:9]
+                    if frame[3] == _HEADERS and len(self.cancelled) < self._calls:
+                        self.cancelled.add(call)
+                        sink.sendall(struct.pack(">I", 4)[1:] + _RESET + call + _CANCEL)
+                    sink.sendall(frame)
+        except OSError:
+            pass
+        cut(source)
+        cut(sink)
+
+
+_HEADERS, _RESET, _CANCEL = 1, b"\x03\x00", struct.pack(">I", 8)
+
+
 def cut(end: socket.socket) -> None:
     try:
         end.shutdown(socket.SHUT_RDWR)

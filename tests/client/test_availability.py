@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from client_tools import Proxy, ThroughProxy, append, content, framed, host, make_stream, pool_to
+from client_tools import CancellingProxy, Proxy, ThroughProxy, append, content, framed, host, make_stream, pool_to
 
 from pyspark_pravega.client import Client, ConnectionPool, Controller, Stream, deadline
 from pyspark_pravega.client.reading import read_range, segment_state, segment_states
@@ -73,6 +73,27 @@ def test_a_controller_that_nobody_has_ever_reached_is_given_up_at_once(settings:
     ):
         controller.scope_exists("x")
     assert time.monotonic() - begun < 10
+
+
+def test_a_call_that_the_controller_cancels_is_tried_again(settings: Settings, scope: str) -> None:
+    with (
+        CancellingProxy(settings.controllers[0], calls=3) as proxy,
+        Controller(f"tcp://127.0.0.1:{proxy.address[1]}", timeout=30) as controller,
+    ):
+        assert controller.scope_exists(scope)
+        assert len(proxy.cancelled) == 3
+
+
+def test_a_call_that_the_controller_cancels_is_not_tried_again_where_once_is_not_as_good_as_twice(
+    settings: Settings, client: Client, scope: str
+) -> None:
+    with (
+        CancellingProxy(settings.controllers[0], calls=1) as proxy,
+        Controller(f"tcp://127.0.0.1:{proxy.address[1]}", timeout=30) as controller,
+        pytest.raises(ControllerUnavailableError, match="gave up the call"),
+    ):
+        controller.create_scope(f"{scope}-new")
+    assert client.controller.scope_exists(f"{scope}-new")
 
 
 def test_a_server_that_comes_back_is_used_again(settings: Settings, client: Client, stream: Stream) -> None:
