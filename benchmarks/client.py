@@ -299,7 +299,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.client", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the events to use, for a quick look")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(WORKLOADS), help="of events, in bytes")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="of events, in bytes"
+    )
     parser.add_argument("--heap", default="13g", help="the server's heap; it holds all events of a workload")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="without the read of a 2 GB stream")
     parser.add_argument("--only-memory", action="store_true", help="nothing but the read of a 2 GB stream")

@@ -29,7 +29,7 @@ _ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "create
 _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream removed")
 """gRPC's words for a connection that was made, and then lost."""
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
-"""Calls that may have been done or not. Nobody here cancels one: a busy controller does, when its deadline is over."""
+"""Calls that may have been done or not. Nobody here cancels one, so that was the controller."""
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -163,7 +163,8 @@ class ControllerRpc:
             ) from None
         if code is grpc.StatusCode.CANCELLED:
             raise ControllerUnavailableError(
-                f"the Pravega controller at {self.uri} gave up the call of {method}: it is overloaded; try again later"
+                f"the Pravega controller at {self.uri} gave up the call of {method}: it may be overloaded; "
+                "try again later"
             ) from None
         if code in _NO_ANSWER:
             waited = f" within {self.timeout:g} s" if code is grpc.StatusCode.DEADLINE_EXCEEDED else ""

@@ -165,10 +165,11 @@ class Proxy:
         cut(sink)
 
 
+_HEADERS, _RESET, _CANCEL = 1, b"\x03\x00", struct.pack(">I", 8)
+
+
 class CancellingProxy(Proxy):
-    """Between gRPC's client and server: tells the client of the first calls that are answered that the server has
-    cancelled them, as a busy server does with a call whose deadline is over.
-    """
+    """Between gRPC's client and server: the first calls to be answered look to the client as if they were cancelled."""
 
     def __init__(self, target: tuple[str, int], *, calls: int) -> None:
         self._calls = calls
@@ -195,9 +196,6 @@ class CancellingProxy(Proxy):
             pass
         cut(source)
         cut(sink)
-
-
-_HEADERS, _RESET, _CANCEL = 1, b"\x03\x00", struct.pack(">I", 8)
 
 
 def cut(end: socket.socket) -> None:
