@@ -1,6 +1,5 @@
 package pyspark.pravega;
 
-import java.io.IOException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,8 +19,6 @@ import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.python.PythonSQLMetrics;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
-import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.Option;
@@ -124,7 +121,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
       TaskCompletionListener drained = task -> drain(task, batches);
       TaskContext.get().addTaskCompletionListener(drained);
     }
-    return new Batches(batches, columns);
+    return new OwnedBatches(batches, columns, TaskContext.get());
   }
 
   private static void drain(TaskContext task, scala.collection.Iterator<ColumnarBatch> batches) {
@@ -148,42 +145,5 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
 
   static <T> scala.collection.immutable.Seq<T> seq(List<T> list) {
     return CollectionConverters.asScala(list).toSeq();
-  }
-
-  /** Unwraps the one struct column in which the worker sends a batch's columns. */
-  private static final class Batches implements PartitionReader<ColumnarBatch> {
-    private final scala.collection.Iterator<ColumnarBatch> batches;
-    private final int columns;
-    private ColumnarBatch current;
-
-    Batches(scala.collection.Iterator<ColumnarBatch> batches, int columns) {
-      this.batches = batches;
-      this.columns = columns;
-    }
-
-    @Override
-    public boolean next() {
-      if (!batches.hasNext()) {
-        return false;
-      }
-      ColumnarBatch received = batches.next();
-      ArrowColumnVector struct = (ArrowColumnVector) received.column(0);
-      ColumnVector[] vectors = new ColumnVector[columns];
-      for (int i = 0; i < columns; i++) {
-        vectors[i] = struct.getChild(i);
-      }
-      current = new ColumnarBatch(vectors, received.numRows());
-      return true;
-    }
-
-    @Override
-    public ColumnarBatch get() {
-      return current;
-    }
-
-    @Override
-    public void close() throws IOException {
-      // The runner frees its buffers and its worker when the task ends.
-    }
   }
 }
