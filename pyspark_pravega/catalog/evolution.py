@@ -126,7 +126,7 @@ def check_readable(old: Schema, new: Schema, *, stream: str) -> None:
     try:
         # Of unions only the branch that an event has is resolved, when it is read: so values are looked at, too.
         for writer, reader in (whole, _values(*whole)):
-            columns = to_arrow_schema(avro_to_spark(json.dumps(reader)), timezone="UTC")
+            columns = to_arrow_schema(new.stored_columns(avro_to_spark(json.dumps(reader))), timezone="UTC")
             kinds = avro.parse(json.dumps(writer)), avro.parse(json.dumps(reader))
             Resolver(avro_read).resolve_record(*kinds, columns)
     except SchemaError as error:

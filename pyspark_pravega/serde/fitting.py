@@ -7,6 +7,7 @@ from typing import TypeGuard
 import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.serde.nesting import with_children
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -57,6 +58,8 @@ def cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         return cast(column.dictionary_decode(), kind, path)
     if not alike(given, kind):
         raise EventEncodeError(f'column "{path}" is {kind} in the table, and {given} in the rows; cast it')
+    if pa.types.is_nested(kind):
+        return with_children(column, kind, path, cast)
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -58,6 +58,16 @@ class Schema:
             return protobuf_to_spark(self.data, self.type)
         return (avro_to_spark if self.format == AVRO else json_to_spark)(self.data.decode())
 
+    def stored_columns(self, columns: StructType) -> StructType:
+        """The columns as the format's own codec knows them, which has no place for some types.
+
+        Args:
+            columns: the table's columns.
+        """
+        return stored_columns(
+            columns, is_map=has_keys if self.format == PROTOBUF else is_plain_key, variant_is_text=self.format == JSON
+        )
+
     def codec(
         self, columns: StructType, encodings: EncodingSource, *, write_id: int | None = None, header: bool = True
     ) -> Codec:
@@ -87,9 +97,7 @@ class Schema:
     ) -> Codec:
         if self.format == JSON and is_document(self.data.decode()):
             return DocumentCodec(columns, encodings, write_id)
-        stored = stored_columns(
-            columns, is_map=has_keys if self.format == PROTOBUF else is_plain_key, variant_is_text=self.format == JSON
-        )
+        stored = self.stored_columns(columns)
         plain: Codec
         if self.format == PROTOBUF:
             plain = ProtobufCodec(self.data, self.type, stored, encodings, write_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -31,6 +30,7 @@ from pyspark_pravega.serde import framing, variant
 from pyspark_pravega.serde.codec import BadEventError, Codec, batch_of, first_bad, subschema
 from pyspark_pravega.serde.fitting import fit
 from pyspark_pravega.serde.json_read import UnfitError, parse
+from pyspark_pravega.serde.nesting import with_children
 from pyspark_pravega.serde.types import arrow_safe
 from pyspark_pravega.serde.types.common import entry_of
 
@@ -147,49 +147,7 @@ def convert(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         return pa.array([_of_text(one, path) for one in array.to_pylist()], type=kind)
     if types.is_string(kind):
         return pa.array([_to_text(one, path) for one in array.to_pylist()], type=kind)
-    if types.is_struct(given):
-        # Flattened, what lies under a null is null, too.
-        parts = array.flatten()
-        children = [
-            convert(parts[given.get_field_index(field.name)], field.type, f"{path}.{field.name}")
-            for field in _fields(kind)
-        ]
-        # Not StructArray.from_arrays: a field that isn't nullable may hold nulls where its struct is null.
-        valid = array.is_valid().buffers()[1] if array.null_count else None
-        return pa.Array.from_buffers(kind, len(array), [valid], array.null_count, 0, children)
-    return _entries(array, kind, path)
-
-
-def _fields(kind: pa.StructType) -> list[pa.Field]:
-    return [kind.field(i) for i in range(kind.num_fields)]
-
-
-def _entries(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
-    """Lists and maps, which are lists of structs of two fields, as each other."""
-    types = pa.types
-    # Flattened and counted anew, so that what lies outside a slice or under a null isn't looked at.
-    plain = _as_list(array) if types.is_map(array.type) else array
-    items = plain.flatten()
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
-    mask = array.is_null()
-    if not types.is_map(kind):
-        made = convert(items, kind.value_type, f"{path}.element")
-        return pa.ListArray.from_arrays(pa.array(offsets), made, type=kind, mask=mask)
-    key, value = items.flatten()
-    return pa.MapArray.from_arrays(
-        pa.array(offsets),
-        convert(key, kind.key_type, f"{path}.key"),
-        convert(value, kind.item_type, f"{path}.value"),
-        type=kind,
-        mask=mask,
-    )
-
-
-def _as_list(array: pa.MapArray) -> pa.Array:
-    entries = pa.Array.from_buffers(array.type.field(0).type, len(array.keys), [None], 0, 0, [array.keys, array.items])
-    kind = pa.list_(pa.field("element", entries.type, nullable=False))
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [entries])
+    return with_children(array, kind, path, convert)
 
 
 def _micros(array: pa.Array, path: str) -> pa.Array:

@@ -1,0 +1,71 @@
+"""Nested Arrow columns made anew around changed children."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Change = Callable[[pa.Array, pa.DataType, str], pa.Array]
+"""Makes a column of a type from another column; the text is its path, for messages."""
+
+
+def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change) -> pa.Array:
+    """A struct, list or map with each child changed, and with the nulls that it has.
+
+    Arrow's own cast refuses a field that isn't nullable and holds nulls, also where the struct around it is null.
+
+    Args:
+        array: the column: a struct, list or map.
+        kind: the type to make: a struct of fields with the same names, or a list or map. Lists of structs of two
+            fields and maps can be made of each other.
+        path: the column's name, for messages.
+        change: makes each child.
+
+    Returns:
+        A column of that type, as long as the given one.
+    """
+    if pa.types.is_struct(kind):
+        # Flattened, what lies under a null is null, too.
+        parts = array.flatten()
+        children = [
+            change(parts[array.type.get_field_index(field.name)], field.type, f"{path}.{field.name}")
+            for field in _fields(kind)
+        ]
+        # Not StructArray.from_arrays: a field that isn't nullable may hold nulls where its struct is null.
+        valid = array.is_valid().buffers()[1] if array.null_count else None
+        return pa.Array.from_buffers(kind, len(array), [valid], array.null_count, 0, children)
+    return _entries(array, kind, path, change)
+
+
+def _fields(kind: pa.StructType) -> list[pa.Field]:
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def _entries(array: pa.Array, kind: pa.DataType, path: str, change: Change) -> pa.Array:
+    types = pa.types
+    # Flattened and counted anew, so that what lies outside a slice or under a null isn't looked at.
+    plain = _as_list(array) if types.is_map(array.type) else array
+    items = plain.flatten()
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    mask = array.is_null()
+    if not types.is_map(kind):
+        elements = change(items, kind.value_type, f"{path}.element")
+        return pa.ListArray.from_arrays(pa.array(offsets), elements, type=kind, mask=mask)
+    key, value = items.flatten()
+    return pa.MapArray.from_arrays(
+        pa.array(offsets),
+        change(key, kind.key_type, f"{path}.key"),
+        change(value, kind.item_type, f"{path}.value"),
+        type=kind,
+        mask=mask,
+    )
+
+
+def _as_list(array: pa.MapArray) -> pa.Array:
+    entries = pa.Array.from_buffers(array.type.field(0).type, len(array.keys), [None], 0, 0, [array.keys, array.items])
+    kind = pa.list_(pa.field("element", entries.type, nullable=False))
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [entries])
