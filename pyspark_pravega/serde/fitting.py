@@ -54,6 +54,9 @@ def cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     given = column.type
     if given == kind:
         return column
+    if pa.types.is_null(given):
+        # A NULL without a type: Spark gives it one in batch writes, and leaves it as it is in streaming ones.
+        return pa.nulls(len(column), kind)
     if pa.types.is_dictionary(given):
         return cast(column.dictionary_decode(), kind, path)
     if not alike(given, kind):
@@ -71,6 +74,8 @@ def cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
 def alike(given: pa.DataType, kind: pa.DataType) -> bool:
     """Whether values of one type are values of another one, as far as they fit."""
     types = pa.types
+    if types.is_null(given):
+        return True
     if _is_list(given) and _is_list(kind):
         return alike(given.value_type, kind.value_type)
     if types.is_map(given) and types.is_map(kind):

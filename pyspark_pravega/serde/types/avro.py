@@ -40,12 +40,13 @@ from pyspark_pravega.serde.types.common import (
     entry_of,
     is_plain_key,
     is_text,
+    kept_lengths,
     map_of,
     named_type,
-    replaced,
     sanitised,
     spark_name,
     unsupported,
+    with_lengths,
 )
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -131,7 +132,7 @@ class _Writer:
         comment = field.metadata.get("comment")
         if comment:
             value["doc"] = comment
-        spark = replaced(field).metadata.get(CHAR_VARCHAR)
+        spark = kept_lengths(field)
         if spark:
             value[SPARK_TYPE] = spark
         return value
@@ -196,8 +197,9 @@ def _struct(record: avro.Record, path: str) -> StructType:
         metadata: dict[str, Any] = {}
         if field.doc:
             metadata["comment"] = field.doc
-        if field.spark:
-            metadata[CHAR_VARCHAR] = field.spark
+        lengths = with_lengths(kind, field.spark)
+        if lengths:
+            metadata[CHAR_VARCHAR] = lengths
         fields.append(StructField(field.name, kind, nullable, metadata or None))
     return StructType(fields)
 

@@ -60,6 +60,36 @@ def replaced(field: StructField) -> StructField:
     return StructField(field.name, plain, field.nullable, metadata)
 
 
+def kept_lengths(field: StructField) -> str | None:
+    """The text that a schema keeps of a column with CHAR or VARCHAR in it; None for other columns.
+
+    A struct needs none, because its fields have theirs: so the text holds after a change within the struct, too.
+    """
+    if isinstance(field.dataType, StructType):
+        return None
+    text: str | None = replaced(field).metadata.get(CHAR_VARCHAR)
+    return text
+
+
+def with_lengths(kind: DataType, kept: str | None) -> str | None:
+    """A column's type with the lengths of CHAR and VARCHAR, as Spark's metadata has it; None where it has none.
+
+    Args:
+        kind: the type with STRING in place of CHAR and VARCHAR; the fields of structs have their metadata.
+        kept: what the schema keeps of the column.
+    """
+    if not isinstance(kind, StructType):
+        return kept
+    if not any(CHAR_VARCHAR in field.metadata for field in kind.fields):
+        return None
+    texts = (f"{_quoted(f.name)}:{f.metadata.get(CHAR_VARCHAR) or f.dataType.simpleString()}" for f in kind.fields)
+    return f"struct<{','.join(texts)}>"
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name) else "`" + name.replace("`", "``") + "`"
+
+
 def is_text(kind: DataType, path: str) -> bool:
     """Whether a type is STRING, CHAR or VARCHAR.
 

@@ -36,11 +36,12 @@ from pyspark_pravega.serde.types.common import (
     entry_of,
     is_plain_key,
     is_text,
+    kept_lengths,
     map_of,
     named_type,
-    replaced,
     spark_name,
     unsupported,
+    with_lengths,
 )
 
 _COLUMN = "spark.column"
@@ -159,7 +160,7 @@ def _property(field: StructField, path: str) -> dict[str, Any]:
     comment = field.metadata.get("comment")
     if comment:
         value["description"] = comment
-    spark = replaced(field).metadata.get(CHAR_VARCHAR)
+    spark = kept_lengths(field)
     if spark:
         value[SPARK_TYPE] = spark
     return value
@@ -219,9 +220,10 @@ def _struct(schema: json_schema.Object, path: str) -> StructType:
         metadata: dict[str, Any] = {}
         if one.description:
             metadata["comment"] = one.description
-        if one.spark:
-            metadata[CHAR_VARCHAR] = one.spark
         kind = _spark(one.type, f"{path}{one.name}")
+        lengths = with_lengths(kind, one.spark)
+        if lengths:
+            metadata[CHAR_VARCHAR] = lengths
         fields.append(StructField(one.name, kind, one.nullable, metadata or None))
     return StructType(fields)
 

@@ -38,12 +38,13 @@ from pyspark_pravega.serde.types.common import (
     Names,
     entry_of,
     is_text,
+    kept_lengths,
     map_of,
     named_type,
-    replaced,
     sanitised,
     spark_name,
     unsupported,
+    with_lengths,
 )
 
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -183,7 +184,7 @@ class _Writer:
                     protobuf.set_option(one, f"{told}{NOT_NULL}")
             else:
                 one.proto3_optional = field.nullable
-        spark = replaced(field).metadata.get(CHAR_VARCHAR)
+        spark = kept_lengths(field)
         if spark:
             protobuf.set_option(one, spark)
 
@@ -295,8 +296,11 @@ def _struct(message: protobuf.Message, path: str) -> StructType:
     for field in message.fields:
         names.add(field.name)
         where = f"{path}{field.name}"
-        metadata = {CHAR_VARCHAR: field.spark} if field.spark and re.search(r"(var)?char\(", field.spark) else None
-        fields.append(StructField(field.name, field_type(field, where), is_nullable(field), metadata))
+        kind = field_type(field, where)
+        kept = field.spark if field.spark and re.search(r"(var)?char\(", field.spark) else None
+        lengths = with_lengths(kind, kept)
+        metadata = {CHAR_VARCHAR: lengths} if lengths else None
+        fields.append(StructField(field.name, kind, is_nullable(field), metadata))
     return StructType(fields)
 
 
