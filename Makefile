@@ -7,7 +7,7 @@ NATIVE := $(VENV)/.native
 DBT := $(VENV)/dbt
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
 
 setup: $(STAMP)
 
@@ -49,6 +49,10 @@ $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
 	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
 		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
 	touch $@
+
+# Executes the notebooks on a sandbox, and stores them with what they show.
+notebooks: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/entry/notebook_tools.py
 
 test: $(VENV)/.package
 	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
