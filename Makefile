@@ -7,7 +7,7 @@ NATIVE := $(VENV)/.native
 DBT := $(VENV)/dbt
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
 
 setup: $(STAMP)
 
@@ -32,7 +32,12 @@ $(NATIVE): $(VENV)/.package $(shell find native -name target -prune -o -type f -
 	fi
 	@touch $@
 
-demo: $(STAMP)
+# What needs the network (the servers' files, once) and what needs the processor (the native codec) go at the same time.
+servers: $(VENV)/.package
+	@$(BIN)/python -m pyspark_pravega.cli sandbox fetch >/dev/null
+
+demo: $(VENV)/.package
+	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
 	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
 
 # dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own.
@@ -45,7 +50,12 @@ $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
 		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
 	touch $@
 
-test: $(STAMP)
+# Executes the notebooks on a sandbox, and stores them with what they show.
+notebooks: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/entry/notebook_tools.py
+
+test: $(VENV)/.package
+	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
 	$(BIN)/python -m pytest $(ARGS)
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries

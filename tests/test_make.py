@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -50,3 +51,38 @@ def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | Non
     assert ran.stdout.splitlines()[0] == said.format(venv=venv)
     assert (venv / ".native").exists()
     assert ran.stderr == ""
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_servers_are_fetched_while_the_native_codec_is_built(tmp_path: Path, target: str) -> None:
+    tools, venv, meeting = tmp_path / "tools", tmp_path / "venv", tmp_path / "meeting"
+    tools.mkdir()
+    (venv / "bin").mkdir(parents=True)
+    for name in TOOLS:
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    (tools / "cargo").write_text(f"#!{tools}/sh\necho cargo 1.88.0\n")
+    (tools / "cargo").chmod(0o755)
+    # Who opens a named pipe waits for the other end: each of the two ends only if the other one runs.
+    os.mkfifo(meeting)
+    (venv / "bin" / "python").write_text(
+        f"#!{tools}/sh\n"
+        'case "$*" in\n'
+        f'*"sandbox fetch"*) echo met >{meeting} ;;\n'
+        f"*./native*) read -r word <{meeting}; echo $word ;;\n"
+        "esac\n"
+    )
+    (venv / "bin" / "python").chmod(0o755)
+    (venv / ".package").touch()
+    ran = subprocess.run(
+        ["make", f"VENV={venv}", target],
+        cwd=ROOT,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (venv / "native.log").read_text() == "met\n"

@@ -1,8 +1,9 @@
 """Sets of jars that are fetched once, checked against pinned SHA-256 sums, and kept in a per-user cache.
 
-The cache holds `bundles/<name>-<manifest>/` (the jars, with a stamp that says when they were checked), `ivy/`
-(Ivy's own cache; may be deleted to save space) and `lock`. A bundle is retrieved into a folder of its own, checked
-there, and moved into place whole: whoever is killed on the way leaves nothing that the next one would take for jars.
+The cache holds `bundles/<name>-<manifest>/` (the jars, with a stamp that says when they were checked), `pinned/`
+(what an interrupted fetch has got so far), `ivy/` (Ivy's own cache, where files had to be looked for; may be deleted
+to save space) and `lock`. A bundle is put together in a folder of its own, checked there, and moved into place whole:
+whoever is killed on the way leaves nothing that the next one would take for jars.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import ivy, places
+from pyspark_pravega.sandbox import ivy, manifests, pinned, places
+from pyspark_pravega.sandbox.manifests import PinnedFile
+from pyspark_pravega.sandbox.progress import megabytes
 
 _STAMP = ".checked"
 _HERE = Path(__file__).parent / "artifacts"
-_CHUNK = 1 << 20
 _POLL_S = 0.2
 
 
@@ -38,10 +40,21 @@ class Bundle:
     ivy_file: Path
     """An Ivy module file that names the dependencies."""
     manifest: Path
-    """Lines `<sha256>  <file name>`, as `sha256sum` writes them; `#` begins a comment line."""
+    """Names the files, with their sums, sizes and places; see `manifests.read`."""
+
+    def files(self) -> list[PinnedFile]:
+        """The manifest's content.
+
+        Returns:
+            The files.
+
+        Raises:
+            SandboxError: the manifest is missing or malformed.
+        """
+        return manifests.read(self.manifest)
 
     def sums(self) -> dict[str, str]:
-        """The manifest's content.
+        """What each file's bytes have to be.
 
         Returns:
             File name to SHA-256 in hexadecimal.
@@ -49,21 +62,17 @@ class Bundle:
         Raises:
             SandboxError: the manifest is missing or malformed.
         """
-        sums = {}
-        for number, line in enumerate(_read(self.manifest).splitlines(), 1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            digest, _, name = line.strip().partition("  ")
-            if len(digest) != 64 or not name or "/" in name:
-                raise SandboxError(f"{self.manifest}, line {number}: expected `<sha256>  <file name>`, found {line!r}")
-            sums[name] = digest
-        return sums
+        return {file.name: file.sha256 for file in self.files()}
 
 
 PRAVEGA = Bundle("pravega", _HERE / "pravega.xml", _HERE / "pravega.sha256")
 """The standalone server: controller, segment store and ZooKeeper in one."""
 SCHEMA_REGISTRY = Bundle("schema-registry", _HERE / "schema-registry.xml", _HERE / "schema-registry.sha256")
 """The schema registry's server."""
+
+
+SERVERS = (PRAVEGA, SCHEMA_REGISTRY)
+"""What a sandbox runs."""
 
 
 def fetch(bundle: Bundle, *, cache: Path | None = None) -> Path:
@@ -79,21 +88,59 @@ def fetch(bundle: Bundle, *, cache: Path | None = None) -> Path:
     Raises:
         SandboxError: they can't be fetched, or a file is missing, differs from its pinned sum, or isn't pinned.
     """
+    return fetch_all([bundle], cache=cache)[0]
+
+
+def fetch_all(bundles: Sequence[Bundle], *, cache: Path | None = None) -> list[Path]:
+    """Have the jars of several bundles on this machine; what is missing of them is fetched at the same time.
+
+    Args:
+        bundles: which.
+        cache: the cache folder; `places.cache_folder()` when None.
+
+    Returns:
+        The folders that hold the jars, checked, in the order of the bundles.
+
+    Raises:
+        SandboxError: as `fetch`.
+    """
     cache = cache or places.cache_folder()
-    sums = bundle.sums()
-    target = cache / "bundles" / f"{bundle.name}-{_fingerprint(sums)}"
-    if _stamp_holds(target, sums):
-        return target
+    sums = [bundle.sums() for bundle in bundles]
+    targets = [
+        cache / "bundles" / f"{bundle.name}-{_fingerprint(pins)}" for bundle, pins in zip(bundles, sums, strict=True)
+    ]
+    if all(_stamp_holds(target, pins) for target, pins in zip(targets, sums, strict=True)):
+        return targets
     try:
         with _locked(cache):
-            if not _usable(target, sums):
-                _fetch_into(target, bundle, sums, cache)
+            missing = [
+                (bundle, target)
+                for bundle, target, pins in zip(bundles, targets, sums, strict=True)
+                if not _usable(target, pins)
+            ]
+            _fetch_missing(missing, cache)
     except OSError as error:
         raise SandboxError(
-            f"{bundle.name} can't be kept in {cache}: {error}; set {places.CACHE_VARIABLE} to a folder with room "
+            f"{_names(bundles)} can't be kept in {cache}: {error}; set {places.CACHE_VARIABLE} to a folder with room "
             "that you may write to"
         ) from error
-    return target
+    return targets
+
+
+def download_size(bundles: Sequence[Bundle]) -> int:
+    """How much has to be fetched for some bundles where nothing is there yet.
+
+    Args:
+        bundles: which; files that several of them have are fetched once.
+
+    Returns:
+        Bytes; files whose size isn't known aren't counted.
+
+    Raises:
+        SandboxError: a manifest is missing or malformed.
+    """
+    sizes = {file.sha256: file.size or 0 for bundle in bundles for file in bundle.files()}
+    return sum(sizes.values())
 
 
 def pin(bundle: Bundle, *, cache: Path | None = None) -> int:
@@ -111,13 +158,82 @@ def pin(bundle: Bundle, *, cache: Path | None = None) -> int:
     """
     cache = cache or places.cache_folder()
     with _locked(cache), _temporary(cache) as folder:
-        ivy.retrieve(bundle.ivy_file, folder, ivy_home=cache / "ivy", label=bundle.name)
-        names = sorted(path.name for path in folder.iterdir())
-        bundle.manifest.write_text("".join(f"{_sha256(folder / name)}  {name}\n" for name in names))
-    return len(names)
+        ivy.retrieve(bundle.ivy_file, folder, ivy_home=cache / "ivy", label=bundle.name, pattern=ivy.MAVEN)
+        paths = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.name)
+        lines = [manifests.describe(path, path.relative_to(folder).as_posix()) for path in paths]
+        bundle.manifest.write_text("".join(lines))
+    return len(lines)
 
 
-def _fetch_into(target: Path, bundle: Bundle, sums: dict[str, str], cache: Path) -> None:
+def _fetch_missing(missing: list[tuple[Bundle, Path]], cache: Path) -> None:
+    """Fetch bundles by the names in their manifests; with all that Ivy finds they need, where that doesn't do."""
+    named = [one for one in missing if all(file.coordinates and file.size for file in one[0].files())]
+    others = [one for one in missing if one not in named]
+    if named:
+        bundles = [bundle for bundle, _ in named]
+        try:
+            _fetch_named(named, cache)
+        except pinned.MissingFilesError as error:
+            print(
+                f"{error}; Ivy now looks for everything that {_names(bundles)} depends on, which takes some minutes",
+                file=sys.stderr,
+                flush=True,
+            )
+            others = missing
+    for bundle, target in others:
+        _fetch_resolved(target, bundle, bundle.sums(), cache)
+
+
+def _fetch_named(missing: list[tuple[Bundle, Path]], cache: Path) -> None:
+    bundles = [bundle for bundle, _ in missing]
+    wanted = {file.sha256: file for bundle in bundles for file in bundle.files()}
+    folder = cache / "pinned"
+    here = _fetched_before(wanted, cache, folder / "before")
+    absent = [file for digest, file in wanted.items() if digest not in here]
+    if absent:
+        size = megabytes(sum(file.size or 0 for file in absent))
+        print(
+            f"fetching {_names(bundles)}: {len(absent)} files, {size} MB, once, into {cache}",
+            file=sys.stderr,
+            flush=True,
+        )
+        here |= pinned.fetch(absent, folder, label=_names(bundles))
+    for bundle, target in missing:
+        sums = bundle.sums()
+        with _temporary(cache) as draft:
+            for name, digest in sums.items():
+                _link(here[digest], draft / name)
+            _move_in(draft, target, bundle, sums)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fetched_before(wanted: dict[str, PinnedFile], cache: Path, folder: Path) -> dict[str, Path]:
+    """Put those files into a folder that lie in some bundle: one of another version, or a damaged one.
+
+    Returns:
+        SHA-256 to path.
+    """
+    names = {file.name for file in wanted.values()}
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for path in cache.glob("bundles/[!.]*/[!.]*"):
+        if path.name in names and (digest := manifests.sha256(path)) in wanted and not (folder / digest).exists():
+            _link(path, folder / digest)
+    return {path.name: path for path in folder.iterdir()}
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # A file system without hard links.
+        shutil.copy2(source, target)
+
+
+def _names(bundles: Sequence[Bundle]) -> str:
+    return " and ".join(bundle.name for bundle in bundles)
+
+
+def _fetch_resolved(target: Path, bundle: Bundle, sums: dict[str, str], cache: Path) -> None:
     ivy_home = cache / "ivy"
     with _temporary(cache) as folder:
         print(f"fetching {bundle.name}: {len(sums)} files, once, into {cache}", file=sys.stderr, flush=True)
@@ -131,14 +247,18 @@ def _fetch_into(target: Path, bundle: Bundle, sums: dict[str, str], cache: Path)
             folder.mkdir()
             ivy.retrieve(bundle.ivy_file, folder, ivy_home=ivy_home, label=bundle.name, expected=len(sums))
             wrong = _differences(folder, sums)
-        if wrong:
-            raise SandboxError(
-                f"{bundle.name} isn't what {bundle.manifest.name} pins, and isn't used: {'; '.join(wrong)}"
-            )
-        _write_stamp(folder, sums)
-        if target.exists():
-            target.rename(folder.with_name(f"{folder.name}-old"))
-        folder.rename(target)
+        _move_in(folder, target, bundle, sums)
+
+
+def _move_in(draft: Path, target: Path, bundle: Bundle, sums: dict[str, str]) -> None:
+    """Check a folder of jars, and make it the bundle's."""
+    wrong = _differences(draft, sums)
+    if wrong:
+        raise SandboxError(f"{bundle.name} isn't what {bundle.manifest.name} pins, and isn't used: {'; '.join(wrong)}")
+    _write_stamp(draft, sums)
+    if target.exists():
+        target.rename(draft.with_name(f"{draft.name}-old"))
+    draft.rename(target)
 
 
 def _usable(target: Path, sums: dict[str, str]) -> bool:
@@ -160,7 +280,7 @@ def _differences(folder: Path, sums: dict[str, str]) -> list[str]:
     wrong = [f"{name} is missing" for name in sorted(sums.keys() - found)]
     wrong += [f"{name} isn't in the manifest" for name in sorted(found - sums.keys())]
     for name in sorted(found & sums.keys()):
-        actual = _sha256(folder / name)
+        actual = manifests.sha256(folder / name)
         if actual != sums[name]:
             wrong.append(f"{name} differs: its SHA-256 is {actual}, pinned is {sums[name]}")
     return wrong
@@ -193,21 +313,6 @@ def _stamp(folder: Path, sums: dict[str, str]) -> dict[str, object]:
 
 def _fingerprint(sums: dict[str, str]) -> str:
     return hashlib.sha256(json.dumps(sorted(sums.items())).encode()).hexdigest()[:12]
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise SandboxError(f"the manifest {path} can't be read: {error}") from error
 
 
 @contextmanager

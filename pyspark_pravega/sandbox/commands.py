@@ -1,4 +1,4 @@
-"""`pravega-spark sandbox start | status | stop | logs`."""
+"""`pravega-spark sandbox start | status | stop | logs | fetch`."""
 
 from __future__ import annotations
 
@@ -60,6 +60,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     logs.add_argument("-n", type=int, default=20, metavar="N", help="how many lines of each log (default: 20)")
     logs.set_defaults(run=_logs)
+
+    fetch = commands.add_parser("fetch", help="fetch both servers without starting them; print where they are")
+    fetch.set_defaults(run=_fetch)
 
     for command in (start, status, stop, logs):
         command.add_argument(
@@ -203,6 +206,14 @@ def _logs(args: argparse.Namespace) -> int:
     finally:
         for _, file in opened:
             file.close()
+    return 0
+
+
+def _fetch(_: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox.bundles import SERVERS, fetch_all
+
+    for folder in fetch_all(SERVERS):
+        print(folder)
     return 0
 
 

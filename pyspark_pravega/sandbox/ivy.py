@@ -5,21 +5,38 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.processes import Kept
+from pyspark_pravega.sandbox.progress import Reports, megabytes
 
-_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+FLAT = "[artifact]-[revision](-[classifier]).[ext]"
+"""All files side by side."""
+MAVEN = f"[orgPath]/[module]/[revision]/{FLAT}"
+"""As a Maven repository has them."""
 _SILENCE_S = 300.0
-_REPORT_S = 10.0
+_SETTINGS = """<ivysettings>
+  <settings defaultResolver="repository"/>
+  <resolvers><ibiblio name="repository" m2compatible="true" root={root}/></resolvers>
+</ivysettings>
+"""
 _LAST_LINES = 12
 
 
-def retrieve(ivy_file: Path, target: Path, *, ivy_home: Path, label: str, expected: int | None = None) -> None:
+def retrieve(
+    ivy_file: Path,
+    target: Path,
+    *,
+    ivy_home: Path,
+    label: str,
+    expected: int | None = None,
+    pattern: str = FLAT,
+) -> None:
     """Resolve and download the dependencies of an Ivy file.
 
     Args:
@@ -28,18 +45,14 @@ def retrieve(ivy_file: Path, target: Path, *, ivy_home: Path, label: str, expect
         ivy_home: Ivy's own cache; what is in it isn't downloaded again.
         label: what is fetched, for the reports on standard error.
         expected: how many files are expected, for the same.
+        pattern: where a file goes below the target: `FLAT` or `MAVEN`.
 
     Raises:
         SandboxError: no Java, no Ivy, an unreachable or unwilling server, or nothing heard of Ivy for 5 minutes.
     """
     ivy_home.mkdir(parents=True, exist_ok=True)
-    settings = places.ivy_settings()
-    command = [
-        str(places.java()), f"-Divy.default.ivy.user.dir={ivy_home}", "-jar", str(places.ivy_jar()),
-        *(["-settings", str(settings)] if settings else []),
-        "-cache", str(ivy_home / "cache"), "-ivy", str(ivy_file.absolute()), "-retrieve", str(target / _PATTERN),
-    ]  # fmt: skip
-    ivy = Kept(command, output=subprocess.PIPE, folder=target, environment=os.environ)
+    arguments = command(ivy_file, ivy_home, "-retrieve", str(target / pattern), settings=_settings(ivy_home))
+    ivy = Kept(arguments, output=subprocess.PIPE, folder=target, environment=os.environ)
     try:
         said = _follow(ivy, _Progress(label, expected, ivy_home))
         code = ivy.wait()
@@ -52,32 +65,51 @@ def retrieve(ivy_file: Path, target: Path, *, ivy_home: Path, label: str, expect
         )
 
 
+def command(ivy_file: Path, ivy_home: Path, *more: str, settings: Path | None, jvm: Sequence[str] = ()) -> list[str]:
+    """How to run Ivy.
+
+    Args:
+        ivy_file: names what to download.
+        ivy_home: Ivy's own cache.
+        more: more arguments.
+        settings: Ivy's settings; its own defaults when None.
+        jvm: options for Java.
+    """
+    return [
+        str(places.java()), *jvm, f"-Divy.default.ivy.user.dir={ivy_home}", "-jar", str(places.ivy_jar()),
+        *(["-settings", str(settings)] if settings else []),
+        "-cache", str(ivy_home / "cache"), "-ivy", str(ivy_file.absolute()), *more,
+    ]  # fmt: skip
+
+
+def _settings(folder: Path) -> Path | None:
+    """The user's Ivy settings, or ones with the user's repository; None: Ivy's defaults."""
+    named, repository = places.ivy_settings(), places.repository()
+    if named or repository is None:
+        return named
+    file = folder / "settings.xml"
+    file.write_text(_SETTINGS.format(root=quoteattr(repository)))
+    return file
+
+
 class _Progress:
-    """Tells on standard error how far a fetch is: one living line on a terminal, else a line every ten seconds."""
+    """Tells how far a fetch is."""
 
     def __init__(self, label: str, expected: int | None, ivy_home: Path) -> None:
         self._label = label
         self._of = f" of {expected}" if expected else ""
         self._home = ivy_home
-        self._started = time.monotonic()
         self._before = self._bytes()
-        self._terminal = sys.stderr.isatty()
-        self._next = self._started + (0.0 if self._terminal else _REPORT_S)
+        self._reports = Reports()
 
     def report(self, modules: int, files: int, *, last: bool = False) -> None:
-        now = time.monotonic()
-        if now < self._next and not (last and self._terminal):
-            return
-        self._next = now + (1.0 if self._terminal else _REPORT_S)
-        megabytes = (self._bytes() - self._before) / 1e6
-        text = (
-            f"fetching {self._label}: {modules} modules found, {files}{self._of} files "
-            f"({megabytes:.0f} MB) downloaded, {now - self._started:.0f} s"
+        self._reports.report(
+            lambda: (
+                f"fetching {self._label}: {modules} modules found, {files}{self._of} files "
+                f"({megabytes(self._bytes() - self._before)} MB) downloaded, {self._reports.seconds:.0f} s"
+            ),
+            last=last,
         )
-        if self._terminal:
-            print(f"\r\x1b[K{text}", end="\n" if last else "", file=sys.stderr, flush=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
 
     def _bytes(self) -> int:
         total = 0

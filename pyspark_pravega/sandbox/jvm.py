@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import constants, places, state
+from pyspark_pravega.sandbox import constants, loopback, places, state
 from pyspark_pravega.sandbox.secured import Authentication, Encryption, Secured, folder_of, write_private
 
 LOOPBACK = "127.0.0.1"
@@ -73,8 +73,8 @@ def pravega(
         preallocate: whether the whole heap is taken from the operating system before the server answers.
 
     Returns:
-        The launch. ZooKeeper and segment store listen on loopback; the controller has no such setting, and listens on
-        every address.
+        The launch. Everything listens on loopback: ZooKeeper and segment store by their settings, the controller by a
+        class written anew.
     """
     settings: dict[str, object] = {
         "singlenode.zk.port": ports.zookeeper,
@@ -85,7 +85,7 @@ def pravega(
         "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,
         "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
     }
-    class_path = [jars]
+    class_path = [loopback.class_folder(jars, _temporary(folder)), jars]
     if secured and secured.authentication:
         asking = secured.authentication
         settings |= _pravega_authentication(asking)
@@ -183,14 +183,18 @@ def _bytes(heap: str) -> int:
     return int(heap[:-1]) << {"k": 10, "m": 20, "g": 30}[heap[-1].lower()]
 
 
+def _temporary(folder: Path) -> Path:
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return temporary
+
+
 def _launch(
     folders: list[Path], folder: Path, main: str, properties: Mapping[str, str], memory: list[str], log_level: str
 ) -> Launch:
-    temporary = folder / "tmp"
-    temporary.mkdir(exist_ok=True)
     properties = {
         **properties,
-        "java.io.tmpdir": str(temporary),
+        "java.io.tmpdir": str(_temporary(folder)),
         "logback.configurationFile": str(_LOGBACK),
         "sandbox.log.level": log_level,
     }

@@ -11,6 +11,8 @@ from pyspark_pravega.errors import SandboxError
 
 CACHE_VARIABLE = "PYSPARK_PRAVEGA_CACHE"
 IVY_SETTINGS_VARIABLE = "PYSPARK_PRAVEGA_IVY_SETTINGS"
+REPOSITORY_VARIABLE = "DEFAULT_ARTIFACT_REPOSITORY"
+"""Spark's own: `spark.jars.packages` is looked for there, too."""
 
 
 def cache_folder() -> Path:
@@ -96,6 +98,16 @@ def ivy_settings() -> Path | None:
     if not path.is_file():
         raise SandboxError(f"{IVY_SETTINGS_VARIABLE} names {path}, which isn't a file")
     return path
+
+
+def repository() -> str | None:
+    """The Maven repository that jars are fetched from.
+
+    Returns:
+        The URL in `$DEFAULT_ARTIFACT_REPOSITORY`, or None: Ivy's default one.
+    """
+    named = os.environ.get(REPOSITORY_VARIABLE)
+    return f"{named.rstrip('/')}/" if named else None
 
 
 def _base(variable: str, fallback: str) -> Path:

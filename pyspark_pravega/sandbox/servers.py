@@ -120,8 +120,7 @@ class Sandbox:
         try:
             self._claim = folders.claim(self._given_dir)
             self._require_given_ports()
-            jars = bundles.fetch(bundles.PRAVEGA, cache=self._cache)
-            registry_jars = bundles.fetch(bundles.SCHEMA_REGISTRY, cache=self._cache)
+            jars, registry_jars = bundles.fetch_all(bundles.SERVERS, cache=self._cache)
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     self._start(self._claim.path, jars, registry_jars)

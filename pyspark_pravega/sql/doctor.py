@@ -7,8 +7,10 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from pyspark_pravega import __version__, serde
@@ -16,8 +18,9 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.reading import segment_state
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.registry import SchemaRegistry
-from pyspark_pravega.sandbox import places
-from pyspark_pravega.settings import Settings
+from pyspark_pravega.sandbox import places, state
+from pyspark_pravega.serde import native_module
+from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.session import shim_jar
 
@@ -25,13 +28,37 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 
+class Level(StrEnum):
+    """How good a finding is."""
+
+    OK = "ok"
+    SLOW = "slow"
+    """It works, but there's a faster way."""
+    BAD = "bad"
+    SKIPPED = "skipped"
+    """It couldn't be looked at, because something else is bad."""
+
+
+_MARKS = {Level.OK: "ok", Level.SLOW: "slow", Level.BAD: "BAD", Level.SKIPPED: "-"}
+_LOOK_AT_LOGS = "`pravega-spark sandbox logs` tells more, `pravega-spark sandbox start` starts a new one"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One line of the report."""
 
     what: str
-    ok: bool
+    level: Level
     text: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it works."""
+        return self.level in (Level.OK, Level.SLOW)
+
+    def to_json(self) -> dict[str, object]:
+        """The same for programs."""
+        return {"what": self.what, "ok": self.ok, "level": self.level, "text": self.text}
 
 
 def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,49 +79,86 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report; returns the exit code."""
-    found = list(examine(lambda: resolve_settings(arguments)))
+    findings = list(examine(lambda: resolve_settings(arguments)))
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in found], indent=2))
+        print(json.dumps([finding.to_json() for finding in findings], indent=2))
     else:
-        width = max(len(finding.what) for finding in found)
-        for finding in found:
-            print(f"{'ok ' if finding.ok else 'BAD'}  {finding.what:{width}}  {finding.text}")
-    return 0 if all(finding.ok for finding in found) else 1
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            print(f"{_MARKS[finding.level]:4}  {finding.what:{width}}  {finding.text}")
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
 def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
-    """Look at everything; what can't be looked at because of something else is left out.
+    """Look at everything, also after something bad was found.
 
     Args:
         settle: gives the settings, or raises what is wrong with them.
     """
-    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "grpcio"))
-    yield Finding("packages", True, f"pyspark-pravega {__version__}, {packages}")
+    yield _of("packages", _packages)
     yield _of("java", _java)
     yield _of("catalog jar", lambda: str(shim_jar()))
-    yield Finding("codec", True, serde.describe())
+    yield _codec()
     try:
         settings = settle()
         credentials = settings.credentials()
     except PravegaError as error:
-        yield Finding("configuration", False, str(error))
+        yield Finding("configuration", Level.BAD, str(error))
+        for what in ("controller", "segment store", "schema registry"):
+            yield Finding(what, Level.SKIPPED, "not asked, as the configuration is wrong")
         return
     who = type(credentials).__name__ if credentials else "no credentials"
-    yield Finding("configuration", True, f"{', '.join(f'{k}={v}' for k, v in _shown(settings).items())}; {who}")
-    with Client(settings) as client:
-        controller = _of("controller", lambda: _controller(client))
-        yield controller
+    shown = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
+    yield Finding("configuration", Level.OK, f"{shown}; {who}")
+    yield from _sandbox(settings)
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(Client(settings))
+            controller = _of("controller", lambda: _controller(client))
+            yield controller
+        except PravegaError as error:
+            controller = Finding("controller", Level.BAD, str(error))
+            yield controller
         if controller.ok:
             yield _of("segment store", lambda: _segment_store(client))
+        else:
+            yield Finding("segment store", Level.SKIPPED, "not asked, as the controller doesn't answer")
     if settings.schema_registry_uri:
         yield _of("schema registry", lambda: _registry(settings))
 
 
 def _of(what: str, look: Callable[[], str]) -> Finding:
     try:
-        return Finding(what, True, look())
-    except PravegaError as error:
-        return Finding(what, False, str(error))
+        return Finding(what, Level.OK, look())
+    except (PravegaError, OSError, PackageNotFoundError) as error:
+        return Finding(what, Level.BAD, str(error))
+
+
+def _packages() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "grpcio"))
+    return f"pyspark-pravega {__version__}, {packages}"
+
+
+def _codec() -> Finding:
+    if native_module.module() is not None:
+        return Finding("codec", Level.OK, serde.describe())
+    slower = "Avro takes 2 to 5 times as long as with the native one, JSON and Protobuf 20 to 50 times"
+    way = "`pip install ./native` in a clone builds that, with Rust 1.88 or newer"
+    return Finding("codec", Level.SLOW, f"{serde.describe()}: {slower}; {way}")
+
+
+def _sandbox(settings: Settings) -> Iterator[Finding]:
+    """The sandbox of this user, if there's one and these settings mean it, or mean nothing in particular."""
+    folder = places.state_folder()
+    known = state.load(folder)
+    if known is None or settings.controller_uri not in (known.controller_uri, DEFAULT_CONTROLLER_URI):
+        return
+    ended = " and ".join(known.ended())
+    if ended:
+        words = f"{ended} ended without `pravega-spark sandbox stop` (killed, crashed, or this machine went down)"
+        yield Finding("sandbox", Level.BAD, f"the one in {folder} is broken: {words}; {_LOOK_AT_LOGS}")
+    else:
+        yield Finding("sandbox", Level.OK, f"the one in {folder} is {known.health().value}, {known.addresses()}")
 
 
 def _shown(settings: Settings) -> dict[str, str]:

@@ -109,7 +109,9 @@ def test_a_malformed_manifest_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_pin_writes_the_manifest_that_fetch_accepts(cache: Path, tmp_path: Path) -> None:
     fresh = replace(SMALL, manifest=tmp_path / "new.sha256")
     assert pin(fresh, cache=cache) == 1
-    assert fresh.manifest.read_text() == SMALL.manifest.read_text()
+    assert fresh.sums() == SMALL.sums()
+    assert fresh.manifest.read_text().endswith(f"  41203  org/slf4j/slf4j-api/1.7.25/{JAR}\n")
+    assert [path.name for path in fetch(fresh, cache=tmp_path / "other").glob("*.jar")] == [JAR]
 
 
 def test_an_artifact_that_does_not_exist_is_named(cache: Path, tmp_path: Path) -> None:

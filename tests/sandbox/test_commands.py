@@ -35,6 +35,14 @@ def servers(folder: Path) -> dict[str, ProcessId]:
     return {name: ProcessId(**process) for name, process in known.items()}
 
 
+def test_fetch_prints_where_the_servers_are() -> None:
+    answer = run("fetch")
+    assert answer.returncode == 0, answer.stderr
+    pravega, registry = map(Path, answer.stdout.splitlines())
+    assert list(pravega.glob("pravega-standalone-*.jar"))
+    assert list(registry.glob("schemaregistry-server-*.jar"))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("data") / "with 'quotes' and spaces"

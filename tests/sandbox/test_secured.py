@@ -139,10 +139,11 @@ def test_a_certificate_of_another_authority_is_refused(secure_sandbox: Sandbox, 
 
 
 def test_another_host_name_is_refused(secure_sandbox: Sandbox) -> None:
-    # 127.0.0.2 is this machine, too, and the controller listens there; its certificate doesn't bear that name.
+    # 127.0.0.2 is this machine, too, but the certificate doesn't bear that name.
     context = Tls(ca=str(secure_sandbox.tls_ca)).ssl_context()
     for host, believed in (("127.0.0.1", True), ("127.0.0.2", False)):
-        with socket.create_connection((host, port_of(secure_sandbox.controller_uri)), timeout=10) as connection:
+        address = ("127.0.0.1", port_of(secure_sandbox.controller_uri))
+        with socket.create_connection(address, timeout=10) as connection:
             if believed:
                 context.wrap_socket(connection, server_hostname=host).close()
             else:

@@ -47,6 +47,21 @@ def test_the_servers_answer(sandbox: Sandbox) -> None:
     assert sandbox.ended() == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+def test_only_this_machine_is_answered(sandbox: Sandbox) -> None:
+    ports = json.loads((sandbox.data_dir / "sandbox.json").read_text())["ports"]
+    assert len(ports) == 4
+    assert {name: [answers(host, port) for host in ("127.0.0.1", "127.0.0.2")] for name, port in ports.items()} == {
+        name: [True, False] for name in ports
+    }
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether somebody listens; who listens on every address answers on each of this machine's."""
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
+
+
 @dataclass
 class Second:
     """A sandbox beside the session's, on given ports, one of whose other ports was taken when it was started."""

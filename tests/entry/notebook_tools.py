@@ -1,0 +1,70 @@
+"""Executes `notebooks/`; as a program it stores them with what they gave (`make notebooks`)."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from pyspark_pravega.sandbox import Sandbox
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+_CELL_S = 300
+
+
+@dataclass
+class Shown:
+    """What a reader sees below the cells."""
+
+    printed: str
+    plots: int
+
+
+def shown(notebook: NotebookNode) -> Shown:
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return Shown(
+        printed="".join(output.text for output in outputs if output.output_type == "stream"),
+        plots=sum("image/png" in output.get("data", {}) for output in outputs),
+    )
+
+
+def execute(name: str, environment: Mapping[str, str], folder: Path) -> NotebookNode:
+    """A notebook with its outputs; a cell that fails is an error.
+
+    Args:
+        name: without its ending.
+        environment: all of the kernel's environment.
+        folder: where the kernel runs.
+    """
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    client = NotebookClient(
+        notebook, timeout=_CELL_S, record_timing=False, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env=dict(environment))
+    return notebook
+
+
+def store(name: str, environment: Mapping[str, str]) -> None:
+    """Execute a notebook, and write it anew with its outputs, but for what the machine said (standard error)."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = execute(name, environment, Path(folder))
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    # The kernel adds which Python it is.
+    notebook.metadata.language_info = {"name": "python"}
+    nbformat.write(notebook, NOTEBOOKS / f"{name}.ipynb")
+
+
+if __name__ == "__main__":
+    from entry_tools import clean_environment
+
+    with Sandbox(heap="1g") as sandbox:
+        for stored in sys.argv[1:] or sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")):
+            store(stored, clean_environment(sandbox.environment()))

@@ -1,0 +1,247 @@
+"""Pinned files are fetched by their names, several at once, whatever happens to connections meanwhile."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from maven_tools import Repository, Request, misplaced
+from sandbox_tools import eventually
+
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import fetch, pin
+from pyspark_pravega.sandbox.bundles import SERVERS, download_size, fetch_all
+from pyspark_pravega.sandbox.progress import megabytes
+
+ROOT = Path(__file__).parents[2]
+FETCH = (
+    "import sys, pathlib; from pyspark_pravega.sandbox import *; d = pathlib.Path(sys.argv[1]);"
+    "fetch(Bundle('example', d / 'example.xml', d / 'example.sha256'), cache=pathlib.Path(sys.argv[2]))"
+)
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    """The repository that fetches in this test ask."""
+    with Repository() as repository:
+        monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", repository.url)
+        yield repository
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def expected(repository: Repository, *places: str) -> dict[str, bytes]:
+    return {place.rpartition("/")[2]: repository.files[place] for place in places}
+
+
+def test_files_are_asked_for_once_and_nothing_else_is(repository: Repository, tmp_path: Path) -> None:
+    places = [repository.add(f"module{number}") for number in range(9)]
+    places += [repository.add("module0", version="2.0"), repository.add("module1-native", organisation="net")]
+    assert content(fetch(repository.bundle(tmp_path, *places), cache=tmp_path / "cache")) == expected(
+        repository, *places
+    )
+    assert repository.asked == dict.fromkeys(places, 1)
+
+
+def test_classifiers_and_other_kinds_of_files_are_fetched(repository: Repository, tmp_path: Path) -> None:
+    plain = repository.add("epoll")
+    others = [plain.replace("1.0.jar", "1.0-linux-x86_64.jar"), plain.replace("1.0.jar", "1.0.nar")]
+    for number, place in enumerate(others):
+        repository.files[place] = repository.files[plain][number + 1 :]
+    bundle = repository.bundle(tmp_path, plain, *others)
+    assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, plain, *others)
+
+
+def test_a_file_that_two_bundles_have_is_fetched_once(repository: Repository, tmp_path: Path) -> None:
+    a, both, b = (repository.add(name) for name in ("a", "both", "b"))
+    bundles = [repository.bundle(tmp_path, a, both, name="one"), repository.bundle(tmp_path, both, b, name="two")]
+    one, two = fetch_all(bundles, cache=tmp_path / "cache")
+    assert content(one) == expected(repository, a, both)
+    assert content(two) == expected(repository, both, b)
+    assert repository.asked == {a: 1, both: 1, b: 1}
+    assert download_size(bundles) == sum(len(repository.files[place]) for place in (a, both, b))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/sandbox.md"])
+def test_pages_tell_how_much_is_fetched(page: str) -> None:
+    text = (ROOT / page).read_text()
+    told = re.findall(r"fetched once, (?:about )?(\d+) MB", text)
+    assert told == [str(megabytes(download_size(SERVERS)))]
+
+
+@pytest.mark.parametrize("harm", [Request.cut, Request.wrong, Request.busy])
+def test_a_file_that_came_to_harm_is_fetched_again(
+    repository: Repository, tmp_path: Path, harm: object, capfd: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = repository.add("good"), repository.add("bad", size=300_000)
+    repository.harm[bad] = [harm]  # type: ignore[list-item]
+    bundle = repository.bundle(tmp_path, good, bad)
+    assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, good, bad)
+    assert repository.asked == {good: 1, bad: 2}
+    assert ("bad-1.0.jar differs" in capfd.readouterr().err) == (harm is Request.wrong)
+
+
+def test_wrong_bytes_are_never_used(repository: Repository, tmp_path: Path) -> None:
+    bad = repository.add("bad")
+    repository.harm[bad] = [Request.wrong] * 10
+    with pytest.raises(SandboxError, match=r"bad-1.0.jar differs: its SHA-256 is .*, pinned is .* fetched twice"):
+        fetch(repository.bundle(tmp_path, bad), cache=tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("bad-1.0.jar"))
+
+
+def test_where_files_are_not_in_their_places_ivy_looks_for_them(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = repository.add("sought")
+    repository.publish_pom(place)
+    bundle = repository.bundle(tmp_path, place)
+    bundle.ivy_file.write_text(
+        '<ivy-module version="2.0"><info organisation="pyspark-pravega" module="example"/>'
+        '<configurations><conf name="default"/></configurations><dependencies>'
+        '<dependency org="org.example" name="sought" rev="1.0" conf="default->master"/></dependencies></ivy-module>'
+    )
+    folder = fetch(misplaced(bundle), cache=tmp_path / "cache")
+    assert content(folder) == expected(repository, place)
+    said = [line for line in capfd.readouterr().err.splitlines() if "couldn't" in line]
+    assert said == [
+        "1 files couldn't be fetched (sought-1.0.jar); Ivy now looks for everything that example depends on, "
+        "which takes some minutes"
+    ]
+    pinned = bundle.manifest.read_text()
+    bundle.manifest.unlink()
+    assert pin(bundle, cache=tmp_path / "cache") == 1
+    assert bundle.manifest.read_text() == pinned
+
+
+def test_what_stands_in_the_way_is_told(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bundle = repository.bundle(tmp_path, repository.add("a"))
+    bundle.ivy_file.write_text("<ivy-module version='2.0'><info organisation='x' module='y'/></ivy-module>")
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://127.0.0.1:1/maven")
+    with pytest.raises(SandboxError, match=r"a-1.0.jar is missing"):
+        fetch(bundle, cache=tmp_path / "cache")
+    said = capfd.readouterr().err
+    assert "1 files couldn't be fetched (a-1.0.jar): java.net.ConnectException: Connection refused; Ivy now" in said
+
+
+def test_a_damaged_bundle_keeps_its_other_files(repository: Repository, tmp_path: Path) -> None:
+    good, bad = repository.add("good"), repository.add("bad")
+    bundle = repository.bundle(tmp_path, good, bad)
+    folder = fetch(bundle, cache=tmp_path / "cache")
+    (folder / "bad-1.0.jar").write_bytes(b"damaged")
+    assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, good, bad)
+    assert repository.asked == {good: 1, bad: 2}
+
+
+def test_an_interrupted_fetch_goes_on_where_it_was(repository: Repository, tmp_path: Path) -> None:
+    quick = [repository.add(f"quick{number}") for number in range(12)]
+    slow = repository.add("slow", size=20_000_000)
+    release = threading.Event()
+
+    def half(request: Request, content: bytes) -> None:
+        request.head(content)
+        request.wfile.write(content[: len(content) // 2])
+        request.wfile.flush()
+        release.wait()
+        request.close_connection = True
+
+    repository.harm[slow] = [half]
+    bundle = repository.bundle(tmp_path, *quick, slow)
+    cache = tmp_path / "cache"
+    victim = subprocess.Popen([sys.executable, "-c", FETCH, str(tmp_path), str(cache)], stderr=subprocess.DEVNULL)
+    try:
+        eventually(
+            lambda: all(list(cache.glob(f"pinned/cache/*/*/jars/{place.rpartition('/')[2]}")) for place in quick)
+        )
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+    finally:
+        victim.kill()
+        release.set()
+    assert not list(cache.glob("bundles/*"))
+    assert content(fetch(bundle, cache=cache)) == expected(repository, *quick, slow)
+    assert repository.asked == {**dict.fromkeys(quick, 1), slow: 2}
+    assert not (cache / "pinned").exists()
+
+
+def test_two_processes_at_once_fetch_once(repository: Repository, tmp_path: Path) -> None:
+    places = [repository.add(name) for name in ("a", "b")]
+    repository.bundle(tmp_path, *places)
+    command = [sys.executable, "-c", FETCH, str(tmp_path), str(tmp_path / "cache")]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert repository.asked == dict.fromkeys(places, 1)
+
+
+def test_a_log_gets_lines_with_bytes_of_bytes(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fetch(repository.bundle(tmp_path, repository.add("large", size=3_200_000)), cache=tmp_path / "cache")
+    first, *_, last = capfd.readouterr().err.splitlines()
+    assert first == f"fetching example: 1 files, 3 MB, once, into {tmp_path / 'cache'}"
+    assert last.startswith("fetching example: [##############################]    3 of 3 MB, 1 of 1 files, ")
+
+
+def test_a_terminal_gets_a_bar_that_grows(repository: Repository, tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def in_two_parts(request: Request, content: bytes) -> None:
+        request.head(content)
+        request.wfile.write(content[: len(content) // 2])
+        request.wfile.flush()
+        release.wait()
+        request.wfile.write(content[len(content) // 2 :])
+
+    place = repository.add("large", size=8_000_000)
+    repository.harm[place] = [in_two_parts]
+    repository.bundle(tmp_path, place)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", FETCH, str(tmp_path), str(tmp_path / "cache")]
+    process = subprocess.Popen(command, stderr=theirs)
+    os.close(theirs)
+    shown = ""
+    try:
+        while "4 of 8 MB" not in shown:
+            shown += os.read(ours, 4096).decode()
+        release.set()
+        while "8 of 8 MB" not in shown:
+            shown += os.read(ours, 4096).decode()
+        assert process.wait() == 0
+    finally:
+        release.set()
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert "[###############---------------]    4 of 8 MB, 0 of 1 files" in shown
+    assert "\r" in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{sum}  12  ../../etc/passwd/1.0/passwd-1.0.jar",
+        "{sum}  12  org/example/a/1.0/b-1.0.jar",
+        "{sum}  12  org/example/a/1.0/a-1.0",
+        "{sum}  twelve  org/example/a/1.0/a-1.0.jar",
+        "{sum}  12  /org/example/a/1.0/a-1.0.jar",
+        "{sum}  ../a.jar",
+        "12345  a.jar",
+    ],
+)
+def test_a_line_that_names_no_file_is_refused(tmp_path: Path, line: str, repository: Repository) -> None:
+    bundle = repository.bundle(tmp_path)
+    bundle.manifest.write_text(line.format(sum="0" * 64) + "\n")
+    with pytest.raises(SandboxError, match=r"example.sha256, line 1: expected"):
+        fetch(bundle, cache=tmp_path / "cache")
