@@ -7,7 +7,10 @@ NATIVE := $(VENV)/.native
 DBT := $(VENV)/dbt
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo dbt quick test coverage chaos chaos-sample nightly lint format clean lock proto bench bench-streaming setup
+
+# Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
+WORKERS ?= 2
 
 setup: $(STAMP)
 
@@ -45,8 +48,20 @@ $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
 		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
 	touch $@
 
+# Lint, types, and all tests that need neither servers nor a JVM.
+quick: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos -m "not server and not spark" $(ARGS)
+
+# Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
+# is covered, for `make coverage`.
 test: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
+
+# What the last `make test COVERAGE=1` has covered, of all processes together; fails below the floors.
+coverage: $(STAMP)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+	$(BIN)/python -m coverage report --include 'pyspark_pravega/client/wire/*' --fail-under 100
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries
 # that are killed, and of queries from stream to stream.
@@ -55,6 +70,12 @@ chaos: $(STAMP)
 	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
 		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} CHAOS_STREAM_RUNS=$${CHAOS_STREAM_RUNS:-200} \
 		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+
+# Each kind for a short time, from the first seed on: together 5 minutes.
+chaos-sample: $(STAMP)
+	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-60} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-100} \
+		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-45} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} \
+		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number.
@@ -66,6 +87,11 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1; then \
+		set -ex; cd native; cargo fmt --check; PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --quiet --all-targets -- -D warnings; \
+	else \
+		echo "no Rust (cargo with clippy and fmt) here: native/ isn't looked at"; \
+	fi
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,12 +27,6 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import EncodingInfo, GroupProperties, SchemaInfo, SchemaRegistry, VersionInfo
 
 server = pytest.mark.server
-
-
-@pytest.fixture(scope="module")
-def registry(sandbox: Any) -> Iterator[SchemaRegistry]:
-    with SchemaRegistry(sandbox.schema_registry_uri, timeout=30) as connected:
-        yield connected
 
 
 @pytest.fixture
