@@ -161,11 +161,12 @@ def test_a_request_that_makes_no_sense_is_an_error_and_the_process_goes_on(
 def test_many_requests_at_once_are_each_answered_once(service: Service, scope: str) -> None:
     sent = {}
     for number in range(150):
-        method, params = [
+        requests: list[tuple[str, dict[str, Any]]] = [
             ("ping", {}),
             ("loadNamespace", {"namespace": [scope]}),
             ("loadRelation", {"namespace": [scope], "table": f"missing{number}"}),
-        ][number % 3]
+        ]
+        method, params = requests[number % 3]
         sent[service.send(method, **params)] = (method, number)
     answers = [service.receive() for _ in sent]
     assert sorted(answer["id"] for answer in answers) == sorted(sent)

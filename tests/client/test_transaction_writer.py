@@ -36,9 +36,10 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(client: Cl
         transaction.write("100", key="k")
         transaction.flush()
         assert stored(client, stream) == []
-        assert transaction.state is TransactionState.OPEN
+        seen = [transaction.state]
         assert transaction.events_written == 101
-    assert transaction.state is TransactionState.COMMITTED
+    seen.append(transaction.state)
+    assert seen == [TransactionState.OPEN, TransactionState.COMMITTED]
     assert stored(client, stream) == list(range(101))
 
 

@@ -184,7 +184,9 @@ def test_memory_is_taken_as_bytes_arrive_whatever_a_header_announces() -> None:
 
 def test_a_long_payload_arrives_as_it_was_sent() -> None:
     data = bytes(range(256)) * (20 << 12)
-    command = wire.SegmentRead(segment="s", offset=1, at_tail=True, end_of_segment=False, data=data, request_id=1)
+    command = wire.SegmentRead(
+        segment="s", offset=1, at_tail=True, end_of_segment=False, data=memoryview(data), request_id=1
+    )
     payload = b"".join(bytes(piece) for piece in command.encode())
     assert decoded(struct.pack(">ii", 10, len(payload)), payload) == [command]
 

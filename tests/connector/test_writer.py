@@ -44,6 +44,7 @@ def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
 def promise(client: Client, table: TableDefinition, writer: StreamWriter, message: TaskMessage) -> None:
     """What a driver does first of a commit: record its intent."""
     ledger = ledger_of(client, table)
+    assert message.staged is not None
     ledger.begin(
         ledger.state(),
         Intent(

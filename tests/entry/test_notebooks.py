@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 _CELL_S = 300
 
 
+def _read(path: Path) -> Any:
+    read: Callable[..., Any] = nbformat.read
+    return read(path, as_version=4)
+
+
 def test_all_notebooks_are_executed_here() -> None:
     assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == {"quickstart", "streaming"}
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = _read(path)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert code
@@ -33,7 +39,7 @@ def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
 
 def executed(name: str, sandbox: Sandbox, folder: Path) -> tuple[str, int]:
     """Execute a notebook; all that it printed, and how many plots it shows."""
-    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    notebook = _read(NOTEBOOKS / f"{name}.ipynb")
     client = NotebookClient(notebook, timeout=_CELL_S, resources={"metadata": {"path": str(folder)}})
     client.execute(env=clean_environment(sandbox.environment()))
     outputs: list[Any] = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

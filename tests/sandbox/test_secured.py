@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -352,7 +353,7 @@ def test_a_given_password_is_taken() -> None:
         ({"auth": True, "token_ttl_s": 0}, "token_ttl_s must be between 1 and 32767, not 0"),
     ],
 )
-def test_accounts_that_cannot_be_are_refused(arguments: dict[str, object], message: str) -> None:
+def test_accounts_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SandboxError, match=message):
         Sandbox(**arguments)
 

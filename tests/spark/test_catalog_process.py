@@ -150,7 +150,7 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
                 succeeded.add(rounds)
         rounds += 1
 
-    counted = dict(spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect())
+    counted = {row[0]: row[1] for row in spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect()}
     assert set(counted.values()) <= {1000}
     assert succeeded <= set(counted)
     assert succeeded, "no INSERT has succeeded: the test proves nothing"

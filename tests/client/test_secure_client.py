@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import pickle
 import time
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_everything_works_however_the_servers_are_secured(any_sandbox: Sandbox) 
         (entry,) = entries.get([b"k"])
         assert entry is not None
         assert entry.value == b"v"
-        with StateSynchronizer(client, fresh(client, "state"), initial=0, apply=lambda a, b: a + b) as state:
+        with StateSynchronizer(client, fresh(client, "state"), initial=0, apply=operator.add) as state:
             state.update(lambda _: [5])
             assert state.fetch() == 5
         large = fresh(client, "large")
