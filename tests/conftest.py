@@ -147,7 +147,7 @@ def secure_sandbox(servers: Servers) -> Sandbox:
 
 @pytest.fixture(scope="module")
 def auth_sandbox(servers: Servers) -> Sandbox:
-    """Both servers with authentication and without TLS; delegation tokens are valid for 10 s only."""
+    """Both servers with authentication and without TLS; delegation tokens are valid for some seconds only."""
     return servers.get("auth_sandbox")
 
 

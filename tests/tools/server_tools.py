@@ -16,7 +16,7 @@ READER = Account("reader", "prn::*,READ")
 ANALYST = Account("analyst", "prn::*key-value-table:*,READ_UPDATE;prn::*,READ")
 """Who may read tables: Pravega 0.13 tells where a table's commit log is only to who may change it."""
 NOBODY = Account("nobody", "")
-SHORT_TOKEN_TTL_S = 10
+SHORT_TOKEN_TTL_S = 5
 OF_TABLE = "prn::/scope:rights/stream:t,{0};prn::/scope:rights/stream:t.ledger_kvtable,{0};"
 RIGHTS = {
     "rights-reader": OF_TABLE.format("READ")
@@ -50,7 +50,7 @@ def roomy() -> Sandbox:
 
 
 def authenticated() -> Sandbox:
-    """With authentication; delegation tokens are valid for 10 s only."""
+    """With authentication; delegation tokens are valid for some seconds only."""
     narrow = [Account(user, acl) for user, acl in RIGHTS.items()]
     return Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY, *narrow], token_ttl_s=SHORT_TOKEN_TTL_S)
 
