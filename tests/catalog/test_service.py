@@ -220,7 +220,7 @@ def test_a_wrong_configuration_is_the_only_answer(options: dict[str, str], sessi
 
 
 def test_the_process_ends_with_its_input_though_a_request_still_waits(silent: str) -> None:
-    service = Service({"controller-uri": silent, "timeout": "3600"})
+    service = Service({"controller-uri": silent, "timeout": "3000"})
     try:
         service.send("listNamespaces")
         service.send("ping")

@@ -67,7 +67,7 @@ def test_a_controller_that_goes_away_is_replaced_by_the_next_one(settings: Setti
 def test_a_controller_that_nobody_has_ever_reached_is_given_up_at_once(settings: Settings) -> None:
     # Not when the timeout is over: the test's own comes before it.
     with (
-        Controller(f"tcp://127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}", timeout=3600) as controller,
+        Controller(f"tcp://127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}", timeout=3000) as controller,
         pytest.raises(ControllerUnavailableError, match="check the address"),
     ):
         controller.scope_exists("x")
@@ -206,7 +206,7 @@ def greets_and_falls_silent(connection: socket.socket) -> None:
 
 
 def test_a_deadline_ends_what_would_take_longer(settings: Settings, stream: Stream) -> None:
-    with host(greets_and_falls_silent) as silent, pool_to(settings, silent, timeout=3600) as pool:
+    with host(greets_and_falls_silent) as silent, pool_to(settings, silent, timeout=3000) as pool:
         for use in (
             lambda: segment_state(pool, stream, 0),
             lambda: list(read_range(pool, stream, 0, 0, 10)),

@@ -165,7 +165,7 @@ def test_a_controller_that_is_not_there_is_unavailable_at_once() -> None:
         port = listener.getsockname()[1]
     # Not when the timeout is over: the test's own comes before it.
     with (
-        Controller(f"tcp://127.0.0.1:{port}", timeout=3600) as controller,
+        Controller(f"tcp://127.0.0.1:{port}", timeout=3000) as controller,
         pytest.raises(ControllerUnavailableError, match=r"check the address \(option controller-uri"),
     ):
         controller.scope_exists("s")

@@ -155,7 +155,7 @@ def test_a_refusal_says_why(
 ) -> None:
     stream = make_stream(client, scope, "t", segments=2)
     # What can't be is refused at once, without waiting for other scales to end: the test's own time is over before.
-    with Controller(settings.controller_uri, timeout=3600) as patient:
+    with Controller(settings.controller_uri, timeout=3000) as patient:
         for call in (patient.scale, patient.scale_stream):
             with pytest.raises(ScaleRefusedError, match=why):
                 call(stream, sealed, ranges)

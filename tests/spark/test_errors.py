@@ -122,7 +122,7 @@ def test_a_catalog_that_cannot_be_reached_says_so_soon(
     conf = {
         "controller-uri": sandbox.controller_uri,
         "schema-registry-uri": sandbox.schema_registry_uri,
-        "timeout": "3600",
+        "timeout": "3000",
         key: value,
     }
     spark.conf.set(f"spark.sql.catalog.{catalog}", "pyspark.pravega.PravegaCatalog")
