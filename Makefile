@@ -7,7 +7,10 @@ NATIVE := $(VENV)/.native
 DBT := $(VENV)/dbt
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt test chaos nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt quick test coverage chaos chaos-sample nightly lint format clean lock proto bench bench-streaming setup
+
+# Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
+WORKERS ?= 2
 
 setup: $(STAMP)
 
@@ -54,17 +57,36 @@ $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
 notebooks: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/entry/notebook_tools.py
 
+# Lint, types, and all tests that need neither servers nor a JVM.
+quick: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos -m "not server and not spark" $(ARGS)
+
+# Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
+# is covered, for `make coverage`.
 test: $(VENV)/.package
 	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
-	$(BIN)/python -m pytest $(ARGS)
+	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
+	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
+
+# What the last `make test COVERAGE=1` has covered, of all processes together; fails below the floors.
+coverage: $(STAMP)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+	$(BIN)/python -m coverage report --include 'pyspark_pravega/client/wire/*' --fail-under 100
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries
-# that are killed, and of queries from stream to stream.
+# that are killed, of queries from stream to stream, and of the ingestion of files.
 # CHAOS_RUNS=N makes another number of each kind, CHAOS_FIRST_SEED=N begins elsewhere, ARGS="-k scales" takes one kind.
 chaos: $(STAMP)
 	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
 		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} CHAOS_STREAM_RUNS=$${CHAOS_STREAM_RUNS:-200} \
-		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} INGESTION_KILLS=$${INGESTION_KILLS:-20} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+
+# Each kind for a short time, from the first seed on: together 5 minutes.
+chaos-sample: $(STAMP)
+	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-60} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-100} \
+		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-45} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
+		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number.
@@ -76,6 +98,11 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1; then \
+		set -ex; cd native; cargo fmt --check; PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --quiet --all-targets -- -D warnings; \
+	else \
+		echo "no Rust (cargo with clippy and fmt) here: native/ isn't looked at"; \
+	fi
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -99,5 +126,5 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras examples/dbt/requirements.in -o examples/dbt/requirements.lock
 
 clean:
-	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache pyspark_pravega/jars/*.jar
+	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.* htmlcov pyspark_pravega/jars/*.jar
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

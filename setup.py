@@ -32,6 +32,8 @@ def compile_shim(target: Path) -> None:
         raise SystemExit("pyspark-pravega is compiled against pyspark's jars: pip install 'pyspark==4.3.*' first")
     jars = Path(spec.origin).parent / "jars"
     sources = sorted(str(p) for p in (ROOT / "jvm").rglob("*.java"))
+    # Not looked at: class files of others (classfile, path, processing), what later JDKs say of 17 (options), and
+    # numbers of serialized classes, which only ever travel between JVMs with the same jar (serial).
     options = ["--release", "17", "-Xlint:all,-options,-serial,-processing,-classfile,-path", "-Werror"]
     with tempfile.TemporaryDirectory() as tmp:
         run_tool("javac", *options, "-cp", f"{jars}/*", "-d", f"{tmp}/classes", *sources)

@@ -1,33 +1,51 @@
-"""What all tests share."""
+"""What all tests share: servers, a client, a Spark session; one of each in each test process."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import shutil
+import signal
+import tempfile
+import uuid
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from server_tools import checked_sandbox
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from java_tools import make_home
+from server_tools import KINDS, Servers, kinds_named
 
-from pyspark_pravega.sandbox import Account, Sandbox
+from pyspark_pravega.client import Client
+from pyspark_pravega.registry import SchemaRegistry
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
 
-READER = Account("reader", "prn::*,READ")
-ANALYST = Account("analyst", "prn::*key-value-table:*,READ_UPDATE;prn::*,READ")
-"""Who may read tables: Pravega 0.13 tells where a table's commit log is only to who may change it."""
-NOBODY = Account("nobody", "")
-SHORT_TOKEN_TTL_S = 10
-OF_TABLE = "prn::/scope:rights/stream:t,{0};prn::/scope:rights/stream:t.ledger_kvtable,{0};"
-RIGHTS = {
-    "rights-reader": OF_TABLE.format("READ")
-    + "prn::/scope:rights/key-value-table:t.ledger,READ_UPDATE;prn::/namespace:rights/group:t*,READ",
-    "rights-writer": OF_TABLE.format("READ_UPDATE")
-    + "prn::/scope:rights/key-value-table:t.ledger,READ_UPDATE;prn::/namespace:rights/group:t*,READ",
-    "rights-maker": "prn::/scope:rights,READ_UPDATE;prn::/scope:rights/*,READ_UPDATE;"
-    "prn::/namespace:rights*,READ_UPDATE",
-    "rights-lister": "prn::/,READ;prn::/scope:rights,READ;prn::/scope:rights/stream:t,READ",
-    "rights-namespaces": "prn::/,READ_UPDATE;prn::/scope:rights-new,READ",
-    "rights-analyst": "prn::/scope:rights/key-value-table:*,READ_UPDATE;prn::/scope:rights*,READ;"
-    "prn::/namespace:rights*,READ",
-}
-"""The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL."""
+if TYPE_CHECKING:
+    from entry_tools import ThriftServer
+    from pyspark.sql import SparkSession
+    from spark_tools import Sessions
+
+    from pyspark_pravega.catalog.catalog import Catalog
+    from tests.jars.java_client import JavaPrograms
+
+# Property tests on machines that are busy with something else, too; HYPOTHESIS_EXAMPLES=5000 digs deeper.
+hypothesis_settings.register_profile(
+    "patient",
+    deadline=None,
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "100")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+hypothesis_settings.load_profile("patient")
+
+_SERVERS = pytest.StashKey[Servers]()
+SERVER_FIXTURES = set(KINDS)
+SPARK_FIXTURES = {"spark", "thrift"}
+_numbers = itertools.count(1)
 
 
 class FailuresAtOnce:
@@ -47,36 +65,178 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if isinstance(terminal, pytest.TerminalReporter):
         config.pluginmanager.register(FailuresAtOnce(terminal))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell does in the background. Tests send it to programs, which inherit what is done with it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # xdist's workers inherit it
+        folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        if home := make_home(folder):
+            os.environ["JAVA_HOME"] = str(home)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    # The tests of each folder have servers of their own: what streams' last transactions have left can keep a server
-    # busy with nothing until it ends (docs/architecture.md, "What was measured": an append of no bytes), and its heap
-    # keeps all that was written. tests/chaos has a fixture of its own.
-    folder = metafunc.definition.path.parent.name
-    if "sandbox" in metafunc.fixturenames and folder != "chaos":
-        metafunc.parametrize("sandbox", [folder], indirect=True, ids=[pytest.HIDDEN_PARAM], scope="session")
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    # Imported here: without xdist everything works as well, one test after another.
+    from schedule_tools import BothEnds
+
+    return BothEnds(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs servers or Spark (all else is in `make quick`), and order files for the schedule."""
+    names: dict[Path, set[str]] = {}
+    for item in items:
+        wanted = set(getattr(item, "fixturenames", ()))
+        if wanted & (SERVER_FIXTURES | SPARK_FIXTURES):
+            item.add_marker("server")
+        if wanted & SPARK_FIXTURES:
+            item.add_marker("spark")
+        names.setdefault(item.path, set()).update(wanted, {mark.name for mark in item.iter_markers()})
+    places = {path: _place(path, used) for path, used in names.items()}
+    items.sort(key=lambda item: places[item.path])
+
+
+def _place(file: Path, used: set[str]) -> int:
+    """Where a file stands in the schedule, which begins at both ends (`BothEnds`).
+
+    First those of the Spark session, then programs with a JVM of their own, what needs nothing, what needs servers
+    only, and last what needs servers with authentication.
+    """
+    if kinds_named(file) - {"sandbox"}:
+        return 5
+    if "sessions" in used:
+        return 1
+    if "spark" in used:
+        return 2
+    return 4 if "server" in used else 3
 
 
 @pytest.fixture(scope="session")
-def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    """A Pravega and a schema registry for all tests of a folder; they make scopes of their own in it."""
-    with checked_sandbox("3g") as running:
-        yield running
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """Those of this process, an xdist worker or the only one."""
+    running = request.config.stash[_SERVERS] = Servers()
+    yield running
+    for kind in KINDS:
+        running.end(kind)
 
 
-# Of a module, not of the session: such a server, left to itself, soon keeps a core busy with nothing
-# (docs/architecture.md, "What was measured": an append of no bytes).
+@pytest.fixture(scope="module", autouse=True)
+def _servers_of_a_module(request: pytest.FixtureRequest) -> None:
+    if running := request.config.stash.get(_SERVERS, None):
+        wanted = kinds_named(request.path)
+        for said in running.between_modules(wanted if _is_chaos(request.path) else wanted | {"sandbox"}):
+            warnings.warn(f"servers are replaced: {said}", stacklevel=1)
+
+
+def _is_chaos(file: Path) -> bool:
+    return file.parent.name == "chaos"
+
+
 @pytest.fixture(scope="module")
-def secure_sandbox() -> Iterator[Sandbox]:
+def sandbox(request: pytest.FixtureRequest, servers: Servers) -> Sandbox:
+    """A Pravega and a schema registry that many modules share: tests make scopes of their own in it.
+
+    Each module of tests/chaos has its own: all that is written stays in a server's heap, and there much is written.
+    """
+    return servers.get("roomy_sandbox" if _is_chaos(request.path) else "sandbox")
+
+
+@pytest.fixture(scope="module")
+def secure_sandbox(servers: Servers) -> Sandbox:
     """Both servers with authentication and TLS; their users are `admin`, `analyst`, `reader` and `nobody`."""
-    with Sandbox(heap="1g", auth=True, tls=True, accounts=[ANALYST, READER, NOBODY]) as running:
-        yield running
+    return servers.get("secure_sandbox")
 
 
 @pytest.fixture(scope="module")
-def auth_sandbox() -> Iterator[Sandbox]:
-    """Both servers with authentication and without TLS; delegation tokens are valid for 10 s only."""
-    narrow = [Account(user, acl) for user, acl in RIGHTS.items()]
-    with Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY, *narrow], token_ttl_s=SHORT_TOKEN_TTL_S) as running:
+def auth_sandbox(servers: Servers) -> Sandbox:
+    """Both servers with authentication and without TLS; delegation tokens are valid for some seconds only."""
+    return servers.get("auth_sandbox")
+
+
+@pytest.fixture(scope="module")
+def settings(sandbox: Sandbox) -> Settings:
+    options = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri}
+    return Settings.resolve({**options, "timeout": "30"}, environ={})
+
+
+@pytest.fixture(scope="module")
+def client(settings: Settings) -> Client:
+    """The one that this process's catalogs and jobs use, too."""
+    from pyspark_pravega.connector.shared import shared_client
+
+    return shared_client(settings)
+
+
+@pytest.fixture(scope="module")
+def registry(settings: Settings) -> Iterator[SchemaRegistry]:
+    assert settings.schema_registry_uri
+    with SchemaRegistry(settings.schema_registry_uri, timeout=settings.timeout) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def catalog(settings: Settings) -> Catalog:
+    from pyspark_pravega.catalog.catalog import Catalog
+
+    return Catalog(settings)
+
+
+@pytest.fixture
+def scope(request: pytest.FixtureRequest, client: Client) -> Iterator[str]:
+    """A scope of the test's own; it stays until the servers end, unless the test is marked `dropped`."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    client.controller.create_scope(name)
+    yield name
+    if request.node.get_closest_marker("dropped"):
+        catalog: Catalog = request.getfixturevalue("catalog")
+        catalog.drop_namespace([name], cascade=True)
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
+    """The programs of tests/interop/java; they don't know yet where servers are."""
+    from tests.jars.java_client import compile_java
+
+    sources, classes = Path(__file__).parent / "interop" / "java", tmp_path_factory.mktemp("classes")
+    return compile_java(sources, classes, controller_uri="", schema_registry_uri="")
+
+
+@pytest.fixture(scope="module")
+def java(compiled: JavaPrograms, settings: Settings) -> JavaPrograms:
+    assert settings.schema_registry_uri
+    return replace(compiled, controller_uri=settings.controller_uri, schema_registry_uri=settings.schema_registry_uri)
+
+
+@pytest.fixture(scope="module")
+def thrift(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThriftServer]:
+    """A Thrift server for all tests of a module."""
+    from entry_tools import checked_thrift_server
+
+    with checked_thrift_server(sandbox, tmp_path_factory.mktemp("thrift")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def sessions() -> Iterator[Sessions]:
+    from spark_tools import Sessions
+
+    running = Sessions()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(sessions: Sessions, sandbox: Sandbox) -> SparkSession:
+    """The Spark session of this process, with the catalog configured as a user would do it."""
+    return sessions.get(sandbox)
+
+
+@pytest.fixture
+def namespace(spark: SparkSession) -> Iterator[str]:
+    """A namespace of the test's own, dropped afterwards with all that is in it."""
+    name = f"pravega.spark_test_{next(_numbers)}"
+    spark.sql(f"CREATE NAMESPACE {name}")
+    yield name
+    spark.sql(f"DROP NAMESPACE {name} CASCADE")

@@ -90,8 +90,9 @@ def test_spark_finds_the_data_source_by_the_package_s_name() -> None:
 def test_every_error_is_in_the_one_tree_with_a_condition_of_its_own() -> None:
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if cls.__module__ == errors.__name__]
     assert len(classes) > 25
-    assert all(issubclass(cls, errors.PravegaError) for cls in classes)
-    conditions = [cls.condition for cls in classes if cls is not errors.PravegaError]
+    ours = [cls for cls in classes if issubclass(cls, errors.PravegaError)]
+    assert ours == classes
+    conditions = [cls.condition for cls in ours if cls is not errors.PravegaError]
     assert len(set(conditions)) == len(conditions)
     assert all(condition.startswith("PRAVEGA_") for condition in conditions)
 

@@ -11,7 +11,10 @@ const MAX_EMPTY_ITEMS: u64 = 65536;
 /// What to do with a value as it was written.
 pub enum Node {
     Null,
-    Number { of_int: bool, factor: i64 },
+    Number {
+        of_int: bool,
+        factor: i64,
+    },
     Bool,
     Single,
     Double,
@@ -98,7 +101,9 @@ impl Node {
         let all = |key: &str| list(value, key)?.iter().map(Node::parse).collect::<Result<Vec<_>, _>>();
         Ok(match text(value, "kind")? {
             "null" => Node::Null,
-            "number" => Node::Number { of_int: get(value, "int")? == &Value::Bool(true), factor: number(value, "factor")? },
+            "number" => {
+                Node::Number { of_int: get(value, "int")? == &Value::Bool(true), factor: number(value, "factor")? }
+            }
             "boolean" => Node::Bool,
             "float" => Node::Single,
             "double" => Node::Double,
@@ -115,9 +120,9 @@ impl Node {
                     bound: 10i128.checked_pow(digits),
                 }))
             }
-            "enum" => Node::Enum(
-                list(value, "symbols")?.iter().map(|s| s.as_str().map(|s| s.as_bytes().to_vec())).collect(),
-            ),
+            "enum" => {
+                Node::Enum(list(value, "symbols")?.iter().map(|s| s.as_str().map(|s| s.as_bytes().to_vec())).collect())
+            }
             "refused" => Node::Refused,
             "union" => {
                 let mut branches = all("of")?;
@@ -445,7 +450,7 @@ impl<'a> Cursor<'a> {
             self.varint()?;
             count = count.checked_neg().ok_or(Bad)?;
         }
-        let room = if least == 0 { MAX_EMPTY_ITEMS } else { (self.rest.len() / least) as u64 };
+        let room = self.rest.len().checked_div(least).map_or(MAX_EMPTY_ITEMS, |items| items as u64);
         if count as u64 > room {
             return Err(Bad);
         }

@@ -17,7 +17,10 @@ pub enum Node {
 
 pub enum Kind {
     /// What a number is divided by, without a rest.
-    Number { divisor: i64, int: bool },
+    Number {
+        divisor: i64,
+        int: bool,
+    },
     Bool,
     Single,
     Double,
@@ -47,11 +50,9 @@ impl Node {
         let kind = Box::new(Kind::parse(value)?);
         Ok(match value.get("value").and_then(Value::as_u64) {
             None => Node::Plain(kind),
-            Some(mark) => Node::Union {
-                value: mark as u8,
-                null: get(value, "null")?.as_u64().map(|mark| mark as u8),
-                kind,
-            },
+            Some(mark) => {
+                Node::Union { value: mark as u8, null: get(value, "null")?.as_u64().map(|mark| mark as u8), kind }
+            }
         })
     }
 
@@ -75,7 +76,9 @@ impl Node {
 impl Kind {
     fn parse(value: &Value) -> Result<Kind, String> {
         Ok(match text(value, "kind")? {
-            "number" => Kind::Number { divisor: number(value, "divisor")?, int: get(value, "int")? == &Value::Bool(true) },
+            "number" => {
+                Kind::Number { divisor: number(value, "divisor")?, int: get(value, "int")? == &Value::Bool(true) }
+            }
             "boolean" => Kind::Bool,
             "float" => Kind::Single,
             "double" => Kind::Double,

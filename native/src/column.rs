@@ -61,9 +61,7 @@ impl Col {
                 };
                 Data::Map(vec![0], Box::new(Col::new(&parts[0])?), Box::new(Col::new(&parts[1])?))
             }
-            DataType::Struct(fields) => {
-                Data::Struct(0, fields.iter().map(|f| Col::new(f)).collect::<Result<_, _>>()?)
-            }
+            DataType::Struct(fields) => Data::Struct(0, fields.iter().map(|f| Col::new(f)).collect::<Result<_, _>>()?),
             other => return Err(format!("no columns of type {other}")),
         };
         Ok(Col { data, valid: None, kind, nullable: field.is_nullable() })

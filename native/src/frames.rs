@@ -54,10 +54,8 @@ pub fn parts<'a>(
         *bytes += HEADER + payload.len();
         *frames += 1;
     }
-    let mut made: Vec<(Vec<u8>, Vec<i64>)> = sizes
-        .into_iter()
-        .map(|(bytes, frames)| (Vec::with_capacity(bytes), Vec::with_capacity(frames + 1)))
-        .collect();
+    let mut made: Vec<(Vec<u8>, Vec<i64>)> =
+        sizes.into_iter().map(|(bytes, frames)| (Vec::with_capacity(bytes), Vec::with_capacity(frames + 1))).collect();
     for (_, starts) in &mut made {
         starts.push(0);
     }

@@ -17,14 +17,26 @@ pub enum Node {
     Millis,
     Double,
     Single,
-    Decimal { scale: i32, bound: i128 },
+    Decimal {
+        scale: i32,
+        bound: i128,
+    },
     Text,
     Json,
     Base64,
     Date,
-    Moment { zoned: bool },
-    Items { item: Box<Node>, nullable: bool, or_base64: bool },
-    Entries { value: Box<Node>, nullable: bool },
+    Moment {
+        zoned: bool,
+    },
+    Items {
+        item: Box<Node>,
+        nullable: bool,
+        or_base64: bool,
+    },
+    Entries {
+        value: Box<Node>,
+        nullable: bool,
+    },
     Object(Object),
 }
 
@@ -150,10 +162,9 @@ impl Node {
                 nullable: flag(value, "nullable")?,
                 or_base64: text(get(value, "of")?, "kind")? == "bigint",
             },
-            "entries" => Node::Entries {
-                value: Box::new(Node::parse(get(value, "of")?)?),
-                nullable: flag(value, "nullable")?,
-            },
+            "entries" => {
+                Node::Entries { value: Box::new(Node::parse(get(value, "of")?)?), nullable: flag(value, "nullable")? }
+            }
             "object" => Node::Object(Object::parse(value)?),
             other => return Err(format!("no plan of kind {other}")),
         })

@@ -179,7 +179,11 @@ impl<'a> Parser<'a> {
                                 None => {
                                     halves = true;
                                     // As Python's "surrogatepass": no text equals it.
-                                    let bytes = [0xe0 | (code >> 12) as u8, 0x80 | (code >> 6 & 0x3f) as u8, 0x80 | (code & 0x3f) as u8];
+                                    let bytes = [
+                                        0xe0 | (code >> 12) as u8,
+                                        0x80 | (code >> 6 & 0x3f) as u8,
+                                        0x80 | (code & 0x3f) as u8,
+                                    ];
                                     self.scratch.extend_from_slice(&bytes);
                                 }
                             }
@@ -346,7 +350,9 @@ fn plain_length(data: &[u8]) -> usize {
         let word = u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
         let zero = |x: u64| x.wrapping_sub(ONES) & !x & HIGHS;
         // Only the first mark is exact, and only the first one counts.
-        let marks = zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64)) | word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let marks = zero(word ^ (ONES * b'"' as u64))
+            | zero(word ^ (ONES * b'\\' as u64))
+            | word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
         if marks != 0 {
             return at + (marks.trailing_zeros() / 8) as usize;
         }
@@ -362,7 +368,7 @@ fn hex(data: &[u8], at: usize) -> Res<u32> {
 
 /// Appends what a base64 text stands for. It must be padded, and of the standard alphabet.
 pub fn base64(text: &[u8], out: &mut Vec<u8>) -> Res<()> {
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return Err(Bad);
     }
     for (i, four) in text.chunks_exact(4).enumerate() {

@@ -116,7 +116,8 @@ impl Decoder {
     fn new(schema: PyArrowType<Schema>, headers: bool) -> PyResult<Self> {
         guarded(|| {
             let schema = Arc::new(schema.0);
-            let columns = schema.fields().iter().map(|field| Col::new(field)).collect::<Result<_, _>>().map_err(wrong)?;
+            let columns =
+                schema.fields().iter().map(|field| Col::new(field)).collect::<Result<_, _>>().map_err(wrong)?;
             let (plans, by_id) = (vec![], HashMap::new());
             let bench = Bench { schema, columns, plans, by_id, bare: None, headers, scratch: vec![] };
             Ok(Decoder { bench: Mutex::new(bench) })

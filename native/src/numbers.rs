@@ -77,5 +77,9 @@ fn exponent(digits: &[u8]) -> i64 {
         .iter()
         .filter(|byte| byte.is_ascii_digit())
         .fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
-    if negative { -value } else { value }
+    if negative {
+        -value
+    } else {
+        value
+    }
 }

@@ -30,8 +30,15 @@ pub enum Kind {
     /// Whether it must be UTF-8 even where nobody wants it.
     Text(bool),
     Bytes,
-    Decimal { scale: i32, bound: i128 },
-    Enum { names: HashMap<i32, Vec<u8>>, closed: bool, first: Vec<u8> },
+    Decimal {
+        scale: i32,
+        bound: i128,
+    },
+    Enum {
+        names: HashMap<i32, Vec<u8>>,
+        closed: bool,
+        first: Vec<u8>,
+    },
     Timestamp(Box<Message>),
     /// Google's Int64Value and the like: the field within.
     Wrapper(Box<Message>),
@@ -85,7 +92,8 @@ impl Message {
         if fields.len() > MAX_FIELDS {
             return Err("a message of too many fields".into());
         }
-        let mut by_number = vec![u16::MAX; fields.iter().map(|f| f.number as usize + 1).filter(|n| *n < 1024).max().unwrap_or(0)];
+        let mut by_number =
+            vec![u16::MAX; fields.iter().map(|f| f.number as usize + 1).filter(|n| *n < 1024).max().unwrap_or(0)];
         for (i, field) in fields.iter().enumerate() {
             if let Some(place) = by_number.get_mut(field.number as usize) {
                 *place = i as u16;

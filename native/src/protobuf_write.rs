@@ -52,7 +52,10 @@ impl Field {
         self.tag(self.wire, out);
         let value = out.len();
         self.kind.write(source, row, out)?;
-        if !presence && out[value..].iter().all(|byte| *byte == 0) && (out.len() - value == 1 || self.wire != Wire::Sized) {
+        if !presence
+            && out[value..].iter().all(|byte| *byte == 0)
+            && (out.len() - value == 1 || self.wire != Wire::Sized)
+        {
             out.truncate(start);
         }
         Ok(())
@@ -103,9 +106,7 @@ impl Kind {
                 varint(((value << 1) ^ (value >> 63)) as u64, out);
             }
             Kind::Bool => out.push(source.flag(row)?.into()),
-            Kind::Fixed32 => {
-                out.extend_from_slice(&u32::try_from(source.number(row)?).map_err(|_| Bad)?.to_le_bytes())
-            }
+            Kind::Fixed32 => out.extend_from_slice(&u32::try_from(source.number(row)?).map_err(|_| Bad)?.to_le_bytes()),
             Kind::SFixed32 => {
                 out.extend_from_slice(&i32::try_from(source.number(row)?).map_err(|_| Bad)?.to_le_bytes())
             }

@@ -147,9 +147,7 @@ impl<'a> Source<'a> {
     #[inline(always)]
     pub fn entries(&self, row: usize) -> Res<(&Source<'a>, &Source<'a>, std::ops::Range<usize>)> {
         match &self.values {
-            Values::Map(offsets, keys, values) => {
-                Ok((keys, values, offsets[row] as usize..offsets[row + 1] as usize))
-            }
+            Values::Map(offsets, keys, values) => Ok((keys, values, offsets[row] as usize..offsets[row + 1] as usize)),
             _ => Err(Bad),
         }
     }

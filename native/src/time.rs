@@ -24,9 +24,9 @@ pub fn civil(days: i64) -> (i64, i64, i64) {
 /// A number of so many digits at a place.
 #[inline(always)]
 fn digits(text: &[u8], at: usize, count: usize) -> Option<i64> {
-    text.get(at..at + count)?.iter().try_fold(0i64, |value, byte| {
-        byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
-    })
+    text.get(at..at + count)?
+        .iter()
+        .try_fold(0i64, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
 }
 
 /// Days since 1970 of a text like 2024-01-31.

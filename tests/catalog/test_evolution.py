@@ -59,7 +59,7 @@ def test_a_column_is_added_as_a_new_table_would_have_it(table_format: str, kind:
     before = schema(table_format).columns()
     new = after(table_format, add("new", kind))
     assert new.fieldNames() == ["id", "n", "st", "new"]
-    assert new[:3] == before[:3]
+    assert new.fields[:3] == before.fields[:3]
     alone = StructType([StructField("new", kind)])
     assert new["new"] == schema_for(table_format, alone, name="t", namespace="s").columns()["new"]
 

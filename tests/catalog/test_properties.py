@@ -19,7 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.catalog.properties import MAX_SEGMENTS, TableRequest, check_request
+from pyspark_pravega.catalog.properties import TableRequest, check_request
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,

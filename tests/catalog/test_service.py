@@ -7,7 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -161,11 +160,12 @@ def test_a_request_that_makes_no_sense_is_an_error_and_the_process_goes_on(
 def test_many_requests_at_once_are_each_answered_once(service: Service, scope: str) -> None:
     sent = {}
     for number in range(150):
-        method, params = [
+        requests: list[tuple[str, dict[str, Any]]] = [
             ("ping", {}),
             ("loadNamespace", {"namespace": [scope]}),
             ("loadRelation", {"namespace": [scope], "table": f"missing{number}"}),
-        ][number % 3]
+        ]
+        method, params = requests[number % 3]
         sent[service.send(method, **params)] = (method, number)
     answers = [service.receive() for _ in sent]
     assert sorted(answer["id"] for answer in answers) == sorted(sent)
@@ -220,16 +220,15 @@ def test_a_wrong_configuration_is_the_only_answer(options: dict[str, str], sessi
 
 
 def test_the_process_ends_with_its_input_though_a_request_still_waits(silent: str) -> None:
-    service = Service({"controller-uri": silent, "timeout": "300"})
+    service = Service({"controller-uri": silent, "timeout": "3000"})
     try:
         service.send("listNamespaces")
         service.send("ping")
         assert service.receive()["result"] == service.process.pid
-        begun = time.monotonic()
         assert service.process.stdin
         service.process.stdin.close()
-        assert service.process.wait(60) == 0
-        assert time.monotonic() - begun < 10
+        # Much sooner than the request would give up.
+        assert service.process.wait(300) == 0
     finally:
         service.process.stdin = None
         service.close()

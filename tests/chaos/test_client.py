@@ -1,7 +1,7 @@
 """What is written over connections that break, stall and trickle is there once and in order, and nobody waits for ever.
 
-`make chaos` makes 500 runs; `make test` as many as fit into three minutes. A run's seed decides what is written, how,
-and what happens to each connection; `CHAOS_FIRST_SEED=N CHAOS_RUNS=1` repeats one.
+`make chaos` makes 500 runs; `make chaos-sample` as many as fit into a minute. A run's seed decides what is written,
+how, and what happens to each connection; `CHAOS_FIRST_SEED=N CHAOS_RUNS=1` repeats one.
 """
 
 from __future__ import annotations

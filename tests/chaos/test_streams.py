@@ -2,8 +2,8 @@
 
 Writers number the events of each key. The stream is split and merged, the query is killed and goes on from its
 checkpoint, its connections break. `make chaos` makes 200 runs, one of ten with Spark in a process that is killed,
-and 50 from stream to stream; `make test` one with Spark, as many of the others as fit into some minutes, and two from
-stream to stream. `CHAOS_FIRST_SEED=N CHAOS_RUNS=1` repeats one.
+and 50 from stream to stream; `make chaos-sample` one with Spark, as many of the others as fit into a minute, and one
+from stream to stream. `CHAOS_FIRST_SEED=N CHAOS_RUNS=1` repeats one.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Oracle:
             for event in batch:
                 key, number, _ = event.split(":")
                 found.setdefault(int(key), []).append(int(number))
-        for key, numbers in found.items():
-            assert numbers == list(range(len(numbers))), f"seed {self.seed}, {what}: key {key} is {numbers}"
+        for name, numbers in found.items():
+            assert numbers == list(range(len(numbers))), f"seed {self.seed}, {what}: key {name} is {numbers}"
         if complete:
-            assert {key: len(numbers) for key, numbers in found.items()} == self.written, f"seed {self.seed}, {what}"
+            assert {name: len(numbers) for name, numbers in found.items()} == self.written, f"seed {self.seed}, {what}"
 
 
 def write(client: Client, stream: Stream, events: list[str], chance: random.Random) -> None:

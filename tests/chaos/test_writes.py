@@ -1,9 +1,9 @@
 """Whatever dies while Spark writes: every row is there once, in order per key, and nobody ever sees a part of a commit.
 
-`make chaos` makes 300 runs, and 50 with scaling; `make test` as many as fit into four minutes. A run plays Spark's part
-with processes of its own, one for each task attempt and for the catalog process, which are killed, cut off or stalled
-beyond the lease at a step that the seed decides; a reader watches all the time. `CHAOS_FIRST_SEED=N CHAOS_RUNS=1`
-repeats one.
+`make chaos` makes 300 runs, and 50 with scaling; `make chaos-sample` as many as fit into two minutes. A run plays
+Spark's part with processes of its own, one for each task attempt and for the catalog process, which are killed, cut off
+or stalled beyond the lease at a step that the seed decides; a reader watches all the time.
+`CHAOS_FIRST_SEED=N CHAOS_RUNS=1` repeats one.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Driver:
 
     def write_all(self) -> None:
         """Every epoch, with as many drivers as it takes."""
-        failures: list[BaseException] = []
+        failures: list[Exception] = []
         try:
             while len(failures) < ATTEMPTS:
                 try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-import time
 
 import pytest
 from client_tools import CancellingProxy, Proxy, ThroughProxy, append, content, framed, host, make_stream, pool_to
@@ -66,13 +65,12 @@ def test_a_controller_that_goes_away_is_replaced_by_the_next_one(settings: Setti
 
 
 def test_a_controller_that_nobody_has_ever_reached_is_given_up_at_once(settings: Settings) -> None:
-    begun = time.monotonic()
+    # Not when the timeout is over: the test's own comes before it.
     with (
-        Controller(f"tcp://127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}", timeout=30) as controller,
+        Controller(f"tcp://127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}", timeout=3000) as controller,
         pytest.raises(ControllerUnavailableError, match="check the address"),
     ):
         controller.scope_exists("x")
-    assert time.monotonic() - begun < 10
 
 
 def test_a_call_that_the_controller_cancels_is_tried_again(settings: Settings, scope: str) -> None:
@@ -208,16 +206,14 @@ def greets_and_falls_silent(connection: socket.socket) -> None:
 
 
 def test_a_deadline_ends_what_would_take_longer(settings: Settings, stream: Stream) -> None:
-    with host(greets_and_falls_silent) as silent, pool_to(settings, silent, timeout=60) as pool:
+    with host(greets_and_falls_silent) as silent, pool_to(settings, silent, timeout=3000) as pool:
         for use in (
             lambda: segment_state(pool, stream, 0),
             lambda: list(read_range(pool, stream, 0, 0, 10)),
             lambda: write_one(pool, stream),
         ):
-            begun = time.monotonic()
             with pytest.raises(UnavailableError), deadline(1):
                 use()
-            assert time.monotonic() - begun < 10
 
 
 def write_one(pool: ConnectionPool, stream: Stream) -> None:

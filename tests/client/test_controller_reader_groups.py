@@ -11,7 +11,7 @@ from client_tools import append, framed, make_stream
 from pyspark_pravega.client import Client, Controller, Stream
 from pyspark_pravega.client import controller_messages as messages
 from pyspark_pravega.client.reader_groups import NEW_GROUP, ReaderGroup, ReaderGroupRetention, ReaderGroupStream
-from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut
+from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut, Unbounded
 from pyspark_pravega.errors import (
     ConfigurationError,
     ConflictError,
@@ -147,7 +147,7 @@ def test_groups_that_can_not_be_are_refused() -> None:
 
 def test_a_group_survives_the_controller_s_message() -> None:
     stream = Stream("s", "t")
-    bounds = [UNBOUNDED, StreamCut(stream, {0: 3, 1 << 32: -1})]
+    bounds: list[StreamCut | Unbounded] = [UNBOUNDED, StreamCut(stream, {0: 3, 1 << 32: -1})]
     for start in bounds:
         for end in bounds:
             part = ReaderGroupStream(stream=stream, start=start, end=end)

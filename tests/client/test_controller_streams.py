@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -304,13 +305,16 @@ def test_changes_of_several_processes_are_made_one_after_another_or_reported(
             other = StreamConfiguration(tags=(f"other{others[0]}",))
             others[0] += rpc.status("updateStream", messages.configuration_message(stream, other)) == 0
 
+    def tagged(tag: str, configuration: StreamConfiguration) -> StreamConfiguration:
+        return replace(configuration, tags=(tag,))
+
     thread = threading.Thread(target=interfere)
     thread.start()
     try:
         seen, conflicts = [], []
         for i in range(8):
             try:
-                seen.append(controller.update_stream(stream, lambda c, i=i: replace(c, tags=(f"own{i}",))).tags)
+                seen.append(controller.update_stream(stream, partial(tagged, f"own{i}")).tags)
             except ConflictError as error:
                 conflicts.append(str(error))
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 from client_tools import content, eventually, framed, make_stream, scale
@@ -94,10 +95,11 @@ def test_a_transaction_nobody_began_is_unknown(controller: Controller, stream: S
     never = uuid.UUID(int=12345)
     assert controller.transaction_state(stream, never) is TransactionState.UNKNOWN
     assert controller.abort_transaction(stream, never) is False
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: controller.commit_transaction(stream, never),
         lambda: controller.ping_transaction(stream, never, lease_ms=LEASE_MS),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TransactionError, match=str(never)):
             call()
 

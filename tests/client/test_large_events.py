@@ -50,7 +50,12 @@ def test_events_of_any_size_may_be_appended_so(client: Client, stream: Stream, s
 
 
 def test_several_events_are_appended_together(client: Client, stream: Stream) -> None:
-    events = [event(3 << 20), b"", bytearray(b"small"), memoryview(event((1 << 20) + 5))]
+    events: list[bytes | bytearray | memoryview] = [
+        event(3 << 20),
+        b"",
+        bytearray(b"small"),
+        memoryview(event((1 << 20) + 5)),
+    ]
     append_large(client.pool, stream, 0, events)
     append_large(client.pool, stream, 0, [])
     assert content(client.pool, stream, 0) == b"".join(framed(bytes(each)) for each in events)

@@ -327,7 +327,8 @@ def test_an_update_that_cannot_be_applied_is_never_written(client: Client, strea
     def apply(state: dict[str, int], update: dict[str, int]) -> dict[str, int]:
         return {**state, **{key: 100 // value for key, value in update.items()}}
 
-    with StateSynchronizer(client, stream, initial={}, apply=apply) as shared:
+    nothing: dict[str, int] = {}
+    with StateSynchronizer(client, stream, initial=nothing, apply=apply) as shared:
         shared.update(lambda _: [{"a": 5}])
         tail = shared.stream.tail()
         with pytest.raises(ZeroDivisionError):
@@ -337,8 +338,11 @@ def test_an_update_that_cannot_be_applied_is_never_written(client: Client, strea
 
 
 def test_many_who_begin_at_once_begin_with_one_state(client: Client, stream: Stream) -> None:
+    def add(state: list[int], update: int) -> list[int]:
+        return [*state, update]
+
     def begin(name: int) -> list[int]:
-        with StateSynchronizer(client, stream, initial=[name], apply=lambda state, update: [*state, update]) as s:
+        with StateSynchronizer(client, stream, initial=[name], apply=add) as s:
             return s.state()
 
     with ThreadPoolExecutor(8) as threads:

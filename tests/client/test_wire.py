@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.client.wire import fields
+from pyspark_pravega.client.wire import fields, protocol
+from pyspark_pravega.client.wire.command import command
 from pyspark_pravega.client.wire.commands import COMMANDS, Command
 from pyspark_pravega.client.wire.protocol import (
     COPIED_BYTES,
@@ -184,7 +185,9 @@ def test_memory_is_taken_as_bytes_arrive_whatever_a_header_announces() -> None:
 
 def test_a_long_payload_arrives_as_it_was_sent() -> None:
     data = bytes(range(256)) * (20 << 12)
-    command = wire.SegmentRead(segment="s", offset=1, at_tail=True, end_of_segment=False, data=data, request_id=1)
+    command = wire.SegmentRead(
+        segment="s", offset=1, at_tail=True, end_of_segment=False, data=memoryview(data), request_id=1
+    )
     payload = b"".join(bytes(piece) for piece in command.encode())
     assert decoded(struct.pack(">ii", 10, len(payload)), payload) == [command]
 
@@ -341,3 +344,23 @@ SEGMENT_BYTES = "000e" + SEGMENT.encode().hex()
 def test_the_bytes_are_those_of_the_protocol(command: Command, expected: str) -> None:
     assert frame(command).hex() == expected.replace(" ", "")
     assert decoded(bytes.fromhex(expected)) == [command]
+
+
+def test_large_pieces_are_not_copied_wherever_they_stand() -> None:
+    large, small = bytes(COPIED_BYTES + 1), b"small"
+    for pieces in ([large], [large, large], [large, small], [small, large]):
+        assert list(protocol._gathered(list(pieces))) == pieces
+    assert list(protocol._gathered([small, small, large, small, small])) == [2 * small, large, 2 * small]
+
+
+def test_a_value_of_less_than_no_bytes_is_an_error() -> None:
+    with pytest.raises(WireError, match="announces a value of -1 bytes"):
+        fields.Cursor(b"abc").take(-1)
+
+
+def test_two_commands_can_not_have_one_number() -> None:
+    with pytest.raises(WireError, match="number -127 is taken by Hello"):
+
+        @command(-127)
+        class Another(Command):
+            """Never a command."""

@@ -23,7 +23,7 @@ from connector_tools import (
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.tables import KeyValueTable
-from pyspark_pravega.connector import job_log
+from pyspark_pravega.connector import job_log, recovery
 from pyspark_pravega.connector import ledger as ledgers
 from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.connector.job import CommitReport, Epoch, TaskMessage, WriteJob
@@ -109,8 +109,10 @@ def test_of_two_drivers_that_write_one_epoch_at_once_one_does(client: Client, ta
 
 @pytest.mark.parametrize("committed", [False, True], ids=["open", "committed"])
 def test_a_driver_that_died_in_its_commit_is_settled_without_waiting(
-    client: Client, table: TableDefinition, ledger: Ledger, committed: bool
+    client: Client, table: TableDefinition, ledger: Ledger, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # An heir that waits for the dead is not done before the test's time is over.
+    monkeypatch.setattr(recovery, "GRACE_S", 3600.0)
     plan, job = plan_of(table), WriteJob(plan_of(table))
     take_over(plan, QUERY, "dead")
     message = job.write_task(iter([batch(b"once")]))
@@ -124,10 +126,8 @@ def test_a_driver_that_died_in_its_commit_is_settled_without_waiting(
     )
     if committed:
         client.controller.commit_transaction(table.stream, transaction)
-    begun = time.monotonic()
     take_over(plan, QUERY, "heir")
     assert ledger.state().pending is None
-    assert time.monotonic() - begun < 9, "the heir has waited for the dead"
     assert ledger.progress(QUERY).epoch == (0 if committed else -1)
     assert write_epoch(plan, "heir", 0, b"once").repeated == committed
     assert read_events(client, table) == [b"once"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
@@ -97,11 +98,12 @@ def test_a_change_based_on_an_old_state_is_refused_and_changes_nothing(ledger: L
     with pytest.raises(ConflictError):
         ledger.begin(empty, intent())
     done = ledger.complete(begun, committed_at=1, cut={0: 5})
-    for stale in (
+    stales: list[Callable[[], object]] = [
         lambda: ledger.complete(begun, committed_at=2, cut={0: 6}),
         lambda: ledger.withdraw(begun),
         lambda: ledger.begin(begun, intent()),
-    ):
+    ]
+    for stale in stales:
         with pytest.raises(ConflictError):
             stale()
     assert ledger.state() == done

@@ -7,6 +7,7 @@ from client_tools import append, framed, make_stream
 from connector_tools import begin, numbered, raw_table, run_task
 
 from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.connector.definition import raw_definition
 from pyspark_pravega.connector.lag import lag_of, summary
 from pyspark_pravega.connector.offsets import SourceOffset
@@ -247,7 +248,10 @@ def test_lag_counts_what_is_not_read_in_segments_to_come_too(client: Client, set
     append(client, stream, 0, framed(b"a"), framed(b"b"))
     client.controller.split_segment(stream, 0)
     later = client.controller.current_segments(stream).ids
-    append(client, stream, later[0], *[framed(b"c" * 92)] * 5000)
+    writer = SegmentWriter(client.pool, stream, later[0])
+    writer.append(framed(b"c" * 92) * 5000, 5000)
+    writer.flush()
+    writer.close()
     query = Query(client, settings, stream)
     figures = summary(lag_of(client, query.source.behind(query.offset)))
     assert figures["totalBytesBehindLatest"] == str(18 + 500_000)

@@ -100,8 +100,8 @@ def slot(value: Any, kind: DataType) -> bytes:
         return struct.pack("<q", since // datetime.timedelta(microseconds=1))
     if isinstance(value, datetime.date):
         return struct.pack("<i4x", (value - EPOCH.date()).days)
-    width = {ByteType(): "b7x", ShortType(): "h6x", IntegerType(): "i4x"}.get(kind, "q")
-    return struct.pack("<" + width, value)
+    widths: dict[DataType, str] = {ByteType(): "b7x", ShortType(): "h6x", IntegerType(): "i4x"}
+    return struct.pack("<" + widths.get(kind, "q"), value)
 
 
 def packed(rows: list[bytes]) -> pa.RecordBatch:

@@ -44,6 +44,7 @@ def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
 def promise(client: Client, table: TableDefinition, writer: StreamWriter, message: TaskMessage) -> None:
     """What a driver does first of a commit: record its intent."""
     ledger = ledger_of(client, table)
+    assert message.staged is not None
     ledger.begin(
         ledger.state(),
         Intent(
@@ -456,14 +457,16 @@ def test_a_promise_whose_transaction_is_unknown_is_withdrawn(
     assert versions(client, table) == [(1, str(writer.job))]
 
 
-def test_readers_are_never_held_up_by_a_promise(client: Client, table: TableDefinition) -> None:
+def test_readers_are_never_held_up_by_a_promise(
+    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever waits for the dead is not done before the test's time is over.
+    monkeypatch.setattr(recovery, "GRACE_S", 3600.0)
     first, dead = begin(table), begin(table)
     first.commit([run_task(first, b"visible")])
     message = run_task(dead, b"promised")
     promise(client, table, dead, message)
-    begun = time.monotonic()
     assert read_events(client, table) == [b"visible"]
-    assert time.monotonic() - begun < recovery.GRACE_S / 2
     client.controller.commit_transaction(table.stream, transaction_of(message))
     # Nobody completes the entry, and yet the commit is seen whole.
     eventually(lambda: states(client, table, [transaction_of(message)]) == [TransactionState.COMMITTED])

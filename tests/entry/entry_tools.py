@@ -16,9 +16,12 @@ from urllib.parse import urlsplit
 
 from pyhive import hive
 
+from pyspark_pravega.sandbox import Sandbox
+
+FEW_TASKS = ["--", "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
 CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
 _START_S = 180.0
-_STOP_S = 60.0
+_STOP_S = 180.0
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -74,8 +77,8 @@ def thrift_server(environment: Mapping[str, str], folder: Path, *arguments: str)
             stderr=messages,
             text=True,
         )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert url, log.read_text()[-5000:]
         yield ThriftServer(process, url, log)
@@ -84,6 +87,17 @@ def thrift_server(environment: Mapping[str, str], folder: Path, *arguments: str)
             process.terminate()
         process.wait(_STOP_S)
         process.stdout.close()
+
+
+@contextmanager
+def checked_thrift_server(sandbox: Sandbox, folder: Path) -> Iterator[ThriftServer]:
+    """Stopped by SIGTERM at the end, when it must leave neither processes nor files."""
+    with thrift_server(sandbox.environment(), folder, *FEW_TASKS) as running:
+        yield running
+        processes = descendants(running.process.pid)
+        assert running.stop() == 0
+    wait_until_gone(processes)
+    assert list((folder / "home").iterdir()) == []
 
 
 def descendants(root: int) -> dict[int, str]:

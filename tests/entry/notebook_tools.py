@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from pyspark_pravega.sandbox import Sandbox
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 _CELL_S = 300
+read: Callable[..., NotebookNode] = nbformat.read
+write: Callable[..., None] = nbformat.write
+written: Callable[[NotebookNode], str] = nbformat.writes
 
 
 @dataclass
@@ -42,7 +45,7 @@ def execute(name: str, environment: Mapping[str, str], folder: Path) -> Notebook
         environment: all of the kernel's environment.
         folder: where the kernel runs.
     """
-    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    notebook = read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     client = NotebookClient(
         notebook, timeout=_CELL_S, record_timing=False, resources={"metadata": {"path": str(folder)}}
     )
@@ -59,7 +62,7 @@ def store(name: str, environment: Mapping[str, str]) -> None:
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     # The kernel adds which Python it is.
     notebook.metadata.language_info = {"name": "python"}
-    nbformat.write(notebook, NOTEBOOKS / f"{name}.ipynb")
+    write(notebook, NOTEBOOKS / f"{name}.ipynb")
 
 
 if __name__ == "__main__":

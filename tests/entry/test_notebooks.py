@@ -8,13 +8,13 @@ from pathlib import Path
 import nbformat
 import pytest
 from entry_tools import clean_environment
-from notebook_tools import NOTEBOOKS, Shown, execute, shown
+from notebook_tools import NOTEBOOKS, Shown, execute, read, shown, written
 
 from pyspark_pravega.sandbox import Sandbox
 
 
 def stored(name: str) -> nbformat.NotebookNode:
-    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    return read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
 
 
 def check_quickstart(seen: Shown) -> None:
@@ -54,7 +54,7 @@ def test_a_stored_notebook_tells_nothing_of_the_machine(name: str) -> None:
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("image/png", None)
-    assert not re.search(r"/(home|root|Users|tmp|work)/|127\.0\.0\.1", nbformat.writes(notebook))
+    assert not re.search(r"/(home|root|Users|tmp|work)/|127\.0\.0\.1", written(notebook))
 
 
 @pytest.mark.server

@@ -35,7 +35,7 @@ from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.serde import protobuf_schema
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 ROWS = 300
 COLUMNS = StructType(

@@ -14,7 +14,7 @@ from pyspark_pravega.client.large_events import append_large
 from pyspark_pravega.client.reading import read_range, segment_state
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 SIZES = (100, (8 << 20) + 1, 5, 20_000_003, 9_000_000, 1)
 

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.catalog import Catalog
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 ROWS = 1000
 COLUMNS = StructType(

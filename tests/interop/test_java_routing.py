@@ -18,7 +18,7 @@ from pyspark_pravega.client.routing import key_fractions, segment_indexes
 from pyspark_pravega.settings import Settings
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 SEGMENTS = 5
 

@@ -12,7 +12,7 @@ from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.errors import ConfigurationError
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 CUTS = [
     StreamCut(Stream("s", "t"), {0: 0}),

@@ -11,7 +11,7 @@ from pyspark_pravega.client import Stream, StreamConfiguration
 from pyspark_pravega.client.synchronizer import RevisionedStream, StateSynchronizer
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 
 @pytest.fixture

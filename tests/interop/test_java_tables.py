@@ -12,7 +12,7 @@ from pyspark_pravega.client.tables import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.errors import ConflictError
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 ROWS, SECONDARIES = 60, 3
 

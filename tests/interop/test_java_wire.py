@@ -33,7 +33,7 @@ VALUES: dict[Any, Any] = {
     fields.ATTRIBUTE_UPDATES: (wire.AttributeUpdate(uuid.UUID(int=7), 4, 1, -(2**63)),),
     fields.MERGED: (("one", 1), ("two é", 1 << 40)),
 }
-RESTS = {wire.Padding: bytes(11), wire.PartialEvent: b"part", wire.AppendBlock: b""}
+RESTS: dict[type[wire.Command], bytes] = {wire.Padding: bytes(11), wire.PartialEvent: b"part", wire.AppendBlock: b""}
 """The official AppendBlock encodes no data of its own: its encoder puts them behind."""
 FIXED = {"code": 0, "prefix": b""}
 """An error's code must be known; a prefix is no longer sent."""

@@ -14,7 +14,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 EVENTS, FIRST_OF_V1 = 1000, 600
 POINT = {

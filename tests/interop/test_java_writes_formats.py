@@ -26,7 +26,7 @@ from pyspark_pravega.serde.encodings import HEADER_SIZE, EncodingSource, WriterS
 from pyspark_pravega.serde.formats import REGISTERED, schema_for
 from tests.jars.java_client import JavaPrograms
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 COLUMNS = StructType(
     [

@@ -19,7 +19,7 @@ from pyspark_pravega.connector.definition import TableDefinition
 from pyspark_pravega.serde import framing
 from pyspark_pravega.settings import Settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.dropped]
 
 FIXTURE = Path(__file__).parent / "fixture" / "avro.b64"
 PAYLOADS = [

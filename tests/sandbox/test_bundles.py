@@ -16,6 +16,9 @@ import pytest
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import PRAVEGA, SCHEMA_REGISTRY, Bundle, fetch, pin
 
+# Not in `make quick`: Ivy, which fetches them, is a JVM.
+pytestmark = pytest.mark.server
+
 HERE = Path(__file__).parent / "bundle"
 JAR = "slf4j-api-1.7.25.jar"
 SMALL = Bundle("slf4j", HERE / "slf4j.xml", HERE / "slf4j.sha256")

@@ -114,9 +114,10 @@ def test_it_dies_also_when_a_fork_of_the_killed_process_lives_on(tmp_path: Path)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a process to its parent")
 def test_it_dies_also_when_its_keeper_is_killed(tmp_path: Path) -> None:
     kept = keep(SLEEP, tmp_path)
-    assert kept.identity
+    identity = kept.identity
+    assert identity
     os.kill(kept._keeper.pid, signal.SIGKILL)
-    eventually(lambda: not kept.identity.alive())
+    eventually(lambda: not identity.alive())
     kept.stop(grace_s=0)
 
 

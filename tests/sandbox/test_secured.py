@@ -14,10 +14,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from sandbox_tools import command, eventually
+from server_tools import SHORT_TOKEN_TTL_S
 
 from pyspark_pravega.client import controller_pb2 as messages
 from pyspark_pravega.errors import SandboxError
@@ -124,7 +126,7 @@ def test_delegation_tokens_are_valid_as_long_as_asked_for(auth_sandbox: Sandbox)
     )
     payload = segments.delegation_token.split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
-    assert claims["exp"] - claims["iat"] == 10
+    assert claims["exp"] - claims["iat"] == SHORT_TOKEN_TTL_S
 
 
 def test_a_certificate_of_another_authority_is_refused(secure_sandbox: Sandbox, tmp_path: Path) -> None:
@@ -353,7 +355,7 @@ def test_a_given_password_is_taken() -> None:
         ({"auth": True, "token_ttl_s": 0}, "token_ttl_s must be between 1 and 32767, not 0"),
     ],
 )
-def test_accounts_that_cannot_be_are_refused(arguments: dict[str, object], message: str) -> None:
+def test_accounts_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SandboxError, match=message):
         Sandbox(**arguments)
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,8 +128,9 @@ def test_a_given_port_that_is_taken_is_named(
     taken: int, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    make: Callable[..., Sandbox] = Sandbox
     with pytest.raises(SandboxError, match=f"{argument} {taken} is taken"):
-        Sandbox(**{argument: taken}).start()
+        make(**{argument: taken}).start()
     assert not list(tmp_path.iterdir())
 
 

@@ -91,7 +91,8 @@ def of_document(value: Any) -> dict[str, bytes]:
 def values(kind: DataType, nullable: bool) -> st.SearchStrategy[Any]:
     """Values of a type as Arrow takes them."""
     made: st.SearchStrategy[Any]
-    bits = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}.get(type(kind))
+    widths: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+    bits = widths.get(type(kind))
     if bits:
         made = st.one_of(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), st.integers(-100, 100))
     elif isinstance(kind, BooleanType):

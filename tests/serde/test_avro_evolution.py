@@ -195,7 +195,9 @@ def test_arrays_and_maps_may_be_long_in_a_few_events_and_short_in_many(
     kind = {"type": "array", "items": items}
     again = {"type": "array", "items": items.get("name", items) if isinstance(items, dict) else items}
     schema = record(column("a", kind), column("m", {"type": "map", "values": again}), column("z", "int"))
-    rows = [{"a": [value(i) for i in range(n)], "m": {str(i): [value(i)] for i in range(n)}, "z": n} for n in lengths]
+    rows: list[dict[str, Any]] = [
+        {"a": [value(i) for i in range(n)], "m": {str(i): [value(i)] for i in range(n)}, "z": n} for n in lengths
+    ]
     expected = [{**row, "m": list(row["m"].items())} for row in rows]
     assert read(schema, schema, *rows) == expected
     assert read(record(column("z", "int")), schema, *rows) == [{"z": row["z"]} for row in rows]

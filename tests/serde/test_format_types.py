@@ -60,7 +60,8 @@ def test_lengths_and_comments_are_kept() -> None:
     table = StructType([StructField("a", VarcharType(7), True, {"comment": "short"})])
     expected = StructType([StructField("a", StringType(), True, {"comment": "short", CHAR_VARCHAR: "varchar(7)"})])
     assert json_to_spark(spark_to_json(table, name="t")) == expected
-    found = protobuf_to_spark(*reversed(spark_to_protobuf(table, name="t", namespace="s")))
+    message, descriptors = spark_to_protobuf(table, name="t", namespace="s")
+    found = protobuf_to_spark(descriptors, message)
     assert found == arrow_safe(one(VarcharType(7)))
 
 

@@ -206,7 +206,7 @@ def test_protobuf_values(body: bytes, expected: dict[str, Any]) -> None:
     again = codec.encode(pa.RecordBatch.from_pylist([row], schema=codec.schema)) if "7" not in str(row["e"]) else None
     if again is not None:
         assert codec.decode(again, ["i", "n", "r"]).to_pylist() == [{name: row[name] for name in ("i", "n", "r")}]
-        official = message_factory.GetMessageClass(protobuf_schema.descriptor(DATA, "p.M"))()
+        official: Any = message_factory.GetMessageClass(protobuf_schema.descriptor(DATA, "p.M"))()
         official.ParseFromString(again[0].as_py())
         assert (official.i, list(official.r)) == (row["i"], row["r"])
 

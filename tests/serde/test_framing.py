@@ -137,8 +137,10 @@ def test_events_are_found_natively_as_they_are_by_the_plain_way(
     payloads: list[bytes], junk: bytes, same: int, limit: int
 ) -> None:
     data = frames_of([*payloads, *[b"same"] * same]) + junk
+    native = module()
+    assert native is not None
     for most in (limit, len(data)):
-        natively = partial(framing._split_natively, module())
+        natively = partial(framing._split_natively, native)
         assert split_into(natively, data, most) == split_into(framing._split_in_python, data, most)
 
 

@@ -55,7 +55,7 @@ def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client
     def count() -> int:
         # The commit log knows the first of them, and events are read for the second one.
         found = spark.sql(f"SELECT count(*) FROM {table} UNION ALL SELECT count(id) FROM {table}").collect()
-        whole_rows = {row[0] for row in found}
+        whole_rows: set[int] = {row[0] for row in found}
         assert len(found) == 2
         polled.update(whole_rows)
         return max(whole_rows)

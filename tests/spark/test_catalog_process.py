@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from transactions import open_transactions
 
@@ -42,13 +43,23 @@ def kill_catalog_process() -> None:
         time.sleep(0.01)
 
 
-def slowly(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def halting(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Each task tells by a file that it has begun, hands rows on, and ends when there is a file `on`."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            time.sleep(seconds)
-            yield batch
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        (folder / str(context.partitionId())).touch()
+        while not (folder / "on").exists():
+            time.sleep(0.05)
 
     return run
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    while not condition():
+        time.sleep(0.05)
 
 
 def test_a_hundred_catalogs_share_one_process(spark: SparkSession, sandbox: Sandbox) -> None:
@@ -98,15 +109,18 @@ def test_statements_that_only_ask_outlive_the_process(spark: SparkSession, names
             assert answers.result() == list(statements.values())
 
 
-def test_an_insert_survives_the_process_that_began_it(spark: SparkSession, client: Client, namespace: str) -> None:
+def test_an_insert_survives_the_process_that_began_it(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
     table = f"{namespace}.survivor"
     spark.sql(f"CREATE TABLE {table} (id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
-    rows = spark.range(0, 4_000, 1, 4).mapInArrow(slowly(6), "id BIGINT")
+    rows = spark.range(0, 4_000, 1, 4).mapInArrow(halting(tmp_path), "id BIGINT")
 
     with ThreadPoolExecutor(1) as thread:
         writing = thread.submit(rows.writeTo(table).append)
-        time.sleep(3)
+        eventually(lambda: writing.done() or len(list(tmp_path.iterdir())) == 4)
         kill_catalog_process()
+        (tmp_path / "on").touch()
         writing.result()
 
     assert spark.sql(f"SELECT count(*), count(DISTINCT id) FROM {table}").first() == (4_000, 4_000)
@@ -150,10 +164,9 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
                 succeeded.add(rounds)
         rounds += 1
 
-    counted = dict(spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect())
+    counted = {row[0]: row[1] for row in spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect()}
     assert set(counted.values()) <= {1000}
     assert succeeded <= set(counted)
     assert succeeded, "no INSERT has succeeded: the test proves nothing"
     assert insert(99)
-    time.sleep(0.5)
-    assert len(open_transactions(client, stream)) <= (rounds - len(succeeded)) * 4
+    eventually(lambda: len(open_transactions(client, stream)) <= (rounds - len(succeeded)) * 4)

@@ -79,7 +79,7 @@ def test_a_query_reads_versions_and_goes_on_with_new_ones(
 
 
 def test_a_batch_takes_the_same_options(spark: SparkSession, table: str) -> None:
-    bounds = {"startingVersion": 2, "endingVersion": 3, "endingBoundInclusive": "false"}
+    bounds: dict[str, int | str] = {"startingVersion": 2, "endingVersion": 3, "endingBoundInclusive": "false"}
     rows = spark.read.options(**bounds).changes(table).select("_commit_version", "id").collect()
     assert rows == SECOND
     with pytest.raises(AnalysisException, match="CHANGES are told between versions"):

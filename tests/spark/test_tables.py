@@ -160,7 +160,7 @@ def test_timestamps_are_moments_in_every_session_time_zone(spark: SparkSession, 
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         assert spark.sql(f"SELECT CAST(at AS STRING) FROM {table}").first() == ("2013-07-01 16:00:00",)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
+        spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
 def test_an_empty_insert_and_an_empty_table(spark: SparkSession, namespace: str) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from crossed_types import columns
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, col, concat, lit, pandas_udf, struct, udf, when
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import broadcast, col, concat, lit, struct, udf, when
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import LongType
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -36,7 +37,7 @@ STREAMING = {"spark.sql.preserveCharVarcharTypeInfo": "true"}
 
 @contextmanager
 def configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key) for key in settings}
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:
@@ -54,9 +55,12 @@ def digests(rows: DataFrame) -> Digests:
     return {row.id: row.d for row in rows.selectExpr("id", "md5(CAST(struct(*) AS STRING)) AS d").collect()}
 
 
-@pandas_udf(LongType())
-def same(number: pd.Series) -> pd.Series:
+def unchanged(number: pa.Array) -> pa.Array:
     return number
+
+
+same: Callable[[str], Column] = arrow_udf(unchanged, LongType())
+"""Such functions take Arrow batches as they come, and Spark keeps the batches until the function has answered."""
 
 
 @udf(LongType(), useArrow=False)

@@ -1,0 +1,61 @@
+"""The ingestion of files (examples/ingest_files.py) as a program of its own, and what it reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark_pravega.sandbox import Sandbox
+
+PROGRAM = Path(__file__).parents[2] / "examples" / "ingest_files.py"
+SPARK = "--master local[2] --driver-memory 512m --conf spark.ui.enabled=false pyspark-shell"
+FILES, RECORDS = 30, 40
+
+
+def start(sandbox: Sandbox, folder: Path, table: str, log: Path, *more: str) -> subprocess.Popen[bytes]:
+    places = ["--files", str(folder / "files"), "--checkpoint", str(folder / "checkpoint"), "--table", table]
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAM), *places, *more],
+            env={
+                **os.environ,
+                **sandbox.environment(),
+                "PYSPARK_SUBMIT_ARGS": SPARK,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+
+def members(session: int) -> list[tuple[int, bytes]]:
+    """The processes of a program that was started as a session of its own, and their commands."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                found.append((int(process.name), (process / "cmdline").read_bytes()))
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+def add_file(files: Path, file: int) -> None:
+    staged = files.parent / "staged.json"
+    staged.write_text("\n".join(json.dumps({"file": file, "number": number}) for number in range(RECORDS)))
+    staged.rename(files / f"{file:03d}.json")
+
+
+def end(program: subprocess.Popen[bytes]) -> None:
+    for pid, _ in members(program.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    program.wait()

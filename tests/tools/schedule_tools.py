@@ -1,0 +1,36 @@
+"""Which of two processes runs which tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from server_tools import kinds_named
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+
+class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
+    """Hands out whole files: to the first process from the beginning of the list, to others from its end.
+
+    So a Spark session and its warm JVM are the first one's, until what needs none is done. Files that share servers
+    with authentication stay together.
+    """
+
+    def schedule(self) -> None:
+        """Hand out the first files; later calls hand out more."""
+        self.config.option.loadscopereorder = False
+        super().schedule()
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is not self.nodes[0] and self.workqueue:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _scope(self.config.rootpath / nodeid.partition("::")[0])
+
+
+@cache
+def _scope(file: Path) -> str:
+    return "authentication" if kinds_named(file) - {"sandbox"} else str(file)

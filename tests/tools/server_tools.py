@@ -1,0 +1,178 @@
+"""The servers of a test process: started when a test wants them, kept from module to module while they are sound."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pyspark_pravega.sandbox import Account, Sandbox
+
+READER = Account("reader", "prn::*,READ")
+ANALYST = Account("analyst", "prn::*key-value-table:*,READ_UPDATE;prn::*,READ")
+"""Who may read tables: Pravega 0.13 tells where a table's commit log is only to who may change it."""
+NOBODY = Account("nobody", "")
+SHORT_TOKEN_TTL_S = 5
+OF_TABLE = "prn::/scope:rights/stream:t,{0};prn::/scope:rights/stream:t.ledger_kvtable,{0};"
+RIGHTS = {
+    "rights-reader": OF_TABLE.format("READ")
+    + "prn::/scope:rights/key-value-table:t.ledger,READ_UPDATE;prn::/namespace:rights/group:t*,READ",
+    "rights-writer": OF_TABLE.format("READ_UPDATE")
+    + "prn::/scope:rights/key-value-table:t.ledger,READ_UPDATE;prn::/namespace:rights/group:t*,READ",
+    "rights-maker": "prn::/scope:rights,READ_UPDATE;prn::/scope:rights/*,READ_UPDATE;"
+    "prn::/namespace:rights*,READ_UPDATE",
+    "rights-lister": "prn::/,READ;prn::/scope:rights,READ;prn::/scope:rights/stream:t,READ",
+    "rights-namespaces": "prn::/,READ_UPDATE;prn::/scope:rights-new,READ",
+    "rights-analyst": "prn::/scope:rights/key-value-table:*,READ_UPDATE;prn::/scope:rights*,READ;"
+    "prn::/namespace:rights*,READ",
+}
+"""The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL."""
+
+SUSPECT = 0.5
+"""Of a core: a Pravega that used more while a module ran is looked at when it should be idle."""
+_LOOK_S = 0.5
+_LOOKS = 6
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def plain() -> Sandbox:
+    """Without authentication and TLS; all events are in its heap."""
+    return Sandbox(heap="3g")
+
+
+def roomy() -> Sandbox:
+    """As `plain`, for tests that write much."""
+    return Sandbox(heap="4g")
+
+
+def authenticated() -> Sandbox:
+    """With authentication; delegation tokens are valid for some seconds only."""
+    narrow = [Account(user, acl) for user, acl in RIGHTS.items()]
+    return Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY, *narrow], token_ttl_s=SHORT_TOKEN_TTL_S)
+
+
+def secured() -> Sandbox:
+    """With authentication and TLS; the users are `admin`, `analyst`, `reader` and `nobody`."""
+    return Sandbox(heap="1g", auth=True, tls=True, accounts=[ANALYST, READER, NOBODY])
+
+
+KINDS: dict[str, Callable[[], Sandbox]] = {
+    "sandbox": plain,
+    "roomy_sandbox": roomy,
+    "auth_sandbox": authenticated,
+    "secure_sandbox": secured,
+}
+"""Fixture to servers."""
+
+
+@dataclass
+class _Seen:
+    """What a Pravega had used of its cores at a moment."""
+
+    cpu_s: float
+    at_s: float
+
+    @classmethod
+    def now(cls, pid: int) -> _Seen:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return cls((int(fields[11]) + int(fields[12])) / _TICKS, time.monotonic())
+
+    def since(self, pid: int) -> float:
+        """Cores used since then."""
+        now = self.now(pid)
+        return (now.cpu_s - self.cpu_s) / max(now.at_s - self.at_s, 0.001)
+
+
+def memory_used(pid: int) -> int:
+    """Bytes of a process that are in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Servers:
+    """The servers of this process, by the fixture that gives them."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Sandbox] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._modules: dict[str, int] = {}
+
+    def get(self, kind: str) -> Sandbox:
+        """The servers of a kind; the same ones until `between_modules` ends them.
+
+        Args:
+            kind: one of `KINDS`.
+        """
+        if kind not in self._running:
+            self._running[kind] = KINDS[kind]().start()
+            self._modules[kind] = 0
+        self._seen.setdefault(kind, _Seen.now(self._running[kind].pravega_pid))
+        return self._running[kind]
+
+    def between_modules(self, wanted: set[str]) -> list[str]:
+        """End servers that the next module doesn't want, or that are worn out.
+
+        Those with authentication, left to themselves, soon keep a core busy with nothing; so does a plain one now and
+        then (docs/architecture.md, "What was measured": an append of no bytes). And all that is written stays in the
+        heap of a server.
+
+        Args:
+            wanted: kinds that the next module uses.
+
+        Returns:
+            A sentence for each that was worn out.
+        """
+        said = []
+        for kind, sandbox in list(self._running.items()):
+            if why := self._worn(kind, sandbox):
+                said.append(f"{kind}: {why}")
+            if why or (kind not in wanted and kind != "sandbox"):
+                self.end(kind)
+        return said
+
+    def end(self, kind: str) -> None:
+        """End the servers of a kind, when they run.
+
+        At the end the log must not tell of transactions that Pravega fails to move to long-term storage again and
+        again, as it does when transactions are merged into each other (docs/architecture.md, "Why a copy").
+
+        Args:
+            kind: one of `KINDS`.
+        """
+        self._seen.pop(kind, None)
+        sandbox = self._running.pop(kind, None)
+        if sandbox is None:
+            return
+        log = sandbox.pravega_log.read_text(errors="replace")
+        sandbox.stop()
+        assert "SegmentAggregator.mergeWith" not in log
+
+    def _worn(self, kind: str, sandbox: Sandbox) -> str:
+        """Why servers should not be used further; nothing when they should."""
+        pid, seen = sandbox.pravega_pid, self._seen.pop(kind, None)
+        if sandbox.ended():
+            return f"ended by itself: {sandbox.ended()}"
+        if memory_used(pid) > self._memory_limit(kind):
+            return f"{memory_used(pid) >> 20} MB of memory are in use"
+        if seen is None or seen.since(pid) < SUSPECT:
+            return ""
+        # What was busy with work becomes idle soon; what goes round and round doesn't.
+        for _ in range(_LOOKS):
+            look = _Seen.now(pid)
+            time.sleep(_LOOK_S)
+            if look.since(pid) < SUSPECT:
+                return ""
+        return f"still busy {_LOOKS * _LOOK_S:.0f} s after the last request"
+
+    def _memory_limit(self, kind: str) -> int:
+        return 5 << 30 if kind == "roomy_sandbox" else 4 << 30
+
+
+@cache
+def kinds_named(file: Path) -> set[str]:
+    """The kinds of servers that a file of tests names: some are asked for by name only, through parameters."""
+    text = file.read_text()
+    return {kind for kind in KINDS if re.search(rf"\b{kind}\b", text)}

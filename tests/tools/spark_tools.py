@@ -1,0 +1,65 @@
+"""The Spark session of a test process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import pyspark_pravega
+from pyspark_pravega.sandbox import Sandbox
+
+_TESTS = Path(__file__).parents[1]
+MEASURED = "COVERAGE_PROCESS_CONFIG" in os.environ
+"""Whether coverage is measured: it tells the processes that it starts by this variable."""
+
+
+class Sessions:
+    """One session at a time, in one JVM: the servers that it is configured for may change."""
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+        self._controller = ""
+
+    def get(self, sandbox: Sandbox) -> SparkSession:
+        """The session for servers, configured as a user would do it: four task slots; a task may fail twice.
+
+        Args:
+            sandbox: the servers.
+        """
+        if self._session is not None and self._controller != sandbox.controller_uri:
+            self.stop()
+        if self._session is None:
+            self._session, self._controller = self._start(sandbox), sandbox.controller_uri
+        return self._session
+
+    def stop(self) -> None:
+        """End it."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def _start(self, sandbox: Sandbox) -> SparkSession:
+        # Where the catalog's process and the workers find a user's formats, and how coverage is measured.
+        places = [str(_TESTS / "serde"), str(_TESTS / "tools")]
+        given = os.environ.get("PYTHONPATH", "")
+        if not given.startswith(os.pathsep.join(places)):
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, given]))
+        builder = SparkSession.builder.master("local[4,3]").appName("tests")
+        builder = pyspark_pravega.configure(
+            builder, controller=sandbox.controller_uri, schema_registry=sandbox.schema_registry_uri
+        )
+        conf = {
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.driver.memory": "2g",
+            "spark.driver.host": "localhost",
+        }
+        if MEASURED:
+            conf["spark.python.daemon.module"] = "coverage_daemon"
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        return session
