@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from crossed_types import columns
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col, concat, lit, struct, udf, when
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.types import LongType
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -31,20 +31,21 @@ SETTINGS = {
     "spark.sql.codegen.maxFields": "2000",
 }
 
+UNSET = "unset"
 STREAMING = {"spark.sql.preserveCharVarcharTypeInfo": "true"}
 """Without it Spark 4.3 refuses to stream from a table, of any catalog, that has CHAR or VARCHAR columns."""
 
 
 @contextmanager
 def configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
+    before = {key: str(spark.conf.get(key, UNSET)) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
         for key, value in before.items():
-            if value is None:
+            if value == UNSET:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, value)
@@ -55,12 +56,10 @@ def digests(rows: DataFrame) -> Digests:
     return {row.id: row.d for row in rows.selectExpr("id", "md5(CAST(struct(*) AS STRING)) AS d").collect()}
 
 
-def unchanged(number: pa.Array) -> pa.Array:
+@arrow_udf(returnType=LongType(), functionType=ArrowUDFType.SCALAR)
+def same(number: pa.Array) -> pa.Array:
+    """The number. Such functions take Arrow batches as they come; Spark keeps each until it has answered."""
     return number
-
-
-same: Callable[[str], Column] = arrow_udf(unchanged, LongType())
-"""Such functions take Arrow batches as they come, and Spark keeps the batches until the function has answered."""
 
 
 @udf(LongType(), useArrow=False)
