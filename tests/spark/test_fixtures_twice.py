@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,6 @@ from pyspark.sql import Row, SparkSession
 
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -27,17 +25,20 @@ def as_spark_has_it(number: int, event: dict[str, object]) -> tuple[object, ...]
 
 
 @pytest.mark.parametrize("name", ["avro", "json", "proto"])
-def test_events_written_twice(spark: SparkSession, client: Client, settings: Settings, namespace: str, name: str) -> None:
+def test_events_written_twice(
+    spark: SparkSession, client: Client, registry: SchemaRegistry, namespace: str, name: str
+) -> None:
     scope = namespace.removeprefix("pravega.").replace("_", "-")
     stream = Stream(scope, "readings")
     kind = json.loads((FIXTURE / f"{name}.registry.json").read_text())["group"]["serializationFormat"]
     type_name, data = fixture_schema(name)
-    with SchemaRegistry(settings) as registry:
-        registry.create_group(scope, stream.name, serialization_format=kind["serializationFormat"])
-        schema = SchemaInfo(type=type_name, serialization_format=kind["serializationFormat"], schema_data=data)
-        version = registry.add_schema(scope, stream.name, schema)
-        assert registry.encoding_id(scope, stream.name, version) == 0, "the fixture's events have the id 0"
-    client.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy.fixed(2)))
+    serialization_format = kind["serializationFormat"]
+    compatibility = "Backward" if name == "avro" else "AllowAny"
+    registry.create_group(scope, stream.name, serialization_format=serialization_format, compatibility=compatibility)
+    schema = SchemaInfo(type=type_name, serialization_format=serialization_format, schema_data=data)
+    version = registry.add_schema(scope, stream.name, schema)
+    assert registry.encoding_id(scope, stream.name, version) == 0, "the fixture's events have the id 0"
+    client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy.fixed(2)))
     events = fixture_events(name)
     keys = pa.array([f"k{number % 8}" for number in range(len(events))])
     for _ in range(2):

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from crossed_types import columns
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col, concat, lit, struct, udf, when
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import LongType
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -27,28 +27,25 @@ Digests = dict[int, str]
 SETTINGS = {
     "spark.sql.timeType.enabled": "true",
     "spark.sql.binaryOutputStyle": "HEX",
-    # Whole rows have more fields than Spark makes code for by default, and only that code closes batches early.
-    "spark.sql.codegen.maxFields": "2000",
+    # What isn't made for a whole stage would be compiled anew for each plan, which takes most of the time.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-
-UNSET = "unset"
+WHOLE_STAGES = {"spark.sql.codegen.maxFields": "2000"}
+"""Spark makes code of a stage for whole rows, too, which have more fields than its default; it closes batches early."""
 STREAMING = {"spark.sql.preserveCharVarcharTypeInfo": "true"}
 """Without it Spark 4.3 refuses to stream from a table, of any catalog, that has CHAR or VARCHAR columns."""
 
 
 @contextmanager
 def configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    before = {key: str(spark.conf.get(key, UNSET)) for key in settings}
+    """Settings that the session doesn't have otherwise."""
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in before.items():
-            if value == UNSET:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
+        for key in settings:
+            spark.conf.unset(key)
 
 
 def digests(rows: DataFrame) -> Digests:
@@ -56,10 +53,15 @@ def digests(rows: DataFrame) -> Digests:
     return {row.id: row.d for row in rows.selectExpr("id", "md5(CAST(struct(*) AS STRING)) AS d").collect()}
 
 
-@arrow_udf(returnType=LongType(), functionType=ArrowUDFType.SCALAR)
-def same(number: pa.Array) -> pa.Array:
-    """The number. Such functions take Arrow batches as they come; Spark keeps each until it has answered."""
-    return number
+def same() -> Callable[[str], Column]:
+    """A function that gives what it takes: Arrow batches as they come. Spark keeps each until it has answered."""
+
+    # Within a function, so that workers get it as it is: they can't import tests.
+    def unchanged(number: pa.Array) -> pa.Array:
+        return number
+
+    make: Callable[..., Callable[[str], Column]] = arrow_udf
+    return make(unchanged, LongType())
 
 
 @udf(LongType(), useArrow=False)
@@ -152,7 +154,7 @@ def settled(spark: SparkSession) -> Iterator[None]:
 def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: Path, table_format: str) -> None:
     made = columns(table_format)
     values = [f"{column.value} AS {column.name}" for column in made]
-    with configured(spark, {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}):
+    with configured(spark, {"spark.sql.codegen.wholeStage": "false"}):
         spark.range(0, THIRD, 1, 2).selectExpr(*values).write.parquet(str(tmp_path / "rows"))
     every_row = spark.read.parquet(str(tmp_path / "rows"))
     names = ", ".join(f"{column.name} {column.type}" for column in made)
@@ -175,13 +177,13 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
         "cached": lambda rows: rows.cache(),
         "broadcast": lambda rows: spark.range(300).join(broadcast(rows), "id"),
         "sorted": lambda rows: rows.sort("s", "id"),
-        "kept for a Python function": lambda rows: rows.withColumn("id", same("id")),
+        "kept for a Python function": lambda rows: rows.withColumn("id", same()("id")),
         "with _offset": with_offset,
     }
     for way, read in ways.items():
         crossing.check_rows(way, lambda read=read: digests(read(crossing.rows)))  # type: ignore[misc]
-    with configured(spark, {"spark.sql.codegen.wholeStage": "false"}):
-        crossing.check_rows("no code made", lambda: digests(crossing.rows))
+    with configured(spark, WHOLE_STAGES):
+        crossing.check_rows("many batches, in made code", lambda: digests(crossing.rows))
     with columnar_off(spark):
         crossing.check_rows("columnar off", lambda: digests(crossing.rows))
     first_version = spark.sql(f"SELECT * FROM {crossing.table} VERSION AS OF 1")
