@@ -107,12 +107,16 @@ def columns(table_format: str) -> list[Column]:
     def listed_value(name: str, at: int) -> str:
         return listed(name, at) if within else f"named_struct('l', {listed(name, at)})"
 
+    def mapped(first: str, second: str) -> str:
+        """A map of both entries. In Protobuf entries have no order, and so one of them makes the map."""
+        return f"map({first}, {second})" if within else f"IF(pmod(id, 2) = 0, map({first}), map({second}))"
+
     maps = ", ".join(f"{name}: MAP<STRING, {list_of[name]}>" for name in names)
-    map_values = ", ".join(
-        f"'{name}', IF(pmod(id + {at}, 5) = 0, map(), map('first', {listed_value(name, at)}, "
-        f"concat('ü', id), {or_null(listed_value(name, at + 1), 7, 0, null=within)}))"
-        for at, name in enumerate(names)
-    )
+    map_values = []
+    for at, name in enumerate(names):
+        later = or_null(listed_value(name, at + 1), 7, 0, null=within)
+        entries = mapped(f"'first', {listed_value(name, at)}", f"concat('ü', id), {later}")
+        map_values.append(f"'{name}', IF(pmod(id + {at}, 5) = 0, map(), {entries})")
     keyed = []
     for name, (first, second) in MAP_KEYS.items():
         inner = or_null("named_struct('z', concat('z', id))", 4, 1)
@@ -121,7 +125,7 @@ def columns(table_format: str) -> list[Column]:
             Column(
                 f"k_{name}",
                 f"MAP<{LEAVES[name][0]}, STRUCT<x: {LEAVES[name][0]}, y: STRUCT<z: STRING>>>",
-                f"map({first}, named_struct('x', {leaf(name, 0)}, 'y', {inner}), {second}, {entry})",
+                mapped(f"{first}, named_struct('x', {leaf(name, 0)}, 'y', {inner})", f"{second}, {entry}"),
             )
         )
     return [
@@ -162,14 +166,15 @@ def columns(table_format: str) -> list[Column]:
             "named",
             f"MAP<STRING, STRUCT<{fields}, m: MAP<STRING, BIGINT>>>",
             or_null(
-                f"map('one', named_struct({all_leaves(4)}, 'm', map('a', id)), concat('t', id), "
-                + or_null(f"named_struct({all_leaves(6)}, 'm', map())", 5, 3, null=within)
-                + ")",
+                mapped(
+                    f"'one', named_struct({all_leaves(4)}, 'm', map('a', id))",
+                    "concat('t', id), " + or_null(f"named_struct({all_leaves(6)}, 'm', map())", 5, 3, null=within),
+                ),
                 8,
                 3,
                 null=within,
             ),
         ),
-        Column("maps", f"STRUCT<{maps}>", or_null(f"named_struct({map_values})", 6, 2)),
+        Column("maps", f"STRUCT<{maps}>", or_null(f"named_struct({', '.join(map_values)})", 6, 2)),
         *keyed,
     ]  # fmt: skip
