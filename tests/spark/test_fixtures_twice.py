@@ -23,7 +23,7 @@ def as_spark_has_it(name: str, number: int) -> tuple[object, ...]:
     assert isinstance(point, dict)
     return (
         number, event["name"], event["value"], event["flag"], payload, event["tags"],
-        dict(event["attrs"]), Row(**point), event["note"],  # type: ignore[call-overload]
+        dict(event["attrs"]), Row(**point), event["note"],
     )  # fmt: skip
 
 
