@@ -241,3 +241,10 @@ def add_column(crossing: Crossing, every_row: DataFrame, tmp_path: Path, table_f
     with configured(spark, STREAMING):
         again = streamed(spark.readStream.table(crossing.table), tmp_path / "reading again")
     crossing.compare("after ADD COLUMN, as a stream", again, expected)
+
+
+def test_structs_of_several_batches_in_one_task(spark: SparkSession, namespace: str) -> None:
+    """Two small segments share a task, which reads a batch of each."""
+    spark.sql(f"CREATE TABLE {namespace}.two (k STRING, st STRUCT<x: INT>) CLUSTERED BY (k) INTO 2 BUCKETS")
+    spark.sql(f"INSERT INTO {namespace}.two SELECT concat('k', id), named_struct('x', int(id)) FROM range(10)")
+    assert spark.sql(f"SELECT sum(st.x), count(*) FROM {namespace}.two").first() == (45, 10)
