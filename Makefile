@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NATIVE := $(VENV)/.native
 DBT := $(VENV)/dbt
+DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt quick test coverage chaos chaos-sample nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt docs quick test coverage chaos chaos-sample nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -56,6 +57,16 @@ $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
 # Executes the notebooks on a sandbox, and stores them with what they show.
 notebooks: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/entry/notebook_tools.py
+
+# The site of docs/, into build/site; its tools have an environment of their own, and need no JDK.
+docs: $(DOCS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+$(DOCS)/.ready: docs/requirements.lock
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
 
 # Lint, types, and all tests that need neither servers nor a JVM.
 quick: lint
@@ -117,13 +128,14 @@ bench-streaming: $(STAMP)
 # Regenerates the controller's messages from our own .proto. The generated check that ties the file to one major version
 # of the protobuf runtime is taken out: the rest of it works with every runtime since 4.25.
 proto: $(STAMP)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=. pyspark_pravega/client/controller.proto
-	sed -i -e '/^_runtime_version.Validate/,/^)/d' -e '/runtime_version as/d' pyspark_pravega/client/controller_pb2.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=. pyspark_pravega/client/controller/controller.proto
+	sed -i -e '/^_runtime_version.Validate/,/^)/d' -e '/runtime_version as/d' pyspark_pravega/client/controller/controller_pb2.py
 
 # Resolves the dependencies anew; needs uv.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml -o requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras examples/dbt/requirements.in -o examples/dbt/requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras docs/requirements.in -o docs/requirements.lock
 
 clean:
 	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.* htmlcov pyspark_pravega/jars/*.jar

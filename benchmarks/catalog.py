@@ -68,9 +68,9 @@ def session(controller: str, registry: str, *, columnar: bool = True) -> SparkSe
         "spark.driver.extraJavaOptions": f"-Dpyspark.pravega.columnar={str(columnar).lower()}",
     }.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
-    return made
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
 
 
 def by_turns(runs: int, *cases: Callable[[], object]) -> list[float]:
@@ -125,9 +125,9 @@ def many_streams(spark: SparkSession, settings: Settings, streams: int, runs: in
         def make(number: int) -> bool:
             return client.controller.create_stream(Stream("many", f"stream-{number}"), StreamConfiguration())
 
-        made = sum(threads.map(make, range(streams)))
+        count = sum(threads.map(make, range(streams)))
     (seconds,) = by_turns(runs, lambda: spark.sql("SHOW TABLES IN pravega.many").collect())
-    assert spark.sql("SHOW TABLES IN pravega.many").count() == made == streams
+    assert spark.sql("SHOW TABLES IN pravega.many").count() == count == streams
     return f"| `SHOW TABLES`, {streams} streams | {seconds:.2f} s | | | < 3 s |"
 
 
@@ -142,16 +142,16 @@ def many_sessions(spark: SparkSession, sessions: int, statements: int) -> str:
 
     begin = time.perf_counter()
     with ThreadPoolExecutor(sessions) as threads:
-        done = sum(threads.map(one, range(sessions)))
+        statements_run = sum(threads.map(one, range(sessions)))
     seconds = time.perf_counter() - begin
     jvm = spark.sparkContext._gateway
     assert jvm is not None
     listed = subprocess.run(
-        ["ps", "-o", "args=", "--ppid", str(jvm.proc.pid)], capture_output=True, text=True, check=True
+        ["ps", "-ww", "-o", "args=", "--ppid", str(jvm.proc.pid)], capture_output=True, text=True, check=True
     )
-    processes = sum("pyspark_pravega.catalog.service" in line for line in listed.stdout.splitlines())
+    processes = sum("pyspark_pravega.catalog.process.service" in line for line in listed.stdout.splitlines())
     return (
-        f"| {sessions} sessions x {statements} statements | {seconds:.1f} s, {done / seconds:.0f} a second | "
+        f"| {sessions} sessions x {statements} statements | {seconds:.1f} s, {statements_run / seconds:.0f} a second | "
         f"{processes} catalog process | no errors | 1 process, no errors |"
     )
 
@@ -168,16 +168,16 @@ def sums(controller: str, registry: str, runs: int, how: str) -> dict[str, float
     """
     arguments = ["--sums", json.dumps([controller, registry, runs, how])]
     command = [sys.executable, "-m", "benchmarks.catalog", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    return figures
 
 
 def by_turns_in_jvms(controller: str, registry: str, runs: int, *, turns: int = 3) -> list[dict[str, float]]:
     """`sums` each way, one after the other and again: the medians of `columns`, `rows` and `source`."""
     ways = ("columns", "rows", "source")
-    found = [[sums(controller, registry, runs, how) for how in ways] for _ in range(turns)]
-    return [{key: statistics.median(turn[way][key] for turn in found) for key in found[0][way]} for way in range(3)]
+    rounds = [[sums(controller, registry, runs, how) for how in ways] for _ in range(turns)]
+    return [{key: statistics.median(turn[way][key] for turn in rounds) for key in rounds[0][way]} for way in range(3)]
 
 
 def measure_sums(controller: str, registry: str, runs: int, how: str) -> dict[str, float]:
@@ -252,13 +252,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--record", action="store_true", help="add the results to RESULTS.md")
     parser.add_argument("--sums", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.sums:
-        controller, registry, runs, how = json.loads(given.sums)
+    arguments = parser.parse_args()
+    if arguments.sums:
+        controller, registry, runs, how = json.loads(arguments.sums)
         print(json.dumps(measure_sums(controller, registry, runs, how)))
         return
-    report = run(given.events, given.streams, given.runs, lambda text: print(text, flush=True))
-    if given.record:
+    report = run(arguments.events, arguments.streams, arguments.runs, lambda text: print(text, flush=True))
+    if arguments.record:
         append(report, "benchmarks.catalog", [argument for argument in sys.argv[1:] if argument != "--record"])
 
 

@@ -31,9 +31,9 @@ from pyspark_pravega.client import (
     Stream,
     StreamConfiguration,
 )
-from pyspark_pravega.client.batching import Batch, Placed, blocks
-from pyspark_pravega.client.transaction_writer import await_commit
-from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.client.events.blocks import Batch, Placed, blocks
+from pyspark_pravega.client.events.transaction_writer import await_commit
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
@@ -191,8 +191,8 @@ def compare(
     def checked() -> Iterator[str]:
         with fresh_stream(client) as stream:
             yield stream
-            if (found := ours.read(stream, 0)) != count:
-                raise AssertionError(f"there are {found:,} events instead of {count:,}")
+            if (count_read := ours.read(stream, 0)) != count:
+                raise AssertionError(f"there are {count_read:,} events instead of {count:,}")
 
     measured_alike = partial(measure, runs=runs, events=count, tell=_tell, server_cpu_seconds=server_cpu_seconds)
     measured = measured_alike(writes, stage=checked)
@@ -212,15 +212,15 @@ def memory_of_a_long_read(client: Client, controller_uri: str) -> str:
         while count * 1008 < _LONG_STREAM_BYTES:
             writer.write_batch(events, keys)
             count += len(events)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _READ_ALL, controller_uri, str(stream)], capture_output=True, text=True, check=True
     )
-    found, size, before, peak = map(int, done.stdout.split())
-    if found != count:
-        raise AssertionError(f"{found:,} events were read instead of {count:,}")
+    count_read, size, before, peak = map(int, process.stdout.split())
+    if count_read != count:
+        raise AssertionError(f"{count_read:,} events were read instead of {count:,}")
     return (
-        f"Reading a stream of {size / 1e9:.2f} GB ({found:,} events) to its end: {peak / 1024:.0f} MiB resident at "
-        f"most, {before / 1024:.0f} MiB of it before the first event."
+        f"Reading a stream of {size / 1e9:.2f} GB ({count_read:,} events) to its end: {peak / 1024:.0f} MiB resident "
+        f"at most, {before / 1024:.0f} MiB of it before the first event."
     )
 
 

@@ -80,12 +80,12 @@ def process_tree(root: int) -> list[int]:
     children: dict[int, list[int]] = defaultdict(list)
     for pid, fields in _processes():
         children[int(fields[_PARENT])].append(pid)
-    found, open_ids = [], [root]
+    ids, open_ids = [], [root]
     while open_ids:
         pid = open_ids.pop()
-        found.append(pid)
+        ids.append(pid)
         open_ids += children[pid]
-    return found
+    return ids
 
 
 def measure(
@@ -140,14 +140,19 @@ def table(title: str, measured: Sequence[Measured], events: int) -> str:
     by_name = {entry.case.name: entry for entry in measured}
     with_server = any(entry.server_cpu_seconds for entry in measured)
     lines = [
-        f"| {title} | events/s | min - max | CPU us/event | compared with | events/s, times | CPU, times |"
-        + (" server's CPU us/event |" if with_server else ""),
+        f"| {title} | 1,000 events/s | min - max | CPU us/event | beside | times | CPU, times |"
+        + (" server, us |" if with_server else ""),
         "|---|--:|--:|--:|---|--:|--:|" + ("--:|" if with_server else ""),
     ]
     for entry in measured:
         rate, cpu = entry.events_per_second(events), entry.cpu_microseconds_per_event(events)
         slowest, fastest = events / max(entry.seconds), events / min(entry.seconds)
-        cells = [entry.case.name, f"{rate:,.0f}", f"{slowest:,.0f} - {fastest:,.0f}", f"{cpu:.2f}"]
+        cells = [
+            entry.case.name,
+            f"{rate / 1000:,.0f}",
+            f"{slowest / 1000:,.0f} - {fastest / 1000:,.0f}",
+            f"{cpu:.2f}",
+        ]
         if entry.case.baseline is None:
             cells += ["", "", ""]
         else:

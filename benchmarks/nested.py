@@ -62,7 +62,7 @@ def soak(spark: SparkSession, seconds: float) -> None:
         )
     rows = spark.table("pravega.soak.nested")
     plus_one = successor()
-    begin = told = time.monotonic()
+    begin = last_report = time.monotonic()
     read = 0
     while time.monotonic() - begin < seconds:
         sums = rows.selectExpr("sum(st.x)", "max(st.y.z)", "count(*)").first()
@@ -72,9 +72,9 @@ def soak(spark: SparkSession, seconds: float) -> None:
         assert ones == (2 * ROWS, "qqqqqqqqqq"), ones
         rows.limit(5).collect()
         read += 3 * 2 * ROWS
-        if time.monotonic() - told >= TELL_EVERY_S:
-            told = time.monotonic()
-            print(f"{told - begin:4.0f} s, {read:,} rows: {memory(spark)}", flush=True)
+        if time.monotonic() - last_report >= TELL_EVERY_S:
+            last_report = time.monotonic()
+            print(f"{last_report - begin:4.0f} s, {read:,} rows: {memory(spark)}", flush=True)
 
 
 def successor() -> Callable[[str], Column]:

@@ -12,14 +12,14 @@ from pyspark.sql.types import StructType
 
 from benchmarks.events import ROUTING_KEY, SCHEMA, batches
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.client.reading import read_range
-from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.client.segments.reading import read_range
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.partitions import SlicePartition
-from pyspark_pravega.connector.reader import StreamReader
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter
-from pyspark_pravega.serde import framing
+from pyspark_pravega.connector.read.partitions import SlicePartition
+from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.writer import BatchWriter
+from pyspark_pravega.frames import framing
 
 THREADS = 2
 SEGMENTS = 4
@@ -61,9 +61,9 @@ class Ours:
         def stage() -> Iterator[str]:
             with self.fresh_stream() as stream:
                 yield stream
-                found = self.read_events(stream)
-                if found != events:
-                    raise AssertionError(f"there are {found:,} events instead of {events:,}")
+                count = self.read_events(stream)
+                if count != events:
+                    raise AssertionError(f"there are {count:,} events instead of {events:,}")
 
         return stage
 
@@ -74,14 +74,14 @@ class Ours:
     def write(self, stream: str, rows: pa.RecordBatch, events: int) -> int:
         """Write as one task and commit; returns the number of events."""
         definition = self._load(stream)
-        writer = StreamWriter(definition, WriteOptions())
+        writer = BatchWriter(definition, WriteOptions())
         writer.commit([writer.write(batches(rows, events))])
         return events
 
     def read_columns(self, stream: str, columns: Sequence[str]) -> int:
         """Decode columns of all events; returns the number of rows."""
         definition = self._load(stream)
-        reader = StreamReader(definition, take_snapshot(self._catalog.client, definition.stream), columns)
+        reader = BatchReader(definition, take_snapshot(self._catalog.client, definition.stream), columns)
 
         def count(partition: SlicePartition) -> int:
             return sum(batch.num_rows for batch in reader.read(partition))
@@ -105,7 +105,7 @@ class Ours:
 
     def _each_segment(self, stream: str, use: Callable[[Iterator[memoryview]], int]) -> list[int]:
         definition, pool = self._load(stream), self._catalog.client.pool
-        slices = take_snapshot(self._catalog.client, definition.stream).slices
+        slices = take_snapshot(self._catalog.client, definition.stream).parts
         with ThreadPoolExecutor(THREADS) as threads:
             return list(
                 threads.map(

@@ -85,7 +85,7 @@ class Clients:
             self._java(JAVA_RAW, "read-raw"),
             in_spark("sum of a column", self._sum),
             in_spark("all columns to noop", self._all_columns),
-            in_spark("a streaming query from its start to its end", lambda stream, _: spark.catch_up(stream)),
+            in_spark("a streaming query, start to end", lambda stream, _: spark.catch_up(stream)),
             without("all columns to Arrow", JAVA_AVRO, lambda stream: ours.read_columns(stream, SCHEMA.fieldNames())),
             without("each raw event", JAVA_RAW, ours.read_events),
             without("bytes only", JAVA_RAW, lambda stream: round(ours.read_bytes(stream) / event_size)),
@@ -100,9 +100,9 @@ class Clients:
 
     def _sum(self, stream: str, events: int) -> int:
         expected = math.fsum(pc.sum(batch.column(SUMMED)).as_py() for batch in batches(self.rows, events))
-        found = self.spark.sum(stream, SUMMED)
-        if not math.isclose(found, expected, rel_tol=1e-9):
-            raise AssertionError(f"sum({SUMMED}) is {found} instead of {expected}")
+        total = self.spark.sum(stream, SUMMED)
+        if not math.isclose(total, expected, rel_tol=1e-9):
+            raise AssertionError(f"sum({SUMMED}) is {total} instead of {expected}")
         return events
 
     def _all_columns(self, stream: str, events: int) -> int:

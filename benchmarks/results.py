@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import subprocess
+import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,7 @@ def describe_machine() -> str:
 
 
 def append(report: str, module: str, arguments: Sequence[str]) -> None:
-    """Add a section to the record.
+    """Put a section into the record, in place of the one that the same command has left before.
 
     Args:
         report: the results in Markdown.
@@ -36,8 +37,11 @@ def append(report: str, module: str, arguments: Sequence[str]) -> None:
         arguments: those of the command line.
     """
     command = shlex.join(["python", "-m", module, *arguments])
-    with RECORD.open("a") as file:
-        file.write(f"\n## {datetime.date.today()}: `{command}`\n\n{describe_machine()}\n\n{report}\n")
+    first, *sections = RECORD.read_text().rstrip("\n").split("\n\n## ")
+    kept = [section for section in sections if not section.partition("\n")[0].endswith(f": `{command}`")]
+    machine = textwrap.fill(describe_machine(), 120, break_on_hyphens=False)
+    new = f"{datetime.date.today()}: `{command}`\n\n{machine}\n\n{report}"
+    RECORD.write_text("\n\n## ".join([first, *kept, new]) + "\n")
 
 
 def _processor() -> str:
@@ -51,12 +55,12 @@ def _memory_gib() -> float:
 
 
 def _java_version() -> str:
-    said = subprocess.run([str(places.java()), "-version"], capture_output=True, text=True, check=True).stderr
-    return said.split('"')[1]
+    output = subprocess.run([str(places.java()), "-version"], capture_output=True, text=True, check=True).stderr
+    return output.split('"')[1]
 
 
 def _commit() -> str:
-    asked = subprocess.run(
+    process = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=RECORD.parent, capture_output=True, text=True, check=False
     )
-    return asked.stdout.strip() or "unknown"
+    return process.stdout.strip() or "unknown"

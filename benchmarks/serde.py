@@ -199,10 +199,10 @@ def functions_of(subject: Subject) -> tuple[Callable[[Column], Column], Callable
 
 @contextmanager
 def cached(frame: DataFrame) -> Iterator[DataFrame]:
-    kept = frame.coalesce(1).cache()
-    kept.count()
-    yield kept
-    kept.unpersist()
+    rows = frame.coalesce(1).cache()
+    rows.count()
+    yield rows
+    rows.unpersist()
 
 
 def spark_seconds(frame: DataFrame, spark: SparkSession, runs: int) -> float:
@@ -227,10 +227,10 @@ def parsed_by_java(subject: Subject, runs: int) -> float:
         schema.write_bytes(subject.schema.data)
         packed = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
         events.write_bytes(struct.pack(">i", len(bodies)) + packed)
-        said = java.run(
+        answer = java.run(
             "ProtobufDecode", str(schema), subject.schema.type.rpartition(".")[2], str(events), str(runs + 3)
         )
-    return 1e9 / float(said.split()[0])
+    return 1e9 / float(answer.split()[0])
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def nested(rows: int, schema: pa.Schema) -> pa.RecordBatch:
         rows: how many.
         schema: NESTED's, in Arrow.
     """
-    made = [
+    orders = [
         {
             "id": i * 31,
             "customer": f"customer {i % 977}",
@@ -121,7 +121,7 @@ def nested(rows: int, schema: pa.Schema) -> pa.RecordBatch:
         for i in range(rows)
     ]
     names = [field.name for field in schema if field.name != "amount"]
-    by_name = {name: pa.array([row[name] for row in made], type=schema.field(name).type) for name in names}
+    by_name = {name: pa.array([row[name] for row in orders], type=schema.field(name).type) for name in names}
     unscaled = pa.array([i % 100_000 for i in range(rows)], pa.int64()).cast(pa.decimal128(19, 0))
     by_name["amount"] = pa.array([value.as_py().scaleb(-2) for value in unscaled], schema.field("amount").type)
     return pa.RecordBatch.from_arrays([by_name[field.name] for field in schema], schema=schema)

@@ -27,11 +27,11 @@ from benchmarks.harness import process_tree
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
-from pyspark_pravega.connector.offsets import SourceOffset
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
@@ -92,19 +92,19 @@ def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
     for run in range(-_WARM_UPS, runs):
         before = time.perf_counter()
         assert java.do("read", stream.name, 0) == events
-        found = {"Java batch client": time.perf_counter() - before}
+        seconds_of = {"Java batch client": time.perf_counter() - before}
         for name, (query_frame, mode) in queries.items():
             before = time.perf_counter()
             query = bench.to_noop(query_frame, available_now=True, mode=mode)
             query.awaitTermination()
-            found[f"query that {name}, from start() to its end"] = time.perf_counter() - before
+            seconds_of[f"query that {name}, from start() to its end"] = time.perf_counter() - before
             progress = [_progress(p) for p in query.recentProgress]
             assert sum(p["numInputRows"] for p in progress) == events
             longest = max(p["durationMs"]["triggerExecution"] for p in progress)
-            found[f"query that {name}, its micro-batch"] = longest / 1000
-        for name, seconds in found.items() if run >= 0 else ():
+            seconds_of[f"query that {name}, its micro-batch"] = longest / 1000
+        for name, seconds in seconds_of.items() if run >= 0 else ():
             times[name].append(seconds)
-        _tell("catch-up: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
+        _tell("catch-up: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in seconds_of.items()))
 
     def rate(seconds: list[float]) -> str:
         return f"{events / statistics.median(seconds):,.0f}"
@@ -130,10 +130,10 @@ def planning(bench: Bench) -> str:
         for _ in range(3):
             before = time.perf_counter()
             start = source.initial_offset()
-            begun = time.perf_counter()
+            begin = time.perf_counter()
             end = source.latest_offset(start)
             partitions = source.partitions(start, end)
-            times.append((begun - before, time.perf_counter() - begun))
+            times.append((begin - before, time.perf_counter() - begin))
     catalog = Catalog(bench.client.settings)
     definition = catalog.load_table([stream.scope], stream.name)
     before = time.perf_counter()
@@ -197,14 +197,14 @@ def soak(bench: Bench, seconds: float, rate: float) -> str:
         "|--:|--:|--:|--:|--:|--:|--:|",
     ]
     over = threading.Event()
-    written, read, seen = 0, 0, -1
+    written, read, last_batch = 0, 0, -1
 
     def write() -> None:
         nonlocal written
-        begun = time.monotonic()
+        begin = time.monotonic()
         with bench.client.writer(source) as writer:
             while not over.is_set():
-                if written - read > _AHEAD or written > rate * (time.monotonic() - begun):
+                if written - read > _AHEAD or written > rate * (time.monotonic() - begin):
                     time.sleep(0.01)
                     continue
                 writer.write_batch(payloads, keys)
@@ -212,13 +212,13 @@ def soak(bench: Bench, seconds: float, rate: float) -> str:
                 written += len(payloads)
 
     def keep_count() -> None:
-        nonlocal read, seen
+        nonlocal read, last_batch
         truncated = 0
         while not over.is_set():
-            for found in query.recentProgress:
-                if found.batchId > seen:
-                    seen = found.batchId
-                    read += found.numInputRows
+            for progress in query.recentProgress:
+                if progress.batchId > last_batch:
+                    last_batch = progress.batchId
+                    read += progress.numInputRows
             last = query.lastProgress
             if last is not None and read - truncated > _AHEAD:
                 # The sandbox holds all events in its memory: those that were read go.
@@ -253,8 +253,8 @@ def _watch_soak(
 ) -> Iterator[str]:
     gateway = bench.session.sparkContext._gateway
     assert gateway is not None
-    begun, interval, before = time.monotonic(), max(5.0, seconds / 20), 0
-    while time.monotonic() - begun < seconds:
+    begin, interval, before = time.monotonic(), max(5.0, seconds / 20), 0
+    while time.monotonic() - begin < seconds:
         wait(running, timeout=interval, return_when=FIRST_EXCEPTION)
         if query.exception() is not None:
             raise AssertionError(f"the query failed: {query.exception()}")
@@ -262,7 +262,7 @@ def _watch_soak(
             return
         memory, (written, read) = memory_of(gateway.proc.pid), counts()
         line = (
-            f"| {time.monotonic() - begun:.0f} | {memory['jvm']:.0f} | {committed_heap(bench.session):.0f} "
+            f"| {time.monotonic() - begin:.0f} | {memory['jvm']:.0f} | {committed_heap(bench.session):.0f} "
             f"| {memory['catalog']:.0f} | {memory['workers']:.0f} | {written - read:,} "
             f"| {(read - before) / interval:,.0f} |"
         )
@@ -299,7 +299,7 @@ def rate_of(client: Client, stream: Stream, events_per_second: int) -> Iterator[
 
 def memory_of(jvm: int) -> dict[str, float]:
     """Resident memory of a driver JVM, its catalog process and its workers, in MiB."""
-    found = {"jvm": 0.0, "catalog": 0.0, "workers": 0.0}
+    memory = {"jvm": 0.0, "catalog": 0.0, "workers": 0.0}
     for pid in process_tree(jvm):
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -307,8 +307,8 @@ def memory_of(jvm: int) -> dict[str, float]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         kind = "jvm" if pid == jvm else "catalog" if b"catalog.service" in command else "workers"
-        found[kind] += pages * 4096 / 2**20
-    return found
+        memory[kind] += pages * 4096 / 2**20
+    return memory
 
 
 def committed_heap(session: SparkSession) -> float:
@@ -392,8 +392,8 @@ def _session(sandbox: Sandbox, conf: Sequence[str]) -> Iterator[SparkSession]:
         session.stop()
 
 
-def _progress(found: Any) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(found.json)
+def _progress(progress: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(progress.json)
     return document
 
 

@@ -81,20 +81,20 @@ def _compared(written: list[Measured]) -> str:
 
 
 def _latency(clients: Clients, mode: str, epochs: int) -> list[float]:
-    made = clients.ours.create_table(_EPOCH, "value")
+    epoch_table = clients.ours.create_table(_EPOCH, "value")
     with tempfile.TemporaryDirectory(prefix="pravega-bench-") as folder:
-        found = clients.spark.small_epochs(
-            made.stream.name, mode, epochs=epochs, rows=EPOCH_ROWS, folder=Path(folder) / "checkpoint"
+        latencies = clients.spark.small_epochs(
+            epoch_table.stream.name, mode, epochs=epochs, rows=EPOCH_ROWS, folder=Path(folder) / "checkpoint"
         )
-    _tell(f"small epochs, {mode}: median {statistics.median(found):.0f} ms")
-    clients.ours.drop_table(made.stream.name)
-    return found
+    _tell(f"small epochs, {mode}: median {statistics.median(latencies):.0f} ms")
+    clients.ours.drop_table(epoch_table.stream.name)
+    return latencies
 
 
 def _latency_table(latencies: dict[str, list[float]]) -> str:
     lines = [f"| a streaming epoch of {EPOCH_ROWS} rows, ms | median | 90 % | least |", "|---|--:|--:|--:|"]
-    for mode, found in latencies.items():
-        ordered = sorted(found)
+    for mode, times in latencies.items():
+        ordered = sorted(times)
         cells = [statistics.median(ordered), ordered[int(len(ordered) * 0.9)], ordered[0]]
         lines.append(f"| {mode} | " + " | ".join(f"{cell:.0f}" for cell in cells) + " |")
     lines.append("")

@@ -147,16 +147,16 @@ def run_sql(statements: list[str], folder: Path, environment: Mapping[str, str])
     marker = "---8<---"
     script = folder / "demo.sql"
     script.write_text(f"\nSELECT '{marker}';\n".join(statements))
-    done = subprocess.run(
+    process = subprocess.run(
         [*CLI, "sql", "-f", str(script)],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if done.returncode:
-        sys.exit(f"{done.stdout}\nThe SQL failed; the reason is above.")
-    parts = done.stdout.split(f"{marker}\n")
+    if process.returncode:
+        sys.exit(f"{process.stdout}\nThe SQL failed; the reason is above.")
+    parts = process.stdout.split(f"{marker}\n")
     return [[line.split("\t") for line in part.splitlines()] for part in parts[1:]]
 
 
@@ -174,8 +174,8 @@ def check(answers: list[list[list[str]]], files: Mapping[str, Path]) -> list[str
     flights = pyarrow.csv.read_csv(files["flights"], convert_options=options)
     airlines = pyarrow.csv.read_csv(files["airlines"])
     by_carrier = flights.group_by("carrier").aggregate([("carrier", "count"), ("dep_delay", "mean")])
-    named = by_carrier.join(airlines, "carrier", join_type="inner").to_pylist()
-    carriers = sorted(named, key=lambda row: (-row["carrier_count"], row["name"]))
+    carrier_rows = by_carrier.join(airlines, "carrier", join_type="inner").to_pylist()
+    carriers = sorted(carrier_rows, key=lambda row: (-row["carrier_count"], row["name"]))
     by_day = flights.group_by(["year", "month", "day"]).aggregate([("day", "count")]).to_pylist()
     days = [(f"{row['year']}-{row['month']:02}-{row['day']:02}", row["day_count"]) for row in by_day]
     expected: list[list[list[object]]] = [
@@ -183,15 +183,15 @@ def check(answers: list[list[list[str]]], files: Mapping[str, Path]) -> list[str
         [[row["name"], row["carrier_count"], row["dep_delay_mean"]] for row in carriers],
         [list(day) for day in sorted(days, key=lambda day: (-day[1], day[0]))[:5]],
     ]
-    found: list[list[list[object]]] = [
+    actual: list[list[list[object]]] = [
         [[int(cell) for cell in row] for row in answers[0]],
         [[row[0], int(row[1]), float(row[2])] for row in answers[1]],
         [[row[0], int(row[1])] for row in answers[2]],
     ]
     return [
-        f"  {title}: expected {wanted}, got {got}"
-        for title, wanted, got in zip(QUERIES, expected, found, strict=True)
-        if wanted != got
+        f"  {title}: expected {expectation}, got {got}"
+        for title, expectation, got in zip(QUERIES, expected, actual, strict=True)
+        if expectation != got
     ]
 
 

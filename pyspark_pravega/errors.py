@@ -339,17 +339,17 @@ class SandboxError(PravegaError):
     condition = "PRAVEGA_SANDBOX_FAILED"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """A hint for an unknown word.
 
     Args:
         word: what was given.
-        known: the words that would have been right.
+        words: the words that would have been right.
 
     Returns:
         `; did you mean "x"?` for the nearest one, or the list of all when none is near.
     """
-    spellings = {right.lower(): right for right in sorted(known)}
+    spellings = {right.lower(): right for right in sorted(words)}
     near = difflib.get_close_matches(word.lower(), spellings, n=1, cutoff=0.6)
     if near:
         return f'; did you mean "{spellings[near[0]]}"?'

@@ -80,9 +80,9 @@ def from_values(values: Mapping[str, str], *, origin: str) -> Credentials | None
     if username is None and password is None:
         return None
     if username is None or password is None:
-        given, missing = ("password", "username") if username is None else ("username", "password")
+        present, missing = ("password", "username") if username is None else ("username", "password")
         variable = f"PRAVEGA_{missing.upper()}"
-        raise ConfigurationError(f"{origin}: {given} is set, but {missing} is not: set {missing} or {variable}")
+        raise ConfigurationError(f"{origin}: {present} is set, but {missing} is not: set {missing} or {variable}")
     return PasswordCredentials(username=username, password=password)
 
 
@@ -100,15 +100,15 @@ class FileCredentials:
             ConfigurationError: the file can't be read, or doesn't hold credentials.
         """
         self.path = path
-        self._seen, self._read = self._state(), _read(path)
+        self._file_state, self._read = self._state(), _read(path)
 
     def authorization(self) -> str:
         """What the file says now; what it said before, while it can't be read."""
         state = self._state()
-        if state != self._seen:
+        if state != self._file_state:
             try:
                 self._read = _read(self.path)
-                self._seen = state
+                self._file_state = state
             except ConfigurationError:
                 # Somebody is just writing it.
                 pass
@@ -116,10 +116,10 @@ class FileCredentials:
 
     def _state(self) -> tuple[int, int] | None:
         try:
-            found = Path(self.path).expanduser().stat()
+            status = Path(self.path).expanduser().stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size
 
 
 def _read(path: str) -> Credentials:
@@ -141,10 +141,10 @@ def _read(path: str) -> Credentials:
             raise ConfigurationError(f'credentials-file {path}: line {number}: unknown key "{key.strip()}"'
                                      + did_you_mean(name, _FILE_KEYS))  # fmt: skip
         values[name] = value.strip()
-    found = from_values(values, origin=f"credentials-file {path}")
-    if found is None:
+    credentials = from_values(values, origin=f"credentials-file {path}")
+    if credentials is None:
         raise ConfigurationError(f"credentials-file {path} holds no credentials: write username and password into it")
-    return found
+    return credentials
 
 
 def from_provider(name: str) -> Credentials:
@@ -160,13 +160,13 @@ def from_provider(name: str) -> Credentials:
     if not separator or not module or not attribute:
         raise ConfigurationError(f'credentials-provider must look like "module:callable", not "{name}"')
     try:
-        made = getattr(importlib.import_module(module), attribute)()
+        credentials = getattr(importlib.import_module(module), attribute)()
     except Exception as error:
         # What a plug-in says may hold a secret: its error's class has to do.
         raise ConfigurationError(f'credentials-provider "{name}" failed with {type(error).__name__}') from None
-    if not isinstance(made, Credentials):
+    if not isinstance(credentials, Credentials):
         raise ConfigurationError(f'credentials-provider "{name}" gave no object with an authorization() method')
-    return made
+    return credentials
 
 
 @dataclass(frozen=True, kw_only=True)

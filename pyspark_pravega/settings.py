@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 from pyspark_pravega import security
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.security import Credentials, Tls
+from pyspark_pravega.values import flag, seconds
 
 DEFAULT_CONTROLLER_URI = "tcp://localhost:9090"
 DEFAULT_TIMEOUT_S = 10.0
+MAX_TIMEOUT_S = 3600.0
 SESSION_PREFIX = "spark.pravega."
 
 _ENVIRONMENT = {
@@ -119,13 +121,13 @@ class Settings:
             return security.from_provider(self.credentials_provider)
         if self.credentials_file:
             return security.FileCredentials(self.credentials_file)
-        given = {
+        values = {
             "username": self.username,
             "password": self.password,
             "auth-method": self.auth_method,
             "auth-token": self.auth_token,
         }
-        return security.from_values({k: v for k, v in given.items() if v is not None}, origin="the configuration")
+        return security.from_values({k: v for k, v in values.items() if v is not None}, origin="the configuration")
 
     @classmethod
     def resolve(
@@ -159,31 +161,33 @@ class Settings:
                 if name not in KEYS:
                     raise ConfigurationError(f'unknown configuration "{key}"{did_you_mean(name, KEYS)}')
                 from_session[name] = value
-        layers = [_known(options), _known(catalog), from_session, _from_environment(environ, _ENVIRONMENT)]
-        found = _from_environment(environ, _JAVA_ENVIRONMENT)
+        layers = [_canonical(options), _canonical(catalog), from_session, _from_environment(environ, _ENVIRONMENT)]
+        values = _from_environment(environ, _JAVA_ENVIRONMENT)
         for layer in reversed(layers):
-            given = {key: value.strip() for key, value in layer.items() if value.strip()}
-            way = _way_of_credentials(given)
+            layer_values = {key: value.strip() for key, value in layer.items() if value.strip()}
+            way = _way_of_credentials(layer_values)
             weaker = [key for other in _CREDENTIALS if way and other is not way for key in other]
-            found = {key: value for key, value in found.items() if key not in weaker} | given
-        registry = found.get("schema-registry-uri")
-        settled = cls(
-            controller_uri=_controller_uri(found.get("controller-uri", DEFAULT_CONTROLLER_URI)),
+            values = {key: value for key, value in values.items() if key not in weaker} | layer_values
+        registry = values.get("schema-registry-uri")
+        settings = cls(
+            controller_uri=_controller_uri(values.get("controller-uri", DEFAULT_CONTROLLER_URI)),
             schema_registry_uri=_registry_uri(registry) if registry else None,
-            scope=found.get("scope"),
-            timeout=_seconds("timeout", found.get("timeout")),
-            username=found.get("username"),
-            password=found.get("password"),
-            auth_method=found.get("auth-method"),
-            auth_token=found.get("auth-token"),
-            credentials_file=found.get("credentials-file"),
-            credentials_provider=found.get("credentials-provider"),
-            tls_ca=found.get("tls-ca"),
-            validate_hostname=_flag("validate-hostname", found.get("validate-hostname", "true")),
+            scope=values.get("scope"),
+            timeout=seconds("timeout", values["timeout"], most=MAX_TIMEOUT_S)
+            if values.get("timeout") is not None
+            else DEFAULT_TIMEOUT_S,
+            username=values.get("username"),
+            password=values.get("password"),
+            auth_method=values.get("auth-method"),
+            auth_token=values.get("auth-token"),
+            credentials_file=values.get("credentials-file"),
+            credentials_provider=values.get("credentials-provider"),
+            tls_ca=values.get("tls-ca"),
+            validate_hostname=flag("validate-hostname", values.get("validate-hostname", "true")),
         )
-        if not (settled.credentials_file or settled.credentials_provider):
-            settled.credentials()
-        return settled
+        if not (settings.credentials_file or settings.credentials_provider):
+            settings.credentials()
+        return settings
 
     def to_options(self, *, secrets: bool = True) -> dict[str, str]:
         """The settings as options, from which `resolve` makes the same settings again on another machine.
@@ -225,7 +229,7 @@ def controller_addresses(uri: str) -> tuple[tuple[str, int], ...]:
     return tuple((part.hostname or "", part.port or 0) for part in parts)
 
 
-def _known(layer: Mapping[str, str] | None) -> dict[str, str]:
+def _canonical(layer: Mapping[str, str] | None) -> dict[str, str]:
     return {name: value for key, value in (layer or {}).items() if (name := canonical_key(key)) in KEYS}
 
 
@@ -233,10 +237,10 @@ def _from_environment(environ: Mapping[str, str], variables: Mapping[str, str]) 
     return {key: environ[variable] for key, variable in variables.items() if variable in environ}
 
 
-def _way_of_credentials(given: Mapping[str, str]) -> frozenset[str] | None:
-    ways = [way for way in _CREDENTIALS if way & given.keys()]
+def _way_of_credentials(values: Mapping[str, str]) -> frozenset[str] | None:
+    ways = [way for way in _CREDENTIALS if way & values.keys()]
     if len(ways) > 1:
-        both = " and ".join(sorted(way & given.keys())[0] for way in ways[:2])
+        both = " and ".join(sorted(way & values.keys())[0] for way in ways[:2])
         raise ConfigurationError(f"{both} are set at one place: give credentials in one way")
     return ways[0] if ways else None
 
@@ -269,21 +273,3 @@ def _check_uri(key: str, uri: str, schemes: tuple[str, ...], example: str) -> No
         valid = False
     if not valid or parts.username is not None or parts.password is not None:
         raise ConfigurationError(f'{key} must look like "{example}" (scheme, host and port; no credentials in it)')
-
-
-def _flag(key: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ConfigurationError(f'{key} must be true or false, not "{text}"')
-    return text.lower() == "true"
-
-
-def _seconds(key: str, text: str | None) -> float:
-    if text is None:
-        return DEFAULT_TIMEOUT_S
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 3600:
-        raise ConfigurationError(f'{key} must be a number of seconds between 0 and 3600, not "{text}"')
-    return seconds

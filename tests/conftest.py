@@ -75,6 +75,18 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ["JAVA_HOME"] = str(home)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many snippets of the pages ran, and how many said why they don't (tests/docs)."""
+    counts = dict.fromkeys(("snippets run", "snippets not run"), 0)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()) if getattr(report, "when", "") == "call" else ():
+                if name in counts:
+                    counts[name] += value
+    if any(counts.values()):
+        terminalreporter.write_line(", ".join(f"{name}: {count}" for name, count in counts.items()))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     # Imported here: without xdist everything works as well, one test after another.
@@ -224,7 +236,7 @@ def sessions() -> Iterator[Sessions]:
 
     running = Sessions()
     yield running
-    running.stop()
+    running.end()
 
 
 @pytest.fixture(scope="module")

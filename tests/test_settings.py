@@ -151,7 +151,7 @@ def test_a_malformed_registry_is_refused_without_repeating_what_may_be_a_passwor
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "3600", "ten", "nan", "inf", "1e9", "10s"])
 def test_a_timeout_is_a_number_of_seconds_up_to_an_hour(timeout: str) -> None:
-    with pytest.raises(ConfigurationError, match="timeout must be a number of seconds between 0 and 3600"):
+    with pytest.raises(ConfigurationError, match='"timeout" must be a number of seconds between 0 and 3600'):
         resolve({"timeout": timeout})
 
 
@@ -224,7 +224,7 @@ def test_what_java_clients_read_is_read_too_but_is_weaker() -> None:
         ({"auth-method": "Bearer"}, "auth-token is not"),
         ({"username": "u", "password": "hunter2", "auth-token": "hunter2"}, "username|password and auth-token are set"),
         ({"username": "a:b", "password": "hunter2"}, "must not hold"),
-        ({"validate-hostname": "hunter2x"}, "validate-hostname must be true or false"),
+        ({"validate-hostname": "hunter2x"}, '"validate-hostname" must be true or false'),
     ],
 )
 def test_incomplete_or_contradictory_credentials_are_refused(options: dict[str, str], reason: str) -> None:

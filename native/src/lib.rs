@@ -393,7 +393,7 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // What pyspark_pravega.serde.native_module.INTERFACE asks for.
+    // What pyspark_pravega.frames.native_module.INTERFACE asks for.
     module.add("INTERFACE", 3)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;

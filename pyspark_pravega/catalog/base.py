@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.store import NamespaceStore
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.definition import TableDefinition, load_definition
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition, load_definition
 from pyspark_pravega.errors import ScopeNotFoundError, StreamNotFoundError
 from pyspark_pravega.settings import Settings
 

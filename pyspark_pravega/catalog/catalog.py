@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark_pravega.catalog.altering import Altering
-from pyspark_pravega.catalog.history import History
-from pyspark_pravega.catalog.metadata_tables import MetadataTables
-from pyspark_pravega.catalog.namespaces import Namespaces
-from pyspark_pravega.catalog.procedures import Procedures
-from pyspark_pravega.catalog.replacing import Replacing
-from pyspark_pravega.catalog.views import Views
+from pyspark_pravega.catalog.statements import (
+    Altering,
+    History,
+    MetadataTables,
+    Namespaces,
+    Procedures,
+    Replacing,
+    Views,
+)
 
 
 class Catalog(Procedures, MetadataTables, History, Replacing, Altering, Views, Namespaces):

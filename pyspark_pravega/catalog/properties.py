@@ -23,17 +23,15 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
-from pyspark_pravega.connector.definition import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     EVENT_TIME,
     ROUTING_KEY,
     WRITER_MODE,
-    flag,
     writer_mode,
 )
-from pyspark_pravega.connector.plan import time_column
-from pyspark_pravega.connector.routing import Routing
+from pyspark_pravega.connector.table import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
+from pyspark_pravega.connector.write import Routing, time_column
 from pyspark_pravega.errors import (
     ConfigurationError,
     UnsupportedOperationError,
@@ -46,6 +44,7 @@ from pyspark_pravega.serde.lenient import MODES
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
+from pyspark_pravega.values import flag
 
 FORMAT = "format"
 COMPATIBILITY = "compatibility"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_pravega.connector.ledger import Ledger
-from pyspark_pravega.connector.partitions import SlicePartition
-from pyspark_pravega.connector.reader import StreamReader
-from pyspark_pravega.connector.tail import SegmentSlice, Snapshot
+from pyspark_pravega.client import SegmentPart
+from pyspark_pravega.connector.log import Ledger, Snapshot
+from pyspark_pravega.connector.read import BatchReader, SlicePartition
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -33,16 +32,17 @@ class Bounds:
     """The offset of the last event, in bytes."""
 
     @classmethod
-    def of(cls, predicates: Sequence[Mapping[str, Any]]) -> Bounds:
+    def of(cls, predicates: Sequence[Mapping[str, Any]], own: Collection[str] = ()) -> Bounds:
         """The bounds of predicates that hold all at once; those that say nothing about positions are passed over.
 
         Args:
             predicates: column, comparison and values (numbers) each.
+            own: the names of the table's own columns: one that is called as a metadata column is no position.
         """
         bounds = cls()
         for predicate in predicates:
             column, comparison, values = predicate["column"], predicate["comparison"], predicate["values"]
-            if column not in (SEGMENT, OFFSET) or comparison not in _COMPARISONS or not values:
+            if column in own or column not in (SEGMENT, OFFSET) or comparison not in _COMPARISONS or not values:
                 continue
             if comparison in ("=", "<=>", "IN"):
                 low, high = min(values), max(values)
@@ -79,12 +79,12 @@ def narrowed(snapshot: Snapshot, bounds: Bounds, ledger: Ledger | None) -> Snaps
     """
     if bounds == Bounds():
         return snapshot
-    slices = [
+    parts = [
         _from(part, bounds.first, ledger)
-        for part in snapshot.slices
+        for part in snapshot.parts
         if bounds.wants(part.segment_id) and part.start <= bounds.last and part.end > bounds.first
     ]
-    return replace(snapshot, slices=tuple(slices))
+    return replace(snapshot, parts=tuple(parts))
 
 
 def estimated_rows(size: int, ledger: Ledger | None) -> int | None:
@@ -119,9 +119,9 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
     state = None if ledger is None else ledger.state()
     if ledger is None or state is None or state.rows is None or state.pending is not None:
         return None
-    ends = {part.segment_id: part.end for part in snapshot.slices if part.end}
+    ends = {part.segment_id: part.end for part in snapshot.parts if part.end}
     # All that commits have ever written is there, and nothing else.
-    if sum(ends.values()) != state.bytes or any(part.start for part in snapshot.slices):
+    if sum(ends.values()) != state.bytes or any(part.start for part in snapshot.parts):
         return None
     for commit in ledger.commits([state.version] if state.version else []):
         if {segment_id: end for segment_id, end in commit.cut.items() if end} == ends:
@@ -133,7 +133,7 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
 class EarlyEnd(DataSourceReader):
     """A reader that stops before the ends of its partitions."""
 
-    reader: StreamReader
+    reader: BatchReader
     limit: int | None
     """Rows of each partition that are enough."""
     last: int = MOST
@@ -172,7 +172,7 @@ class EarlyEnd(DataSourceReader):
                 return
 
 
-def _from(part: SegmentSlice, first: int, ledger: Ledger | None) -> SegmentSlice:
+def _from(part: SegmentPart, first: int, ledger: Ledger | None) -> SegmentPart:
     if ledger is None or first <= part.start:
         return part
     low, high, start = 0, ledger.state().version, part.start

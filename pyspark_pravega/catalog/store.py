@@ -13,9 +13,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from pyspark_pravega.client import Client
-from pyspark_pravega.client.tables import KeyValueTable
-from pyspark_pravega.connector.json_table import Content, JsonTable
+from pyspark_pravega.client import Client, KeyValueTable
+from pyspark_pravega.connector.log import Content, JsonTable
 from pyspark_pravega.errors import AuthenticationError, KeyValueTableNotFoundError
 
 STORE = "spark.catalog"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pyspark_pravega.client import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.policies import UNLIMITED
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.values import number
 
 SEGMENTS = "segments"
 SCALING = "scaling"
@@ -80,7 +81,7 @@ def shown(configuration: StreamConfiguration) -> dict[str, str]:
 
 
 def _scaling(properties: Mapping[str, str]) -> ScalingPolicy:
-    segments = _number(SEGMENTS, properties.get(SEGMENTS, "1"), 1, MAX_SEGMENTS)
+    segments = number(SEGMENTS, properties.get(SEGMENTS, "1"), least=1, most=MAX_SEGMENTS)
     scaling = properties.get(SCALING, "fixed").strip()
     if scaling.lower() == "fixed":
         return ScalingPolicy.fixed(segments)
@@ -90,7 +91,7 @@ def _scaling(properties: Mapping[str, str]) -> ScalingPolicy:
             f'table property "{SCALING}" must be fixed, or a rate for each segment like "1000 events/s" or '
             f'"500 KB/s", not "{scaling}"'
         )
-    factor = _number(SCALE_FACTOR, properties.get(SCALE_FACTOR, "2"), 2, 1000)
+    factor = number(SCALE_FACTOR, properties.get(SCALE_FACTOR, "2"), least=2, most=1000)
     return ScalingPolicy(scale_type=_RATES[unit], target_rate=rate, scale_factor=factor, min_segments=segments)
 
 
@@ -118,12 +119,6 @@ def _tags(text: str) -> tuple[str, ...]:
     return tuple(sorted({tag.strip() for tag in text.split(",") if tag.strip()}))
 
 
-def _number(key: str, text: str, least: int, most: int) -> int:
-    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
-        raise ConfigurationError(f'table property "{key}" must be a number from {least} to {most}, not "{text}"')
-    return int(text)
-
-
 def _amount(key: str, text: str, units: Mapping[str, int], what: str = "", example: str = "") -> int:
     found = _split(text, units)
     if found is None:
@@ -133,8 +128,8 @@ def _amount(key: str, text: str, units: Mapping[str, int], what: str = "", examp
         raise ConfigurationError(
             f'table property "{key}" must be {what} like "{example}", in {", ".join(known)}, not "{text}"'
         )
-    number, unit = found
-    return number * units[unit]
+    count, unit = found
+    return count * units[unit]
 
 
 def _split(text: str, units: Iterable[str]) -> tuple[int, str] | None:

@@ -1,15 +1,22 @@
-"""Pravega without Spark: the controller, the segment stores' wire protocol, and what is built on both."""
+"""Pravega without Spark, a library of its own (docs/client.md). This is its face: others import from here.
 
-from __future__ import annotations
+Values: `names`, `policies`, `stream_cut`, `transactions`, `reader_groups`; `routing` serves all rooms.
+Rooms, each of which uses only those before it: `wire` (the wire protocol, without sockets) and `controller` (gRPC);
+`connections`; `segments` (bytes); `positions` (cuts); then `events`, `key_value` and `state`. `client` joins them. It
+may use frames, settings, security, deadlines and errors; it knows nothing of Spark.
+"""
 
 from pyspark_pravega.client.client import Client
+from pyspark_pravega.client.connections import ConnectionPool
 from pyspark_pravega.client.controller import Controller
-from pyspark_pravega.client.deadlines import deadline
-from pyspark_pravega.client.event_reader import SegmentPart
-from pyspark_pravega.client.event_tail import EventTail
-from pyspark_pravega.client.event_writer import EventWriter
-from pyspark_pravega.client.events import EventBatch
-from pyspark_pravega.client.gathering import Staged
+from pyspark_pravega.client.events import (
+    EventBatch,
+    EventTail,
+    EventWriter,
+    OwnTransaction,
+    TransactionWriter,
+)
+from pyspark_pravega.client.key_value import KeyValueTable
 from pyspark_pravega.client.names import Access, SegmentRange, Stream, StreamSegments
 from pyspark_pravega.client.policies import (
     RetentionPolicy,
@@ -18,12 +25,12 @@ from pyspark_pravega.client.policies import (
     ScalingPolicy,
     StreamConfiguration,
 )
-from pyspark_pravega.client.pool import ConnectionPool
+from pyspark_pravega.client.positions import SegmentPart
+from pyspark_pravega.client.segments import Staged
+from pyspark_pravega.client.state import RevisionedStream, StateSynchronizer
 from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut
-from pyspark_pravega.client.synchronizer import RevisionedStream, StateSynchronizer
-from pyspark_pravega.client.tables import KeyValueTable
-from pyspark_pravega.client.transaction_writer import OwnTransaction, TransactionWriter
 from pyspark_pravega.client.transactions import Transaction, TransactionState
+from pyspark_pravega.deadlines import deadline
 
 __all__ = [
     "UNBOUNDED",

@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
 
-from pyspark_pravega.client.controller import Controller
-from pyspark_pravega.client.event_reader import SegmentPart, plan, read_part
-from pyspark_pravega.client.event_tail import EventTail
-from pyspark_pravega.client.event_writer import EventWriter
-from pyspark_pravega.client.events import EventBatch
-from pyspark_pravega.client.gathering import Staged, gather
+from pyspark_pravega.client.connections import Cluster
+from pyspark_pravega.client.events import (
+    DEFAULT_LEASE_MS,
+    EventBatch,
+    EventTail,
+    EventWriter,
+    OwnTransaction,
+    TransactionWriter,
+    plan,
+    read_part,
+)
+from pyspark_pravega.client.key_value import KeyValueTable
 from pyspark_pravega.client.names import Stream
-from pyspark_pravega.client.pool import ConnectionPool
+from pyspark_pravega.client.positions import SegmentPart, tail_cut, truncate_stream
+from pyspark_pravega.client.segments import Staged, gather
 from pyspark_pravega.client.stream_cut import StreamCut
-from pyspark_pravega.client.stream_cuts import tail_cut, truncate_stream
-from pyspark_pravega.client.tables import KeyValueTable
-from pyspark_pravega.client.transaction_writer import DEFAULT_LEASE_MS, OwnTransaction, TransactionWriter
 from pyspark_pravega.client.transactions import Transaction
-from pyspark_pravega.settings import Settings
 
 
-class Client:
-    """The controller and the segment stores of one Pravega cluster. Safe for use by several threads."""
+class Client(Cluster):
+    """A Pravega cluster, and what can be done with it. Safe for use by several threads; a context manager.
 
-    def __init__(self, settings: Settings) -> None:
-        """Make a client; it connects when it is used.
-
-        Args:
-            settings: where the cluster is.
-        """
-        self.settings = settings
-        credentials = settings.credentials()
-        tls = settings.tls if settings.uses_tls else None
-        self.controller = Controller(
-            settings.controller_uri, timeout=settings.timeout, credentials=credentials, tls=tls
-        )
-        self.pool = ConnectionPool(
-            self.controller, timeout=settings.timeout, authenticated=credentials is not None, tls=tls
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    It is made of settings, and connects when it is used.
+    """
 
     def plan(
         self, stream: Stream | str, *, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
@@ -183,8 +166,3 @@ class Client:
 
     def _stream(self, stream: Stream | str) -> Stream:
         return stream if isinstance(stream, Stream) else Stream.parse(stream, self.settings.scope)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.pool.close()
-        self.controller.close()

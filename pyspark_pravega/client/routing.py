@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.client.names import SegmentRange
-from pyspark_pravega.serde.native_module import module
+from pyspark_pravega.frames.native_module import module
 
 SEED = 1741865571
 """Java's "EventRouter".hashCode()."""

@@ -115,24 +115,24 @@ class StreamCut(Mapping[int, int]):
         def refuse(why: str) -> NoReturn:
             raise ConfigurationError(f'"{text[:80]}" is no cut of stream "{stream}": {why}')
 
-        def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-            if len(dict(found)) != len(found):
+        def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+            if len(dict(items)) != len(items):
                 refuse("a segment is named twice")
-            return dict(found)
+            return dict(items)
 
         try:
-            found = json.loads(text, object_pairs_hook=pairs)
+            offsets = json.loads(text, object_pairs_hook=pairs)
         except (ValueError, RecursionError) as error:
             refuse(f"it isn't JSON ({error})")
-        if not isinstance(found, dict):
+        if not isinstance(offsets, dict):
             refuse('it must be an object like {"0":12}')
-        for key, offset in found.items():
+        for key, offset in offsets.items():
             if not (key.isascii() and key.isdigit() and len(key) < 20 and str(int(key)) == key):
                 refuse(f'"{key[:40]}" is no segment id')
             if type(offset) is not int:
                 refuse(f"the offset of segment {key} must be a whole number")
         try:
-            return cls(stream, {int(key): offset for key, offset in found.items()})
+            return cls(stream, {int(key): offset for key, offset in offsets.items()})
         except InvalidStreamCutError as error:
             refuse(str(error))
 
@@ -180,8 +180,8 @@ class StreamCut(Mapping[int, int]):
             refuse(f"it has {len(parts)} parts instead of version, stream, segment numbers, epochs and offsets")
         if parts[0] != "0":
             refuse(f'its version is "{parts[0][:20]}", only 0 is known')
-        named = _STREAM.fullmatch(parts[1])
-        if named is None:
+        match = _STREAM.fullmatch(parts[1])
+        if match is None:
             refuse(f'"{parts[1][:80]}" is no stream')
         if parts[2:] == ["", "", ""]:
             refuse(f"it names no segment of stream {parts[1]}; the Java client makes such a tail of a sealed stream")
@@ -196,7 +196,7 @@ class StreamCut(Mapping[int, int]):
             ids = [segment_id_of(epoch=e, number=n) for e, n in zip(epochs, numbers, strict=True)]
             if len(set(ids)) != len(ids):
                 refuse("a segment is named twice")
-            return cls(Stream(*named.groups()), dict(zip(ids, offsets, strict=True)))
+            return cls(Stream(*match.groups()), dict(zip(ids, offsets, strict=True)))
         except (InvalidNameError, InvalidStreamCutError) as error:
             refuse(str(error))
 

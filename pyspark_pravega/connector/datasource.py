@@ -12,14 +12,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.definition import (
-    CORRUPT_EVENT,
-    METADATA_COLUMNS,
-    TableDefinition,
-    document_definition,
-    load_definition,
-    raw_definition,
-)
 from pyspark_pravega.connector.official import MetadataReader, create_missing, metadata_schema, without_official
 from pyspark_pravega.connector.options import (
     FORMAT,
@@ -36,10 +28,18 @@ from pyspark_pravega.connector.options import (
     streams_of,
     writes_own,
 )
-from pyspark_pravega.connector.reader import OFFICIAL_COLUMNS
+from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, check_extents
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.stream_reader import PravegaStreamReader, SnapshotReader, check_alike
-from pyspark_pravega.connector.writer import EpochWriter, StreamWriter
+from pyspark_pravega.connector.stream import PravegaStreamReader, SnapshotReader, check_alike
+from pyspark_pravega.connector.table import (
+    CORRUPT_EVENT,
+    METADATA_COLUMNS,
+    TableDefinition,
+    document_definition,
+    load_definition,
+    raw_definition,
+)
+from pyspark_pravega.connector.write import BatchWriter, EpochWriter
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.custom import is_custom
 from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, STRING, SYNONYMS
@@ -66,10 +66,13 @@ class DefaultSource(DataSource):
         if METADATA in options:
             return metadata_schema(options)
         create_missing(options)
-        definition = self._definitions(options)[0]
+        bounds, definitions = ReadOptions.parse(options), self._definitions(options)
+        definition = definitions[0]
+        # Here, because Spark asks for this when the query is defined.
+        check_extents(shared_client(definition.settings), [one.stream for one in definitions], bounds)
         if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
-        if definition.mode == PERMISSIVE:
+        if definition.mode == PERMISSIVE and CORRUPT_EVENT not in definition.schema.fieldNames():
             corrupt = next(field for field in METADATA_COLUMNS if field.name == CORRUPT_EVENT)
             return StructType([*definition.schema.fields, corrupt])
         return definition.schema
@@ -106,7 +109,7 @@ class DefaultSource(DataSource):
         definition, options = self._writable(schema)
         if overwrite:
             raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t be overwritten: use mode("append")')
-        return StreamWriter(definition, options)
+        return BatchWriter(definition, options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A streaming query's write, each micro-batch in one transaction.

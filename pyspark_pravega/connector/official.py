@@ -9,10 +9,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from pyspark_pravega import values
 from pyspark_pravega.client import Client, RetentionPolicy, ScalingPolicy, StreamConfiguration
-from pyspark_pravega.client.watermarks import watermarks
+from pyspark_pravega.client.positions import watermarks
 from pyspark_pravega.connector import options as keys
-from pyspark_pravega.connector.options import flag, stream_of, streams_of
+from pyspark_pravega.connector.options import stream_of, streams_of
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.settings import Settings
@@ -88,7 +89,7 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
     """
     ours = {key: value for key, value in options.items() if key not in keys.OFFICIAL_WRITE_KEYS}
     if keys.ONCE in options:
-        mode = keys.EXACTLY_ONCE if flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
+        mode = keys.EXACTLY_ONCE if values.flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
         if ours.setdefault(keys.WRITER_MODE, mode) != mode:
             raise ConfigurationError(
                 f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.WRITER_MODE}" = {ours[keys.WRITER_MODE]} '
@@ -106,8 +107,8 @@ def create_missing(options: Mapping[str, str]) -> None:
     Raises:
         ConfigurationError: an option about making a stream is malformed.
     """
-    may_scope = flag(keys.CREATE_SCOPE, options.get(keys.CREATE_SCOPE, "false"))
-    may_stream = flag(keys.CREATE_STREAM, options.get(keys.CREATE_STREAM, "false"))
+    may_scope = values.flag(keys.CREATE_SCOPE, options.get(keys.CREATE_SCOPE, "false"))
+    may_stream = values.flag(keys.CREATE_STREAM, options.get(keys.CREATE_STREAM, "false"))
     if not may_scope and not may_stream:
         return
     configuration = _configuration(options)
@@ -122,10 +123,7 @@ def create_missing(options: Mapping[str, str]) -> None:
 
 def _configuration(options: Mapping[str, str]) -> StreamConfiguration:
     def number(key: str) -> int | None:
-        text = options.get(key)
-        if text is not None and (not text.strip().isdecimal() or int(text) < 1):
-            raise ConfigurationError(f'option "{key}" must be a whole number above 0, not "{text}"')
-        return None if text is None else int(text)
+        return None if key not in options else values.number(key, options[key], least=1)
 
     segments, factor = number(keys.DEFAULT_SEGMENTS) or 1, number(keys.DEFAULT_FACTOR) or 2
     rate_of_bytes, rate_of_events = number(keys.DEFAULT_BYTES_RATE), number(keys.DEFAULT_EVENTS_RATE)

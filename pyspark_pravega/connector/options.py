@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyspark_pravega import settings
+from pyspark_pravega import settings, values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
+from pyspark_pravega.connector.bounds import Bound, Word, parse_bound, parse_time
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.settings import Settings, canonical_key
 
@@ -88,7 +88,7 @@ class WriteOptions:
     """How to write."""
 
     routing_key: str | None = None
-    """How the events' routing keys are made (`connector.routing`); as the table says when None."""
+    """How the events' routing keys are made (`connector.write.routing`); as the table says when None."""
     transaction_timeout_ms: int = DEFAULT_LEASE_MS
     """The transactions' lease."""
     writer_mode: str | None = None
@@ -128,12 +128,20 @@ class WriteOptions:
             )
         return cls(
             routing_key=given.get(ROUTING_KEY),
-            transaction_timeout_ms=_milliseconds(given.get(TRANSACTION_TIMEOUT_MS), lease_ms),
+            transaction_timeout_ms=lease_ms
+            if TRANSACTION_TIMEOUT_MS not in given
+            else values.number(
+                TRANSACTION_TIMEOUT_MS,
+                given[TRANSACTION_TIMEOUT_MS],
+                least=MIN_LEASE_MS,
+                most=MAX_LEASE_MS,
+                unit="milliseconds",
+            ),
             writer_mode=None if WRITER_MODE not in given else writer_mode(given[WRITER_MODE]),
             event_time=given.get(EVENT_TIME),
-            cluster_by_key=None if CLUSTER_BY_KEY not in given else flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
+            cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
             query=given.get(QUERY),
-            epoch=None if EPOCH not in given else _number(EPOCH, given[EPOCH]),
+            epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
         )
 
 
@@ -162,11 +170,8 @@ def writer_mode(text: str) -> str:
 class ReadOptions:
     """What to read, and how."""
 
-    start: str | None = None
-    """The text of a start (`bounds.resolve_bound`)."""
-    end: str | None = None
-    start_time: str | None = None
-    end_time: str | None = None
+    start: Bound = Word.UNBOUNDED
+    end: Bound = Word.UNBOUNDED
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     max_events: int | None = None
@@ -174,6 +179,11 @@ class ReadOptions:
     min_events: int | None = None
     max_delay_s: float = DEFAULT_MAX_DELAY_S
     subscriber: str | None = None
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether they say where to begin or end."""
+        return (self.start, self.end) != (Word.UNBOUNDED, Word.UNBOUNDED)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -192,20 +202,22 @@ class ReadOptions:
             raise ConfigurationError(
                 f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
             )
-        most, least = _count(given, MAX_EVENTS), _count(given, MIN_EVENTS)
+
+        def count(key: str) -> int | None:
+            return None if key not in given else values.number(key, given[key], least=1)
+
+        most, least = count(MAX_EVENTS), count(MIN_EVENTS)
         if most is not None and least is not None and least > most:
             raise ConfigurationError(f'option "{MIN_EVENTS}" ({least}) must not be above "{MAX_EVENTS}" ({most})')
         return cls(
-            start=given.get(START_CUT),
-            end=given.get(END_CUT),
-            start_time=given.get(START_TIME),
-            end_time=given.get(END_TIME),
-            min_partitions=_count(given, MIN_PARTITIONS),
-            fail_on_data_loss=flag(FAIL_ON_DATA_LOSS, given.get(FAIL_ON_DATA_LOSS, "true")),
+            start=_bound(given, START_CUT, START_TIME),
+            end=_bound(given, END_CUT, END_TIME),
+            min_partitions=count(MIN_PARTITIONS),
+            fail_on_data_loss=values.flag(FAIL_ON_DATA_LOSS, given.get(FAIL_ON_DATA_LOSS, "true")),
             max_events=most,
-            max_bytes=_size(given, MAX_BYTES),
+            max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),
             min_events=least,
-            max_delay_s=_duration(given.get(MAX_DELAY), DEFAULT_MAX_DELAY_S),
+            max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
             subscriber=given.get(SUBSCRIBER),
         )
 
@@ -231,6 +243,11 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
         found[name] = value
     return found
+
+
+def spellings(keys: Iterable[str]) -> set[str]:
+    """All spellings of keys in lower case, for those who can't ask `canonical`: `a-b`, `a_b`, `a.b` and `ab` (aB)."""
+    return {key.replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}
 
 
 def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
@@ -271,60 +288,7 @@ def _stream(name: str, connection: Settings) -> Stream:
     return Stream(check_name("scope", scope), check_name("stream", stream))
 
 
-def flag(key: str, text: str) -> bool:
-    """What `true` and `false` stand for.
-
-    Args:
-        key: whose value it is.
-        text: the value.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
-    if text.strip().lower() not in ("true", "false"):
-        raise ConfigurationError(f'"{key}" must be true or false, not "{text}"')
-    return text.strip().lower() == "true"
-
-
-def _number(key: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise ConfigurationError(f'"{key}" must be a number from 0, not "{text}"')
-    return int(text)
-
-
-def _milliseconds(text: str | None, default: int) -> int:
-    if text is None:
-        return default
-    if not text.strip().isdecimal() or not MIN_LEASE_MS <= int(text) <= MAX_LEASE_MS:
-        raise ConfigurationError(
-            f'option "{TRANSACTION_TIMEOUT_MS}" must be between {MIN_LEASE_MS} and {MAX_LEASE_MS} milliseconds, '
-            f'not "{text}"'
-        )
-    return int(text)
-
-
-def _count(given: Mapping[str, str], key: str) -> int | None:
-    text = given.get(key)
-    if text is None:
-        return None
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ConfigurationError(f'option "{key}" must be a whole number above 0, not "{text}"')
-    return int(text)
-
-
-def _size(given: Mapping[str, str], key: str) -> int | None:
-    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)i?b?", given.get(key, "").strip().lower())
-    if key not in given:
-        return None
-    if not found or int(found[1]) < 1:
-        raise ConfigurationError(f'option "{key}" must be a number of bytes like 1000000 or 64m, not "{given[key]}"')
-    return int(found[1]) << 10 * " kmgt".index(found[2] or " ")
-
-
-def _duration(text: str | None, default: float) -> float:
-    if text is None:
-        return default
-    found = re.fullmatch(r"([0-9]+)\s*(ms|s|m|min|h)?", text.strip().lower())
-    if not found:
-        raise ConfigurationError(f'option "{MAX_DELAY}" must be a time like 30s, 15m or 500ms, not "{text}"')
-    return int(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[found[2] or "ms"]
+def _bound(given: Mapping[str, str], cut: str, time: str) -> Bound:
+    if time in given:
+        return parse_time(time, given[time])
+    return parse_bound(cut, given[cut]) if cut in given else Word.UNBOUNDED

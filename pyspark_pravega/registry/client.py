@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -11,16 +10,23 @@ from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
     IncompatibleSchemaError,
-    OperationFailedError,
     PravegaError,
     SchemaError,
     SchemaNotFoundError,
 )
-from pyspark_pravega.registry.model import EncodingInfo, GroupProperties, SchemaInfo, VersionInfo, format_json
+from pyspark_pravega.registry.model import (
+    EncodingInfo,
+    GroupProperties,
+    SchemaInfo,
+    VersionInfo,
+    format_json,
+    history_from_json,
+    page_from_json,
+    schemas_from_json,
+)
 from pyspark_pravega.registry.transport import Refusals, T, Transport, part
 from pyspark_pravega.security import Credentials, Tls
 
-_CREATE_ATTEMPTS = 6
 _PAGE = 100
 
 
@@ -31,7 +37,8 @@ class SchemaRegistry:
     Nothing is cached: a group that is deleted and created again begins its ids at 0 anew.
 
     Every call may raise RegistryUnavailableError (no answer in time), AuthenticationError (credentials refused),
-    CertificateError (its certificate isn't trusted) and OperationFailedError (a status without a meaning of its own).
+    CertificateError (its certificate isn't trusted), DeadlineExceededError (the deadline that the caller set with
+    `pyspark_pravega.deadlines.deadline` is over) and OperationFailedError (a status without a meaning of its own).
 
     Args:
         uri: `http://host:port` or `https://host:port`.
@@ -121,25 +128,16 @@ class SchemaRegistry:
                 'formats other than Avro take only "AllowAny" and "DenyAll"',
             )
         }
-        for attempt in range(_CREATE_ATTEMPTS):
-            try:
-                response = self._transport.call(
-                    doing,
-                    "POST",
-                    "/v1/groups",
-                    params={"namespace": namespace},
-                    json=body,
-                    expect=(201, 409),
-                    refusals=refusals,
-                )
-            except OperationFailedError as error:
-                # Creators who race get 500 from the registry's own table store, though the group comes to be.
-                if attempt + 1 == _CREATE_ATTEMPTS or "UPDATE_TABLE_ENTRIES" not in str(error):
-                    raise
-                time.sleep(0.02 * 2**attempt)
-            else:
-                return response.status_code == 201
-        raise AssertionError("unreachable")
+        response = self._transport.call(
+            doing,
+            "POST",
+            "/v1/groups",
+            params={"namespace": namespace},
+            json=body,
+            expect=(201, 409),
+            refusals=refusals,
+        )
+        return response.status_code == 201
 
     def group(self, namespace: str, group: str) -> GroupProperties:
         """What a group was created with.
@@ -166,17 +164,17 @@ class SchemaRegistry:
         Yields:
             Name and properties, in no order.
         """
-        seen: set[str] = set()
+        names: set[str] = set()
         params = {"namespace": namespace, "limit": str(_PAGE)}
         while True:
             page, token = self._transport.answer(
-                _page_from_json, f'list the groups of "{namespace}"', "GET", "/v1/groups", params=params
+                page_from_json, f'list the groups of "{namespace}"', "GET", "/v1/groups", params=params
             )
             # The last page isn't marked: an empty one follows it, with the same token.
-            fresh = page.keys() - seen
+            fresh = page.keys() - names
             if not fresh:
                 return
-            seen |= fresh
+            names |= fresh
             for name in fresh:
                 yield name, page[name]
             if not token:
@@ -290,7 +288,7 @@ class SchemaRegistry:
         """
         doing = f'read the schemas of group "{namespace}/{group}"'
         query = {} if type is None else {"type": type}
-        return self._group_call(_schemas_from_json, doing, "GET", namespace, group, "/schemas/versions", query=query)
+        return self._group_call(schemas_from_json, doing, "GET", namespace, group, "/schemas/versions", query=query)
 
     def latest_schema(
         self, namespace: str, group: str, type: str | None = None
@@ -309,8 +307,8 @@ class SchemaRegistry:
             GroupNotFoundError: there's no such group.
         """
         # Not GET /schemas: it answers 500 for an unknown type.
-        found = self.schemas(namespace, group, type)
-        return found[-1] if found else None
+        schemas = self.schemas(namespace, group, type)
+        return schemas[-1] if schemas else None
 
     def history(self, namespace: str, group: str) -> list[tuple[SchemaInfo, VersionInfo, int]]:
         """All schemas of a group with the times when they were added.
@@ -326,7 +324,7 @@ class SchemaRegistry:
             GroupNotFoundError: there's no such group.
         """
         doing = f'read the history of group "{namespace}/{group}"'
-        return self._group_call(_history_from_json, doing, "GET", namespace, group, "/history")
+        return self._group_call(history_from_json, doing, "GET", namespace, group, "/history")
 
     def encoding_id(self, namespace: str, group: str, version: VersionInfo, codec: str = "") -> int:
         """The id in the header of events of a schema version and a codec; made when there's none yet.
@@ -474,31 +472,6 @@ class SchemaRegistry:
             # The registry's 404 doesn't say what is missing: the group, or something in it.
             self.group(namespace, group)
             raise
-
-
-def _schemas_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo]]:
-    both = [
-        (SchemaInfo.from_json(entry["schemaInfo"]), VersionInfo.from_json(entry["versionInfo"]))
-        for entry in answer.get("schemas") or []
-    ]
-    return sorted(both, key=lambda entry: entry[1].id)
-
-
-def _history_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo, int]]:
-    entries = [
-        (
-            SchemaInfo.from_json(entry["schemaInfo"]),
-            VersionInfo.from_json(entry["versionInfo"]),
-            int(entry.get("timestamp") or 0),
-        )
-        for entry in answer.get("history") or []
-    ]
-    return sorted(entries, key=lambda entry: entry[1].id)
-
-
-def _page_from_json(answer: Any) -> tuple[dict[str, GroupProperties], str | None]:
-    groups = {name: GroupProperties.from_json(value) for name, value in (answer.get("groups") or {}).items()}
-    return groups, answer.get("continuationToken")
 
 
 def _no_group(namespace: str, group: str) -> tuple[type[PravegaError], str]:

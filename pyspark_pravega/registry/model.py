@@ -140,3 +140,31 @@ def _format_name(value: Any) -> str:
         return value
     name = value.get("fullTypeName") or value["serializationFormat"]
     return str(name)
+
+
+def schemas_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo]]:
+    """Schemas and versions, oldest first, of an answer's JSON."""
+    both = [
+        (SchemaInfo.from_json(entry["schemaInfo"]), VersionInfo.from_json(entry["versionInfo"]))
+        for entry in answer.get("schemas") or []
+    ]
+    return sorted(both, key=lambda entry: entry[1].id)
+
+
+def history_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo, int]]:
+    """Schemas, versions and times (ms since 1970), oldest first, of an answer's JSON."""
+    entries = [
+        (
+            SchemaInfo.from_json(entry["schemaInfo"]),
+            VersionInfo.from_json(entry["versionInfo"]),
+            int(entry.get("timestamp") or 0),
+        )
+        for entry in answer.get("history") or []
+    ]
+    return sorted(entries, key=lambda entry: entry[1].id)
+
+
+def page_from_json(answer: Any) -> tuple[dict[str, GroupProperties], str | None]:
+    """Groups by name, and where the next page begins, of an answer's JSON."""
+    groups = {name: GroupProperties.from_json(value) for name, value in (answer.get("groups") or {}).items()}
+    return groups, answer.get("continuationToken")

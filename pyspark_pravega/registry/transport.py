@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
+from pyspark_pravega.deadlines import Limit, Retries
 from pyspark_pravega.errors import (
     AuthenticationError,
     CertificateError,
@@ -26,7 +27,21 @@ Refusals = Mapping[int, tuple[type[PravegaError], str]]
 
 
 T = TypeVar("T")
-_TRIES = 3
+
+MAX_FAILURES = 6
+"""How often a call fails before it isn't tried again, even where there is time left."""
+
+
+_PASSING = (500, 502, 503, 504)
+"""Statuses that another try may not meet. Of 0.6.0 these are answered with 500, and with success afterwards:
+
+- The first change after the registry's own token for Pravega has expired (its client then sends a buffer that is gone).
+- Creating a group that others create in the same instant ("UPDATE_TABLE_ENTRIES").
+"""
+
+
+class _ConnectionLostError(Exception):
+    """The connection ended before an answer came."""
 
 
 class Transport:
@@ -90,19 +105,31 @@ class Transport:
 
         Raises:
             RegistryUnavailableError: there's no answer in time, or a gateway says so.
+            DeadlineExceededError: the caller's deadline is over.
             AuthenticationError: the registry wants (other) credentials.
             CertificateError: the registry's certificate isn't trusted.
             OperationFailedError: any other status that `refusals` doesn't name.
         """
         headers = self._headers()
-        for _ in range(_TRIES):
-            response = self._send(doing, method, path, params, json, headers)
+        retries = Retries(self.timeout)
+
+        def again() -> bool:
+            return retries.failures < MAX_FAILURES and retries.again()
+
+        while True:
+            try:
+                response = self._send(doing, method, path, params, json, headers)
+            except _ConnectionLostError as lost:
+                # Every call here can be repeated.
+                if again():
+                    continue
+                raise self._unreachable(doing, lost) from None
             status = response.status_code
             if status in expect:
                 return response
-            # A registry whose own token for Pravega has expired fails in the first change after that (seen with 0.6.0,
-            # whose client then sends a buffer that is gone already), and not in the next one.
-            if status != 500 or (refusals and status in refusals):
+            if refusals and status in refusals:
+                break
+            if status not in _PASSING or not again():
                 break
         text = _without_secrets(response.text.strip(), headers)[:500]
         if refusals and status in refusals:
@@ -143,30 +170,32 @@ class Transport:
         json: Mapping[str, Any] | None,
         headers: Mapping[str, str],
     ) -> httpx.Response:
-        # A kept connection may have been closed by the server just now; every call here is idempotent.
-        for last in (False, True):
-            try:
-                return self._http.request(method, path, params=params, json=json, headers=headers)
-            except httpx.TimeoutException:
-                raise RegistryUnavailableError(
-                    f"can't {doing}: the schema registry at {self.uri} didn't answer within "
-                    f"{self.timeout:g} s; check the address and that the registry is healthy, or raise the "
-                    "timeout setting"
+        timeout = Limit(self.timeout).cap(self.timeout)
+        try:
+            return self._http.request(method, path, params=params, json=json, headers=headers, timeout=timeout)
+        except httpx.TimeoutException:
+            Limit(self.timeout).cap(self.timeout)  # The caller's own deadline has an error of its own.
+            raise RegistryUnavailableError(
+                f"can't {doing}: the schema registry at {self.uri} didn't answer within "
+                f"{self.timeout:g} s; check the address and that the registry is healthy, or raise the "
+                "timeout setting"
+            ) from None
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+            raise _ConnectionLostError(str(error)) from error
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            if refusal := _certificate_refusal(error):
+                raise CertificateError(
+                    f"can't {doing}: the certificate of the schema registry at {self.uri} isn't trusted "
+                    f"({refusal}): set tls-ca (or PRAVEGA_TLS_CA) to the PEM file of the authority that signed "
+                    "it, and use the host name that it was made for"
                 ) from None
-            except (httpx.TransportError, httpx.InvalidURL) as error:
-                if refusal := _certificate_refusal(error):
-                    raise CertificateError(
-                        f"can't {doing}: the certificate of the schema registry at {self.uri} isn't trusted "
-                        f"({refusal}): set tls-ca (or PRAVEGA_TLS_CA) to the PEM file of the authority that signed "
-                        "it, and use the host name that it was made for"
-                    ) from None
-                if not last and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)):
-                    continue
-                raise RegistryUnavailableError(
-                    f"can't {doing}: the schema registry at {self.uri} can't be reached ({error}); "
-                    "check the schema-registry-uri setting and that the registry runs"
-                ) from None
-        raise AssertionError("unreachable")
+            raise self._unreachable(doing, error) from None
+
+    def _unreachable(self, doing: str, error: Exception) -> RegistryUnavailableError:
+        return RegistryUnavailableError(
+            f"can't {doing}: the schema registry at {self.uri} can't be reached ({error}); "
+            "check the schema-registry-uri setting and that the registry runs"
+        )
 
     def _headers(self) -> dict[str, str]:
         if self._credentials is None:
@@ -178,7 +207,7 @@ class Transport:
         return {"Authorization": value}
 
     def _unexpected(self, doing: str, status: int, text: str) -> PravegaError:
-        said = f" ({text})" if text else ""
+        reason = f" ({text})" if text else ""
         if status == 401 and self._credentials is None:
             return AuthenticationError(
                 f"can't {doing}: the schema registry at {self.uri} wants credentials: set username and password (or "
@@ -195,9 +224,9 @@ class Transport:
             )
         if status in (502, 503, 504):
             return RegistryUnavailableError(
-                f"can't {doing}: the schema registry at {self.uri} is unavailable, status {status}{said}"
+                f"can't {doing}: the schema registry at {self.uri} is unavailable, status {status}{reason}"
             )
-        return OperationFailedError(f"can't {doing}: the schema registry at {self.uri} answered {status}{said}")
+        return OperationFailedError(f"can't {doing}: the schema registry at {self.uri} answered {status}{reason}")
 
 
 def _certificate_refusal(error: BaseException | None) -> str | None:

@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark_pravega.sandbox.accounts import Account
-    from pyspark_pravega.sandbox.bundles import PRAVEGA, SCHEMA_REGISTRY, Bundle, fetch, pin
+    from pyspark_pravega.sandbox.files import PRAVEGA, SCHEMA_REGISTRY, Bundle, fetch, pin
+    from pyspark_pravega.sandbox.security import Account
     from pyspark_pravega.sandbox.servers import Sandbox
 
 __all__ = ["PRAVEGA", "SCHEMA_REGISTRY", "Account", "Bundle", "Sandbox", "fetch", "pin"]
@@ -21,5 +21,5 @@ def __getattr__(name: str) -> Any:
     # Loaded at first use: the command line registers this package's commands at every start, and needs none of it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Sandbox": "servers", "Account": "accounts"}.get(name, "bundles")
+    module = {"Sandbox": "servers", "Account": "security.accounts"}.get(name, "files.bundles")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

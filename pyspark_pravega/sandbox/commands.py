@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places
-from pyspark_pravega.sandbox.accounts import USERNAME
 from pyspark_pravega.sandbox.processes import signals_interrupt
+from pyspark_pravega.sandbox.security import USERNAME
 
 if TYPE_CHECKING:
     # What they need (file locks, gRPC) is loaded by the commands that use it, not by every start of the program.
@@ -129,28 +129,28 @@ def _status(args: argparse.Namespace) -> int:
     from pyspark_pravega.sandbox.state import Health, load
 
     folder = _folder(args)
-    found = load(folder)
-    health = found.health() if found else Health.NOT_RUNNING
-    if found is None or health is not Health.RUNNING:
+    sandbox = load(folder)
+    health = sandbox.health() if sandbox else Health.NOT_RUNNING
+    if sandbox is None or health is not Health.RUNNING:
         words = f"the sandbox in {folder} is {health.value}"
-        if found and health is Health.BROKEN:
-            words += f": {' and '.join(found.ended())} ended; see `{_command('logs', args)}`"
+        if sandbox and health is Health.BROKEN:
+            words += f": {' and '.join(sandbox.ended())} ended; see `{_command('logs', args)}`"
         elif health is Health.NOT_RUNNING:
             words += f"; start it with: {_command('start', args)}"
         # Nothing on standard output for --env, as that is eval'ed.
         print(words, file=sys.stderr if args.env else sys.stdout)
         return NOT_RUNNING
     if args.env:
-        print(_exports(found.environment()))
+        print(_exports(sandbox.environment()))
         return 0
     print(f"the sandbox in {folder} is running")
-    print(f"  controller       {found.controller_uri}")
-    print(f"  schema registry  {found.schema_registry_uri}")
-    if found.username:
-        print(f"  user             {found.username}; --env tells the password")
-    if found.tls_ca:
-        print(f"  certificates of  {found.tls_ca}")
-    for name, process in found.servers.items():
+    print(f"  controller       {sandbox.controller_uri}")
+    print(f"  schema registry  {sandbox.schema_registry_uri}")
+    if sandbox.username:
+        print(f"  user             {sandbox.username}; --env tells the password")
+    if sandbox.tls_ca:
+        print(f"  certificates of  {sandbox.tls_ca}")
+    for name, process in sandbox.servers.items():
         print(f"  {name:<16} process {process.pid}")
     return 0
 
@@ -159,26 +159,26 @@ def _stop(args: argparse.Namespace) -> int:
     from pyspark_pravega.sandbox import folders, state
 
     folder = _folder(args)
-    found = state.load(folder)
-    if found is None or found.health() is state.Health.NOT_RUNNING:
+    sandbox = state.load(folder)
+    if sandbox is None or sandbox.health() is state.Health.NOT_RUNNING:
         folders.clean_unclaimed(folder)
         _say(f"no sandbox is running in {folder}")
         return 0
-    _end(found, folder)
+    _end(sandbox, folder)
     _say(f"stopped the sandbox in {folder}")
     return 0
 
 
-def _end(found: State, folder: Path) -> None:
+def _end(sandbox: State, folder: Path) -> None:
     from pyspark_pravega.sandbox import folders, state
     from pyspark_pravega.sandbox.processes import end
 
     # Forgotten first: a `start` in the foreground then sees that its servers were stopped and didn't die.
     state.forget(folder)
     try:
-        end(list(found.servers.values()), grace_s=_STOP_GRACE_S)
+        end(list(sandbox.servers.values()), grace_s=_STOP_GRACE_S)
     except BaseException:
-        found.save()
+        sandbox.save()
         raise
     folders.clean(folder)
 
@@ -210,7 +210,7 @@ def _logs(args: argparse.Namespace) -> int:
 
 
 def _fetch(_: argparse.Namespace) -> int:
-    from pyspark_pravega.sandbox.bundles import SERVERS, fetch_all
+    from pyspark_pravega.sandbox.files import SERVERS, fetch_all
 
     for folder in fetch_all(SERVERS):
         print(folder)
@@ -218,15 +218,15 @@ def _fetch(_: argparse.Namespace) -> int:
 
 
 def _follow(opened: list[tuple[Path, IO[str]]]) -> None:
-    shown = opened[-1][0]
+    last = opened[-1][0]
     while True:
         for path, file in opened:
             if path.stat().st_size < file.tell():
                 file.seek(0)  # the sandbox was started anew
             if lines := file.read():
-                if path != shown:
+                if path != last:
                     print(f"==> {path} <==")
-                shown = path
+                last = path
                 print(lines, end="", flush=True)
         time.sleep(_POLL_S)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import secured, state
+from pyspark_pravega.sandbox import state
 from pyspark_pravega.sandbox.processes import end
+from pyspark_pravega.sandbox.security import secured
 from pyspark_pravega.sandbox.state import Health
 
 _GRACE_S = 10.0
@@ -46,11 +47,11 @@ class Claim:
         self.lock.close()
 
 
-def claim(given: Path | None) -> Claim:
+def claim(folder: Path | None) -> Claim:
     """Claim a folder; what a killed process left running in it is ended.
 
     Args:
-        given: the folder, made if need be; a new temporary one when None.
+        folder: the folder, made if need be; a new temporary one when None.
 
     Returns:
         The claim.
@@ -58,26 +59,26 @@ def claim(given: Path | None) -> Claim:
     Raises:
         SandboxError: a sandbox runs in it.
     """
-    if given is None:
+    if folder is None:
         _sweep()
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     else:
-        path = given
+        path = folder
         path.mkdir(parents=True, exist_ok=True)
     lock = state.lock(path)
-    known = state.load(path)
+    former = state.load(path)
     if lock is None:
-        raise _taken(path, known)
+        raise _refusal(path, former)
     try:
-        if known and known.detached and known.health() is Health.RUNNING:
-            raise _taken(path, known)
-        if known:
-            end(list(known.servers.values()), grace_s=_GRACE_S)
+        if former and former.detached and former.health() is Health.RUNNING:
+            raise _refusal(path, former)
+        if former:
+            end(list(former.servers.values()), grace_s=_GRACE_S)
         clean(path)
     except BaseException:
         lock.close()
         raise
-    return Claim(path=path, temporary=given is None, lock=lock)
+    return Claim(path=path, temporary=folder is None, lock=lock)
 
 
 def clean(path: Path) -> None:
@@ -104,8 +105,8 @@ def clean_unclaimed(path: Path) -> None:
             clean(path)
 
 
-def _taken(path: Path, known: state.State | None) -> SandboxError:
-    how = f"running in {path} already ({known.addresses()})" if known and known.ready else f"being started in {path}"
+def _refusal(path: Path, owner: state.State | None) -> SandboxError:
+    how = f"running in {path} already ({owner.addresses()})" if owner and owner.ready else f"being started in {path}"
     return SandboxError(
         f"a sandbox is {how}: use it, stop it with `pravega-spark sandbox stop "
         f"--data-dir {path}`, or choose another data folder"
@@ -125,6 +126,6 @@ def _sweep() -> None:
         if lock is None:
             continue
         with lock:
-            known = state.load(path)
-            if known is None or known.health() is Health.NOT_RUNNING:
+            former = state.load(path)
+            if former is None or former.health() is Health.NOT_RUNNING:
                 shutil.rmtree(path, ignore_errors=True)

@@ -53,12 +53,12 @@ def java() -> Path:
                 f"JAVA_HOME is {home}, but {candidate} can't be run: point JAVA_HOME at a JDK or JRE 11+"
             )
         return candidate
-    found = shutil.which("java")
-    if not found:
+    command = shutil.which("java")
+    if not command:
         raise SandboxError(
             "the sandbox needs Java 11 or newer, and found no `java`: install one, or set JAVA_HOME to it"
         )
-    return Path(found)
+    return Path(command)
 
 
 def ivy_jar() -> Path:
@@ -76,10 +76,10 @@ def ivy_jar() -> Path:
             "the sandbox fetches its servers with the Ivy inside pyspark, which isn't installed: install it"
         )
     jars = Path(spec.origin).parent / "jars"
-    found = sorted(jars.glob("ivy-*.jar"))
-    if not found:
+    ivy_jars = sorted(jars.glob("ivy-*.jar"))
+    if not ivy_jars:
         raise SandboxError(f"{jars} holds no ivy-*.jar, with which the sandbox fetches its servers: reinstall pyspark")
-    return found[-1]
+    return ivy_jars[-1]
 
 
 def ivy_settings() -> Path | None:
@@ -91,10 +91,10 @@ def ivy_settings() -> Path | None:
     Raises:
         SandboxError: the variable names something that isn't a file.
     """
-    named = os.environ.get(IVY_SETTINGS_VARIABLE)
-    if not named:
+    name = os.environ.get(IVY_SETTINGS_VARIABLE)
+    if not name:
         return None
-    path = Path(named).expanduser().absolute()
+    path = Path(name).expanduser().absolute()
     if not path.is_file():
         raise SandboxError(f"{IVY_SETTINGS_VARIABLE} names {path}, which isn't a file")
     return path
@@ -106,11 +106,11 @@ def repository() -> str | None:
     Returns:
         The URL in `$DEFAULT_ARTIFACT_REPOSITORY`, or None: Ivy's default one.
     """
-    named = os.environ.get(REPOSITORY_VARIABLE)
-    return f"{named.rstrip('/')}/" if named else None
+    url = os.environ.get(REPOSITORY_VARIABLE)
+    return f"{url.rstrip('/')}/" if url else None
 
 
 def _base(variable: str, fallback: str) -> Path:
     # The XDG specification says that a relative path in these variables is to be ignored.
-    named = os.environ.get(variable, "")
-    return Path(named) if os.path.isabs(named) else Path.home() / fallback
+    value = os.environ.get(variable, "")
+    return Path(value) if os.path.isabs(value) else Path.home() / fallback

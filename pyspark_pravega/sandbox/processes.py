@@ -86,18 +86,24 @@ def end(processes: Sequence[ProcessId], *, grace_s: float) -> None:
         for process in processes:
             process.send(number)
         deadline = time.monotonic() + patience_s
-        while (left := [p for p in processes if p.alive()]) and time.monotonic() < deadline:
+        while (survivors := [p for p in processes if p.alive()]) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        if not left:
+        if not survivors:
             return
-    raise SandboxError(f"process {left[0].pid} can't be ended: end it by hand")
+    raise SandboxError(f"process {survivors[0].pid} can't be ended: end it by hand")
 
 
 class Kept:
     """A child process that ends with this process, also when this one is killed, until it's released."""
 
     def __init__(
-        self, command: Sequence[str], *, output: IO[bytes] | int, folder: Path, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        *,
+        output: IO[bytes] | int,
+        folder: Path,
+        environment: Mapping[str, str],
+        held_files: Sequence[int] = (),
     ) -> None:
         """Start it.
 
@@ -106,6 +112,7 @@ class Kept:
             output: where its standard output and error go: a file, or `subprocess.PIPE`.
             folder: its working folder.
             environment: all of its environment.
+            held_files: descriptors of files that stay open until it has ended, as of a lock.
 
         Raises:
             SandboxError: it couldn't be started.
@@ -115,7 +122,7 @@ class Kept:
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), *command],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
-            cwd=folder, env=dict(environment), start_new_session=True,
+            cwd=folder, env=dict(environment), start_new_session=True, pass_fds=held_files,
         )  # fmt: skip
         assert self._keeper.stdout is not None
         with self._keeper.stdout as answer:
@@ -211,5 +218,5 @@ def _started_by_proc(pid: int) -> str | None:
 
 def _started_by_ps(pid: int) -> str | None:
     command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split(maxsplit=1)
-    return None if len(shown) < 2 or shown[0].startswith("Z") else shown[1].strip()
+    words = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split(maxsplit=1)
+    return None if len(words) < 2 or words[0].startswith("Z") else words[1].strip()

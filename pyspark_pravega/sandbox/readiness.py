@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox.jvm import LOOPBACK
+from pyspark_pravega.sandbox.java import LOOPBACK
 from pyspark_pravega.sandbox.ports import Listener, listener
 from pyspark_pravega.sandbox.processes import Kept
 from pyspark_pravega.security import Credentials, Tls

@@ -10,16 +10,14 @@ from pathlib import Path
 from types import TracebackType
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import bundles, folders, jvm, readiness, secured, state
-from pyspark_pravega.sandbox.accounts import USERNAME, Account, settled
-from pyspark_pravega.sandbox.certificates import Authority
-from pyspark_pravega.sandbox.constants import MAX_TOKEN_TTL_S
+from pyspark_pravega.sandbox import folders, readiness, state
+from pyspark_pravega.sandbox.files import bundles
 from pyspark_pravega.sandbox.folders import Claim
-from pyspark_pravega.sandbox.jvm import LOOPBACK, Launch, Ports
+from pyspark_pravega.sandbox.java import LOOPBACK, MAX_TOKEN_TTL_S, Launch, Ports, jvm
 from pyspark_pravega.sandbox.ports import free_ports, is_free
 from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import Access, PortTakenError
-from pyspark_pravega.sandbox.secured import Secured
+from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, Secured, passwords_of, secured
 from pyspark_pravega.sandbox.state import State
 from pyspark_pravega.security import Tls
 
@@ -95,7 +93,7 @@ class Sandbox:
         if not 1 <= token_ttl_s <= MAX_TOKEN_TTL_S:
             raise SandboxError(f"token_ttl_s must be between 1 and {MAX_TOKEN_TTL_S}, not {token_ttl_s}")
         self._accounts = [Account(username, password=password), *more] if auth else []
-        self._passwords = settled(self._accounts)
+        self._passwords = passwords_of(self._accounts)
         self._token_ttl_s = token_ttl_s
         self._preallocate = preallocate
         self._authority = Authority() if tls else None
@@ -272,10 +270,10 @@ class Sandbox:
         self.stop()
 
     def _start(self, folder: Path, jars: Path, registry_jars: Path) -> None:
-        made = self._secure(folder)
+        security = self._secure(folder)
         access = Access(
-            credentials=made.authentication.servers if made.authentication else None,
-            tls=Tls(ca=str(made.encryption.ca)) if made.encryption else None,
+            credentials=security.authentication.servers if security.authentication else None,
+            tls=Tls(ca=str(security.encryption.ca)) if security.encryption else None,
         )
         chosen = iter(free_ports(4, besides=self._given_ports.values()))
         ports = Ports(
@@ -291,7 +289,7 @@ class Sandbox:
             ports,
             heap=self._heap,
             log_level=self._log_level,
-            secured=made,
+            secured=security,
             preallocate=self._preallocate,
         )
         self._launch("pravega", launch, folder / state.PRAVEGA_LOG, ports)
@@ -307,7 +305,7 @@ class Sandbox:
             deadline,
         )
         launch = jvm.registry(
-            registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level, secured=made
+            registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level, secured=security
         )
         self._launch("schema-registry", launch, folder / state.REGISTRY_LOG, ports)
         readiness.await_ready(
@@ -360,9 +358,9 @@ class Sandbox:
         return self._state
 
     def _require_given_ports(self) -> None:
-        given = [port for port in self._given_ports.values() if port is not None]
-        if len(given) != len(set(given)):
-            raise SandboxError(f"controller_port and registry_port are both {given[0]}: they must differ")
+        ports = [port for port in self._given_ports.values() if port is not None]
+        if len(ports) != len(set(ports)):
+            raise SandboxError(f"controller_port and registry_port are both {ports[0]}: they must differ")
         for argument, port in self._given_ports.items():
             if port is None:
                 continue

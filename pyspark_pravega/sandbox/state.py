@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pyspark_pravega.sandbox.processes import ProcessId
-from pyspark_pravega.sandbox.secured import write_private
+from pyspark_pravega.sandbox.security import write_private
 
 STATE_FILE = "sandbox.json"
 _LOCK_FILE = "lock"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
-from pyspark_pravega.errors import EventDecodeError
+from pyspark_pravega.frames.bad_events import BadEventError
 
 
 class Codec(Protocol):
@@ -50,45 +50,22 @@ class Codec(Protocol):
         ...
 
 
-class BadEventError(EventDecodeError):
-    """An event that can't be decoded, and which one it is.
-
-    Args:
-        reason: what is wrong with it.
-        index: its position among the payloads.
-        encoding_id: the id in its header, None when it has none.
-    """
-
-    def __init__(self, reason: str, *, index: int, encoding_id: int | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.index = index
-        self.encoding_id = encoding_id
-
-    def __str__(self) -> str:
-        encoding = "" if self.encoding_id is None else f" (encoding {self.encoding_id})"
-        return f"event {self.index} of the batch{encoding} can't be decoded: {self.reason}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _bad_event, (self.reason, self.index, self.encoding_id)
-
-
-def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, found: BadEventError) -> BadEventError:
+def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, bad_event: BadEventError) -> BadEventError:
     """The first bad event, where what was found bad may have others before it.
 
     Args:
         decode: decodes events, or raises BadEventError.
         payloads: the events.
-        found: a bad one among them.
+        bad_event: a bad one among them.
     """
-    while found.index:
+    while bad_event.index:
         try:
-            decode(payloads.slice(0, found.index))
+            decode(payloads.slice(0, bad_event.index))
         except BadEventError as earlier:
-            found = earlier
+            bad_event = earlier
         else:
             break
-    return found
+    return bad_event
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
@@ -122,7 +99,3 @@ def subschema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         KeyError: there's no such column.
     """
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _bad_event(reason: str, index: int, encoding_id: int | None) -> BadEventError:
-    return BadEventError(reason, index=index, encoding_id=encoding_id)

@@ -27,10 +27,10 @@ from pyspark_pravega.errors import (
     PravegaError,
     UnsupportedTypeError,
 )
-from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde.codec import batch_of, first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
-from pyspark_pravega.serde.fitting import cast, check_nulls, fit
-from pyspark_pravega.serde.types import arrow_safe
+from pyspark_pravega.serde.types import arrow_safe, cast, check_nulls, fit
 
 __all__ = ["ENTRY_POINTS", "BadEventError", "CustomCodec", "EventFormat", "RowFormat", "find", "is_custom"]
 
@@ -136,8 +136,8 @@ class RowFormat(EventFormat):
                 rows.append(self.decode_event(event))
             except ValueError as error:
                 raise BadEventError(str(error) or "it can't be decoded", index=index) from error
-        wanted = subschema(self.schema, columns)
-        return batch_of([_column([row.get(field.name) for row in rows], field) for field in wanted], wanted, len(rows))
+        schema = subschema(self.schema, columns)
+        return batch_of([_column([row.get(field.name) for row in rows], field) for field in schema], schema, len(rows))
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:
         """See EventFormat."""
@@ -166,21 +166,21 @@ def find(name: str) -> type[EventFormat]:
     path = registered[0].value if registered else name
     module, _, attribute = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        format_class: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            format_class = getattr(format_class, part)
     except Exception as error:
         raise ConfigurationError(
             f'the class of format "{name}" can\'t be imported by {sys.executable}: {type(error).__name__}: {error}. '
             "Its package must be installed for the Python of Spark's driver and of its executors, or lie in a folder "
             "of PYTHONPATH there, and be written package.module:Class"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, EventFormat)):
+    if not (isinstance(format_class, type) and issubclass(format_class, EventFormat)):
         raise ConfigurationError(
             f'"{name}" isn\'t a format: its class must be a subclass of pyspark_pravega.serde.custom.EventFormat or '
             "RowFormat"
         )
-    return found
+    return format_class
 
 
 class CustomCodec:
@@ -223,13 +223,13 @@ class CustomCodec:
         Args:
             encoding_id: the id in the headers of what is written.
         """
-        made = copy.copy(self)
-        made._write_id = encoding_id
-        return made
+        codec = copy.copy(self)
+        codec._write_id = encoding_id
+        return codec
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("name", "_properties", "_encodings", "_write_id", "_header", "_schema")
-        return {key: self.__dict__[key] for key in kept}
+        attributes = ("name", "_properties", "_encodings", "_write_id", "_header", "_schema")
+        return {key: self.__dict__[key] for key in attributes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -242,7 +242,9 @@ class CustomCodec:
             raise
         except Exception as error:
             raise ConfigurationError(f'format "{self.name}" refuses the table: {_said(error)}') from error
-        self._known = Known(self._encodings, _no_check) if self._header and self._encodings is not None else None
+        self._known_encodings = (
+            Known(self._encodings, _no_check) if self._header and self._encodings is not None else None
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -251,25 +253,25 @@ class CustomCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
-        wanted = subschema(self._schema, columns)
+        schema = subschema(self._schema, columns)
         if not columns or not len(payloads):
-            return batch_of([pa.array([], type=field.type) for field in wanted], wanted, len(payloads))
+            return batch_of([pa.array([], type=field.type) for field in schema], schema, len(payloads))
         try:
-            return self._decode(payloads, wanted)
-        except BadEventError as found:
-            raise first_bad(lambda events: self._decode(events, wanted), payloads, found) from found.__cause__
+            return self._decode(payloads, schema)
+        except BadEventError as bad_event:
+            raise first_bad(lambda events: self._decode(events, schema), payloads, bad_event) from bad_event.__cause__
 
-    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
+    def _decode(self, payloads: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
         events = payloads if payloads.type == pa.binary() else payloads.cast(pa.binary())
         ids = None
-        if self._known is not None:
-            events, ids, present = self._known.plain(events)
+        if self._known_encodings is not None:
+            events, ids, present = self._known_encodings.plain(events)
             if not present.all():
                 index = present.tolist().index(False)
                 raise BadEventError("it doesn't begin with 0x01 and an encoding id", index=index)
             events = without_headers(events, present)
         try:
-            made = self._format.decode(events, list(wanted.names))
+            batch = self._format.decode(events, list(schema.names))
         except BadEventError as error:
             encoding_id = int(ids[error.index]) if ids is not None else error.encoding_id
             raise BadEventError(error.reason, index=error.index, encoding_id=encoding_id) from error.__cause__
@@ -277,22 +279,22 @@ class CustomCodec:
             raise
         except Exception as error:
             raise EventDecodeError(f'format "{self.name}" failed to decode events: {_said(error)}') from error
-        if not isinstance(made, pa.RecordBatch) or made.num_rows != len(events):
+        if not isinstance(batch, pa.RecordBatch) or batch.num_rows != len(events):
             raise EventDecodeError(
                 f'format "{self.name}" must make a pyarrow.RecordBatch of {len(events)} rows of as many events; '
                 "it made "
-                + (f"{made.num_rows} rows" if isinstance(made, pa.RecordBatch) else f"a {type(made).__name__}")
+                + (f"{batch.num_rows} rows" if isinstance(batch, pa.RecordBatch) else f"a {type(batch).__name__}")
             )
-        return batch_of([self._fitting(made, field) for field in wanted], wanted, len(events))
+        return batch_of([self._fitting(batch, field) for field in schema], schema, len(events))
 
-    def _fitting(self, made: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    def _fitting(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         try:
-            array = cast(made.column(field.name), field.type, field.name)
+            array = cast(batch.column(field.name), field.type, field.name)
             check_nulls(array, field, field.name)
         except KeyError:
             raise EventDecodeError(f'format "{self.name}" made no column "{field.name}"') from None
         except EventEncodeError as error:
-            nulls = made.column(field.name).is_null().to_pylist()
+            nulls = batch.column(field.name).is_null().to_pylist()
             if not field.nullable and any(nulls):
                 raise BadEventError(
                     f'"{field.name}" is null, and the table\'s column is NOT NULL', index=nulls.index(True)
@@ -304,22 +306,22 @@ class CustomCodec:
         """See Codec."""
         rows = fit(batch, self._schema)
         try:
-            made = self._format.encode(rows)
+            array = self._format.encode(rows)
         except PravegaError:
             raise
         except Exception as error:
             raise EventEncodeError(f'format "{self.name}" can\'t write these rows: {_said(error)}') from error
-        if not isinstance(made, pa.Array) or len(made) != batch.num_rows or made.null_count:
+        if not isinstance(array, pa.Array) or len(array) != batch.num_rows or array.null_count:
             raise EventEncodeError(
                 f'format "{self.name}" must make a binary pyarrow.Array of {batch.num_rows} events without nulls of as '
                 "many rows"
             )
-        events = made if made.type == pa.binary() else made.cast(pa.binary())
-        if self._known is None:
+        events = array if array.type == pa.binary() else array.cast(pa.binary())
+        if self._known_encodings is None:
             return events
         if self._write_id is None:
             raise ConfigurationError(f'this codec of format "{self.name}" was made for reading only')
-        return pa.array(with_header(events.to_pylist(), self._write_id, self._known), type=pa.binary())
+        return pa.array(with_header(events.to_pylist(), self._write_id, self._known_encodings), type=pa.binary())
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:

@@ -10,10 +10,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde import json_read, variant
-from pyspark_pravega.serde.codec import BadEventError, batch_of, first_bad, subschema
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde import variant
+from pyspark_pravega.serde.codec import batch_of, first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
-from pyspark_pravega.serde.fitting import fit
+from pyspark_pravega.serde.json import read as json_read
+from pyspark_pravega.serde.types import fit
 
 
 class DocumentCodec:
@@ -28,14 +30,14 @@ class DocumentCodec:
     def __init__(self, columns: StructType, encodings: EncodingSource, write_id: int | None = None) -> None:
         self._schema = to_arrow_schema(columns, timezone="UTC")
         self._encodings, self._write_id = encodings, write_id
-        self._known = Known(encodings, _no_check)
+        self._known_encodings = Known(encodings, _no_check)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_schema", "_encodings", "_write_id")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._known = Known(self._encodings, _no_check)
+        self._known_encodings = Known(self._encodings, _no_check)
 
     @property
     def schema(self) -> pa.Schema:
@@ -44,16 +46,16 @@ class DocumentCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
-        wanted = subschema(self._schema, columns)
+        schema = subschema(self._schema, columns)
         if not columns:
-            return batch_of([], wanted, len(payloads))
+            return batch_of([], schema, len(payloads))
         try:
-            return self._decode(payloads, wanted)
-        except BadEventError as found:
-            raise first_bad(lambda events: self._decode(events, wanted), payloads, found) from found.__cause__
+            return self._decode(payloads, schema)
+        except BadEventError as bad_event:
+            raise first_bad(lambda events: self._decode(events, schema), payloads, bad_event) from bad_event.__cause__
 
-    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
-        plain, ids, present = self._known.plain(payloads)
+    def _decode(self, payloads: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+        plain, ids, present = self._known_encodings.plain(payloads)
         values, names = [], []
         for row, body in enumerate(without_headers(plain, present).to_pylist()):
             try:
@@ -63,11 +65,11 @@ class DocumentCodec:
                 raise BadEventError(str(error), index=row, encoding_id=encoding_id) from None
             values.append(value)
             names.append(metadata)
-        kind = wanted.field(0).type
+        kind = schema.field(0).type
         parts = {"value": pa.array(values, pa.binary()), "metadata": pa.array(names, pa.binary())}
         fields = [kind.field(i) for i in range(kind.num_fields)]
-        made = pa.StructArray.from_arrays([parts[field.name] for field in fields], fields=fields)
-        return batch_of([made], wanted, len(payloads))
+        documents = pa.StructArray.from_arrays([parts[field.name] for field in fields], fields=fields)
+        return batch_of([documents], schema, len(payloads))
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""
@@ -83,7 +85,7 @@ class DocumentCodec:
             bodies = [variant.to_json(*both).encode() for both in zip(values, names, strict=True)]
         except variant.MalformedVariantError as error:
             raise EventEncodeError(f'a VARIANT in column "{name}" can\'t be written as JSON: {error}') from None
-        return pa.array(with_header(bodies, self._write_id, self._known), type=pa.binary())
+        return pa.array(with_header(bodies, self._write_id, self._known_encodings), type=pa.binary())
 
 
 def _no_check(_encoding_id: int, _schema: WriterSchema) -> None:

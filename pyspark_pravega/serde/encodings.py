@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaError, SchemaNotFoundError
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.framing import header_ids
+from pyspark_pravega.frames.ragged import Ints, binary_array, ragged_views
 from pyspark_pravega.serde import compression
-from pyspark_pravega.serde.codec import BadEventError
-from pyspark_pravega.serde.framing import header_ids
-from pyspark_pravega.serde.ragged import Ints, binary_array, ragged_views
 
 HEADER_SIZE = 5
 """Bytes of a header: `0x01 | int32 id`, big-endian."""
@@ -68,16 +68,16 @@ class Known:
             check: called once with each id and its schema; raises SchemaError when its events can't be read.
         """
         self._source, self._check = source, check
-        self._known: dict[int, WriterSchema] = {}
+        self._schemas: dict[int, WriterSchema] = {}
 
     def __getitem__(self, encoding_id: int) -> WriterSchema:
-        found = self._known.get(encoding_id)
-        if found is None:
-            found = self._source.writer_schema(encoding_id)
-            compression.check(found.codec)
-            self._check(encoding_id, found)
-            self._known[encoding_id] = found
-        return found
+        schema = self._schemas.get(encoding_id)
+        if schema is None:
+            schema = self._source.writer_schema(encoding_id)
+            compression.check(schema.codec)
+            self._check(encoding_id, schema)
+            self._schemas[encoding_id] = schema
+        return schema
 
     def plain(self, payloads: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
         """Look at events' headers, and decompress those bodies that are compressed.
@@ -135,17 +135,17 @@ def without_headers(payloads: pa.Array, present: npt.NDArray[np.bool_]) -> pa.Ar
     return ragged_views(data, starts, offsets[1:])
 
 
-def with_header(bodies: Sequence[bytes], encoding_id: int | None, known: Known) -> list[bytes]:
+def with_header(bodies: Sequence[bytes], encoding_id: int | None, encodings: Known) -> list[bytes]:
     """Bodies as events: compressed, where the encoding says so, and behind their header.
 
     Args:
         bodies: what is to be in the events.
         encoding_id: the id they are written under; None: neither header nor compression.
-        known: looks the id up.
+        encodings: looks the id up.
     """
     if encoding_id is None:
         return list(bodies)
-    codec, head = known[encoding_id].codec, header(encoding_id)
+    codec, head = encodings[encoding_id].codec, header(encoding_id)
     return [head + compression.compress(codec, body) for body in bodies]
 
 

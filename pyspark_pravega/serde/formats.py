@@ -13,21 +13,21 @@ from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.encodings import EncodingSource
-from pyspark_pravega.serde.json_codec import JsonCodec
+from pyspark_pravega.serde.json import JsonCodec
 from pyspark_pravega.serde.native import faster
-from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
+from pyspark_pravega.serde.protobuf import ProtobufCodec
 from pyspark_pravega.serde.stored import StoredCodec, stored_columns
 from pyspark_pravega.serde.types import (
     avro_to_spark,
+    has_keys,
+    is_document,
+    is_plain_key,
     json_to_spark,
     protobuf_to_spark,
     spark_to_avro,
     spark_to_json,
     spark_to_protobuf,
 )
-from pyspark_pravega.serde.types.common import is_plain_key
-from pyspark_pravega.serde.types.json import is_document
-from pyspark_pravega.serde.types.protobuf import has_keys
 
 AVRO, JSON, PROTOBUF, RAW, STRING = "avro", "json", "protobuf", "raw", "string"
 FORMATS = (AVRO, JSON, PROTOBUF, RAW, STRING)
@@ -105,8 +105,8 @@ class Schema:
             plain = JsonCodec(self.data.decode(), stored, encodings, write_id)
         else:
             plain = AvroCodec(self.data.decode(), stored, encodings, write_id, header)
-        made = choose(plain)
-        return made if stored == columns else StoredCodec(made, columns)
+        codec = choose(plain)
+        return codec if stored == columns else StoredCodec(codec, columns)
 
 
 def schema_for(table_format: str, columns: StructType, *, name: str, namespace: str) -> Schema:
@@ -144,12 +144,12 @@ def registered_schema(serialization_format: str, type_name: str, data: bytes) ->
     Raises:
         UnsupportedOperationError: it is of a format of somebody's own.
     """
-    found = {name: ours for ours, name in REGISTERED.items()}.get(serialization_format)
-    if found is None:
+    event_format = {name: ours for ours, name in REGISTERED.items()}.get(serialization_format)
+    if event_format is None:
         raise UnsupportedOperationError(
             f"the events are in format {serialization_format}; Avro, JSON and Protobuf can be read, and raw events"
         )
-    return Schema(format=found, type=type_name, data=data)
+    return Schema(format=event_format, type=type_name, data=data)
 
 
 def _record_name(text: str) -> str:

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaNotFoundError
-from pyspark_pravega.serde.codec import BadEventError, Codec, batch_of, subschema
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.framing import header_ids
+from pyspark_pravega.frames.ragged import Ints, binary_array
+from pyspark_pravega.serde.codec import Codec, batch_of, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, distinct
-from pyspark_pravega.serde.framing import header_ids
 from pyspark_pravega.serde.native import NativeCodec
-from pyspark_pravega.serde.ragged import Ints, binary_array
 
 FAIL_FAST, PERMISSIVE, DROP_MALFORMED = "fail-fast", "permissive", "drop-malformed"
 MODES = (FAIL_FAST, PERMISSIVE, DROP_MALFORMED)
@@ -53,26 +54,26 @@ def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str) 
     if mode == FAIL_FAST:
         return Decoded(batch=codec.decode(payloads, columns), rows=None, bad=np.empty(0, dtype=np.int64))
     good, bad = _decode_good(codec, payloads, codec.schema.names)
-    wanted = subschema(codec.schema, columns)
+    schema = subschema(codec.schema, columns)
     if mode == PERMISSIVE:
-        wanted = pa.schema([field.with_nullable(True) for field in wanted])
+        schema = pa.schema([field.with_nullable(True) for field in schema])
     arrays = [good.column(good.schema.get_field_index(name)) for name in columns]
     if not len(bad):
-        return Decoded(batch=batch_of(arrays, wanted, len(payloads)), rows=None, bad=bad)
+        return Decoded(batch=batch_of(arrays, schema, len(payloads)), rows=None, bad=bad)
     is_bad = np.zeros(len(payloads), dtype=np.bool_)
     is_bad[bad] = True
     if mode == DROP_MALFORMED:
-        return Decoded(batch=batch_of(arrays, wanted, good.num_rows), rows=np.flatnonzero(~is_bad), bad=bad)
+        return Decoded(batch=batch_of(arrays, schema, good.num_rows), rows=np.flatnonzero(~is_bad), bad=bad)
     place = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
-    return Decoded(batch=batch_of([array.take(place) for array in arrays], wanted, len(payloads)), rows=None, bad=bad)
+    return Decoded(batch=batch_of([array.take(place) for array in arrays], schema, len(payloads)), rows=None, bad=bad)
 
 
 def _decode_good(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> tuple[pa.RecordBatch, Ints]:
     """The rows of good events, and the indexes of the bad ones."""
     if isinstance(codec, NativeCodec):
-        found = codec.decode_good(payloads, columns)
-        if found is not None:
-            return found
+        good_and_bad = codec.decode_good(payloads, columns)
+        if good_and_bad is not None:
+            return good_and_bad
     batches: list[pa.RecordBatch] = []
     bad: list[int] = []
     start, step = 0, len(payloads)
@@ -99,15 +100,15 @@ def _decode_good(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> tu
 class TypeFilter:
     """Of a stream whose events are of several types, those of one."""
 
-    def __init__(self, encodings: EncodingSource, wanted: str, *, others_are_errors: bool) -> None:
+    def __init__(self, encodings: EncodingSource, type_name: str, *, others_are_errors: bool) -> None:
         """Choose.
 
         Args:
             encodings: looks encoding ids up.
-            wanted: the schemas' type.
+            type_name: the schemas' type.
             others_are_errors: whether an event of another type is an error; else it is passed over.
         """
-        self._encodings, self._wanted, self._strict = encodings, wanted, others_are_errors
+        self._encodings, self._type, self._strict = encodings, type_name, others_are_errors
         self._is_wanted: dict[int, bool] = {}
 
     def chosen(self, payloads: pa.Array) -> Ints | None:
@@ -131,15 +132,15 @@ class TypeFilter:
 
     def _look_up(self, encoding_id: int, ids: npt.NDArray[np.int32], present: npt.NDArray[np.bool_]) -> bool:
         try:
-            found = self._encodings.writer_schema(encoding_id).type
+            event_type = self._encodings.writer_schema(encoding_id).type
         except SchemaNotFoundError:
             # It can't be decoded; the codec says so.
             return True
-        if found != self._wanted and self._strict:
+        if event_type != self._type and self._strict:
             raise BadEventError(
-                f"it is of type {found}, and the table's columns are those of {self._wanted}: the stream holds events "
-                "of several types; choose one with the table property or read option schema-type",
+                f"it is of type {event_type}, and the table's columns are those of {self._type}: the stream holds "
+                "events of several types; choose one with the table property or read option schema-type",
                 index=int(np.argmax(present & (ids == encoding_id))),
                 encoding_id=encoding_id,
             )
-        return found == self._wanted
+        return event_type == self._type

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde.codec import BadEventError, batch_of, subschema
-from pyspark_pravega.serde.fitting import fit
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde.codec import batch_of, subschema
+from pyspark_pravega.serde.types import fit
 
 EVENT = "event"
 """The column that holds the payload."""

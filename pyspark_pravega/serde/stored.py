@@ -26,13 +26,12 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde import framing, variant
-from pyspark_pravega.serde.codec import BadEventError, Codec, batch_of, first_bad, subschema
-from pyspark_pravega.serde.fitting import fit
-from pyspark_pravega.serde.json_read import UnfitError, parse
-from pyspark_pravega.serde.nesting import with_children
-from pyspark_pravega.serde.types import arrow_safe
-from pyspark_pravega.serde.types.common import entry_of
+from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde import variant
+from pyspark_pravega.serde.codec import Codec, batch_of, first_bad, subschema
+from pyspark_pravega.serde.json import UnfitError, parse
+from pyspark_pravega.serde.types import arrow_safe, entry_of, fit, with_children
 
 _DAY_MICROS = 86_400_000_000
 
@@ -65,9 +64,9 @@ def stored_columns(columns: StructType, *, is_map: Callable[[DataType], bool], v
             return StructType([StructField(f.name, stored(f.dataType), f.nullable, f.metadata) for f in kind.fields])
         return kind
 
-    made = stored(columns)
-    assert isinstance(made, StructType)
-    return made
+    codec_columns = stored(columns)
+    assert isinstance(codec_columns, StructType)
+    return codec_columns
 
 
 class StoredCodec:
@@ -89,22 +88,22 @@ class StoredCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
-        wanted = subschema(self._schema, columns)
+        schema = subschema(self._schema, columns)
         if not columns:
             return self.inner.decode(payloads, columns)
         try:
-            return self._decode(payloads, wanted)
-        except BadEventError as found:
-            raise first_bad(lambda events: self._decode(events, wanted), payloads, found) from found.__cause__
+            return self._decode(payloads, schema)
+        except BadEventError as bad_event:
+            raise first_bad(lambda events: self._decode(events, schema), payloads, bad_event) from bad_event.__cause__
 
-    def _decode(self, payloads: pa.Array, wanted: pa.Schema) -> pa.RecordBatch:
-        batch = self.inner.decode(payloads, wanted.names)
+    def _decode(self, payloads: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+        batch = self.inner.decode(payloads, schema.names)
         try:
-            return _converted(batch, wanted)
+            return _converted(batch, schema)
         except UnfitError:
             for row in range(batch.num_rows):
                 try:
-                    _converted(batch.slice(row, 1), wanted)
+                    _converted(batch.slice(row, 1), schema)
                 except UnfitError as error:
                     encoding_id = framing.encoding_ids(payloads.slice(row, 1))[0].as_py()
                     raise BadEventError(str(error), index=row, encoding_id=encoding_id) from None
@@ -134,16 +133,16 @@ def convert(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     Raises:
         UnfitError: a value has no counterpart.
     """
-    given, types = array.type, pa.types
-    if given == kind:
+    source, types = array.type, pa.types
+    if source == kind:
         return array
-    if types.is_duration(given) or types.is_duration(kind):
+    if types.is_duration(source) or types.is_duration(kind):
         return array.cast(kind)
-    if types.is_time(given):
+    if types.is_time(source):
         return _micros(array, path)
     if types.is_time(kind):
         return _time(array, kind, path)
-    if types.is_string(given):
+    if types.is_string(source):
         return pa.array([_of_text(one, path) for one in array.to_pylist()], type=kind)
     if types.is_string(kind):
         return pa.array([_to_text(one, path) for one in array.to_pylist()], type=kind)
@@ -160,8 +159,8 @@ def _micros(array: pa.Array, path: str) -> pa.Array:
 def _time(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     wrong = pc.or_(pc.less(array, 0), pc.greater_equal(array, _DAY_MICROS))
     if pc.any(wrong).as_py():
-        found = array.filter(wrong)[0].as_py()
-        raise UnfitError(f'the time in "{path}", {found} microseconds after midnight, is out of the range of TIME')
+        micros = array.filter(wrong)[0].as_py()
+        raise UnfitError(f'the time in "{path}", {micros} microseconds after midnight, is out of the range of TIME')
     return pc.multiply(array, 1000).cast(kind)
 
 

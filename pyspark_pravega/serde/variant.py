@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
-from pyspark_pravega.serde.json_read import MAX_DEPTH, Number, UnfitError
+from pyspark_pravega.serde.json import MAX_DEPTH, Number, UnfitError
 
 Put: TypeAlias = Callable[[bytearray, "Names"], None]
 """Appends a value."""
@@ -226,20 +226,20 @@ def put_object(out: bytearray, names: Names, fields: Sequence[tuple[str, Put]]) 
         fields: names, each once, and what append their values.
     """
     body = bytearray()
-    found = []
+    entries = []
     for name, put in fields:
-        found.append((name, names.id_of(name), len(body)))
+        entries.append((name, names.id_of(name), len(body)))
         put(body, names)
     # Spark looks names up by bisection, in the order of Java's strings.
-    found.sort(key=lambda one: one[0].encode("utf-16-be", "surrogatepass"))
-    large = len(found) > _SMALL
-    id_width = _width(max((number for _, number, _ in found), default=0))
+    entries.sort(key=lambda one: one[0].encode("utf-16-be", "surrogatepass"))
+    large = len(entries) > _SMALL
+    id_width = _width(max((number for _, number, _ in entries), default=0))
     width = _width(len(body))
     out.append((large << 4 | (id_width - 1) << 2 | (width - 1)) << 2 | _OBJECT)
-    out += len(found).to_bytes(4 if large else 1, "little")
-    for _, number, _ in found:
+    out += len(entries).to_bytes(4 if large else 1, "little")
+    for _, number, _ in entries:
         out += number.to_bytes(id_width, "little")
-    for _, _, offset in found:
+    for _, _, offset in entries:
         out += offset.to_bytes(width, "little")
     out += len(body).to_bytes(width, "little") + body
 

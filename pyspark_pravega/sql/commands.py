@@ -92,7 +92,7 @@ def resolve_settings(arguments: argparse.Namespace) -> Settings:
     Args:
         arguments: with what `add_connection` has added.
     """
-    given = {
+    values = {
         "controller-uri": arguments.controller,
         "schema-registry-uri": arguments.schema_registry,
         "scope": arguments.scope,
@@ -100,7 +100,7 @@ def resolve_settings(arguments: argparse.Namespace) -> Settings:
         "credentials-file": arguments.credentials_file,
         "tls-ca": arguments.tls_ca,
     }
-    options = {key: value for key, value in given.items() if value}
+    options = {key: value for key, value in values.items() if value}
     return Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from pyspark_pravega import __version__, serde
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.reading import segment_state
+from pyspark_pravega.client.segments import segment_state
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.serde import native_module
 from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.session import shim_jar
@@ -108,8 +108,8 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
             yield Finding(what, Level.SKIPPED, "not asked, as the configuration is wrong")
         return
     who = type(credentials).__name__ if credentials else "no credentials"
-    shown = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
-    yield Finding("configuration", Level.OK, f"{shown}; {who}")
+    options = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
+    yield Finding("configuration", Level.OK, f"{options}; {who}")
     yield from _sandbox(settings)
     with ExitStack() as stack:
         try:
@@ -150,15 +150,15 @@ def _codec() -> Finding:
 def _sandbox(settings: Settings) -> Iterator[Finding]:
     """The sandbox of this user, if there's one and these settings mean it, or mean nothing in particular."""
     folder = places.state_folder()
-    known = state.load(folder)
-    if known is None or settings.controller_uri not in (known.controller_uri, DEFAULT_CONTROLLER_URI):
+    sandbox = state.load(folder)
+    if sandbox is None or settings.controller_uri not in (sandbox.controller_uri, DEFAULT_CONTROLLER_URI):
         return
-    ended = " and ".join(known.ended())
+    ended = " and ".join(sandbox.ended())
     if ended:
         words = f"{ended} ended without `pravega-spark sandbox stop` (killed, crashed, or this machine went down)"
         yield Finding("sandbox", Level.BAD, f"the one in {folder} is broken: {words}; {_LOOK_AT_LOGS}")
     else:
-        yield Finding("sandbox", Level.OK, f"the one in {folder} is {known.health().value}, {known.addresses()}")
+        yield Finding("sandbox", Level.OK, f"the one in {folder} is {sandbox.health().value}, {sandbox.addresses()}")
 
 
 def _shown(settings: Settings) -> dict[str, str]:
@@ -166,14 +166,14 @@ def _shown(settings: Settings) -> dict[str, str]:
 
 
 def _java() -> str:
-    said = subprocess.run([str(places.java()), "-version"], capture_output=True, text=True, check=False).stderr
-    return said.splitlines()[0] if said else "it says nothing"
+    output = subprocess.run([str(places.java()), "-version"], capture_output=True, text=True, check=False).stderr
+    return output.splitlines()[0] if output else "it says nothing"
 
 
 def _controller(client: Client) -> str:
-    begun = time.monotonic()
+    begin = time.monotonic()
     scopes = sum(1 for _ in client.controller.list_scopes())
-    return f"{client.settings.controller_uri} answers in {(time.monotonic() - begun) * 1000:.0f} ms; {scopes} scopes"
+    return f"{client.settings.controller_uri} answers in {(time.monotonic() - begin) * 1000:.0f} ms; {scopes} scopes"
 
 
 def _segment_store(client: Client) -> str:
@@ -184,16 +184,16 @@ def _segment_store(client: Client) -> str:
             stream = Stream(scope, name)
             segments = controller.current_segments(stream).ids
             if segments:
-                begun = time.monotonic()
+                begin = time.monotonic()
                 segment_state(client.pool, stream, segments[0])
                 host, port = controller.endpoint(stream, segments[0])
-                return f"{host}:{port} answers in {(time.monotonic() - begun) * 1000:.0f} ms"
+                return f"{host}:{port} answers in {(time.monotonic() - begin) * 1000:.0f} ms"
     return "not asked: there is no stream yet"
 
 
 def _registry(settings: Settings) -> str:
     assert settings.schema_registry_uri
-    begun = time.monotonic()
+    begin = time.monotonic()
     with SchemaRegistry(
         settings.schema_registry_uri,
         timeout=settings.timeout,
@@ -201,4 +201,4 @@ def _registry(settings: Settings) -> str:
         tls=settings.tls,
     ) as registry:
         registry.ping()
-    return f"{settings.schema_registry_uri} answers in {(time.monotonic() - begun) * 1000:.0f} ms"
+    return f"{settings.schema_registry_uri} answers in {(time.monotonic() - begin) * 1000:.0f} ms"

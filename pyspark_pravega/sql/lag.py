@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.frontier import StreamFrontier
-from pyspark_pravega.connector.lag import SegmentLag, lag_of, summary
-from pyspark_pravega.connector.offsets import SourceOffset
+from pyspark_pravega.connector.stream import SegmentLag, SourceOffset, StreamFrontier, lag_of, summary
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 
@@ -40,12 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the lag of each stream that a checkpoint is about."""
     batch, offsets = read_checkpoint(_folder(arguments.checkpoint))
     with Client(resolve_settings(arguments)) as client:
-        found = []
+        lags_by_stream = []
         for offset in offsets:
             for stream, position in offset.items():
                 parts = StreamFrontier(client, stream).behind(position)
-                found.append((str(stream), lag_of(client, parts.values())))
-    for name, lags in found:
+                lags_by_stream.append((str(stream), lag_of(client, parts.values())))
+    for name, lags in lags_by_stream:
         figures = summary(lags)
         if arguments.json:
             print(json.dumps({"stream": name, "batch": batch, **{key: float(value) for key, value in figures.items()}}))
@@ -95,10 +93,10 @@ def _batches(folder: Path) -> set[int]:
 
 def _is_ours(line: str) -> bool:
     try:
-        found = json.loads(line)
+        content = json.loads(line)
     except ValueError:
         return False
-    return isinstance(found, dict) and {"version", "streams"} <= found.keys()
+    return isinstance(content, dict) and {"version", "streams"} <= content.keys()
 
 
 def _table(name: str, batch: int, lags: list[SegmentLag], figures: dict[str, str]) -> str:

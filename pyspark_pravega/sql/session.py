@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark_pravega
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.settings import Settings
 
@@ -24,7 +23,7 @@ def shim_jar() -> Path:
     Raises:
         ConfigurationError: the package was installed without it.
     """
-    jar = Path(pyspark_pravega.__file__).parent / "jars" / "pyspark-pravega.jar"
+    jar = Path(__file__).parents[1] / "jars" / "pyspark-pravega.jar"
     if not jar.exists():
         raise ConfigurationError(
             f"{jar} is missing: the package was installed without its Java part; install it again where a JDK is"
@@ -82,7 +81,7 @@ def configure(
     Raises:
         ConfigurationError: an address is malformed, or credentials are incomplete.
     """
-    given = {
+    values = {
         "controller-uri": controller,
         "schema-registry-uri": schema_registry,
         "scope": scope,
@@ -91,13 +90,13 @@ def configure(
         "credentials-file": credentials_file,
         "tls-ca": tls_ca,
     }
-    settings = Settings.resolve({key: value for key, value in given.items() if value})
+    settings = Settings.resolve({key: value for key, value in values.items() if value})
     # Spark's workers and the catalog process must be the Python in which this package is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in spark_conf(settings, catalog=catalog).items():
         builder = builder.config(key, value)
-    shown, whole = settings.to_options(secrets=False), settings.to_options()
-    secrets = {key: value for key, value in whole.items() if key not in shown}
+    public, whole = settings.to_options(secrets=False), settings.to_options()
+    secrets = {key: value for key, value in whole.items() if key not in public}
     return _with_secrets(builder, catalog, secrets)
 
 

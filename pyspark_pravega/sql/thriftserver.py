@@ -93,16 +93,16 @@ def run(arguments: argparse.Namespace) -> int:
     raise UnavailableError(f"the Thrift server at {url} has ended by itself, with exit code {code}")
 
 
-def _port(asked: int) -> int:
-    if not 0 <= asked <= _LARGEST_PORT:
-        raise ConfigurationError(f"--port must be from 0 to {_LARGEST_PORT}, not {asked}")
-    if asked == 0:
+def _port(port: int) -> int:
+    if not 0 <= port <= _LARGEST_PORT:
+        raise ConfigurationError(f"--port must be from 0 to {_LARGEST_PORT}, not {port}")
+    if port == 0:
         return free_ports(1)[0]
-    if not is_free(asked):
+    if not is_free(port):
         raise ConfigurationError(
-            f"port {asked} is taken, or not for this user: give another one by --port, 0 for any that is free"
+            f"port {port} is taken, or not for this user: give another one by --port, 0 for any that is free"
         )
-    return asked
+    return port
 
 
 def _in_memory(folder: Path) -> list[str]:

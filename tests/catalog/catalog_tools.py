@@ -9,14 +9,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.job import WriteJob
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.plan import WritePlan
-from pyspark_pravega.connector.reader import StreamReader
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.tail import Snapshot
-from pyspark_pravega.connector.travel import Moment, snapshot_until
+from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.connector.read.versions import Moment, snapshot_until
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.job import WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
 
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType(), True)])
 
@@ -48,7 +48,7 @@ def write(job: WriteJob, *ids: int, **columns: list[Any]) -> None:
 
 def rows(definition: TableDefinition, snapshot: Snapshot, *columns: str) -> list[Any]:
     """The rows of a snapshot, sorted; of one column its values."""
-    reader = StreamReader(definition, snapshot, columns or ("id",))
+    reader = BatchReader(definition, snapshot, columns or ("id",))
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     values = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
     return sorted(value[0] for value in values) if len(columns) < 2 else sorted(values)

@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
-from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.errors import (
     ConfigurationError,
     IncompatibleSchemaError,

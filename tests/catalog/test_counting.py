@@ -10,14 +10,14 @@ import pytest
 from catalog_tools import ids, insert, make, plan, write
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import count_rows
-from pyspark_pravega.catalog.replacing import OverwritingJob
+from pyspark_pravega.catalog.process.jobs import count_rows
+from pyspark_pravega.catalog.statements.replacing import OverwritingJob
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
-from pyspark_pravega.client.tables import KeyValueTable
-from pyspark_pravega.connector.job import WriteJob
-from pyspark_pravega.connector.ledger import Intent, Ledger, ledger_name, open_ledger
+from pyspark_pravega.client.key_value.table import KeyValueTable
+from pyspark_pravega.connector.log.ledger import Intent, Ledger, ledger_name, open_ledger
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.plan import WritePlan
+from pyspark_pravega.connector.write.job import WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import ConfigurationError
 
 pytestmark = pytest.mark.server

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.catalog.evolution import REVISION, check_readable, evolved, revised, rule
+from pyspark_pravega.catalog.statements.evolution import REVISION, check_readable, evolved, revised, rule
 from pyspark_pravega.errors import InvalidNameError, PravegaError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import AVRO, JSON, PROTOBUF, Schema, schema_for
 

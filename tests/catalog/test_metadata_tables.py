@@ -8,7 +8,7 @@ import pytest
 from catalog_tools import insert, make
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.metadata_tables import SCHEMAS
+from pyspark_pravega.catalog.statements.metadata_tables import SCHEMAS
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.errors import InvalidNameError, StreamNotFoundError
 

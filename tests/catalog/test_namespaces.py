@@ -10,7 +10,7 @@ from catalog_tools import COLUMNS, make
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupStream
-from pyspark_pravega.connector.consumption import Subscription
+from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.errors import (
     ScopeNotEmptyError,
     ScopeNotFoundError,

@@ -10,7 +10,7 @@ import pytest
 from catalog_tools import COLUMNS, ids, insert, make
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.procedures import PROCEDURES
+from pyspark_pravega.catalog.statements.procedures import PROCEDURES
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.errors import (
     ConfigurationError,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_pravega.catalog.pushdown import Bounds, narrowed
-from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.tail import SegmentSlice, Snapshot
+from pyspark_pravega.client import SegmentPart, Stream
+from pyspark_pravega.connector.log.tail import Snapshot
 
 STREAM = Stream("s", "t")
 SNAPSHOT = Snapshot(
     stream=STREAM,
-    slices=tuple(SegmentSlice(segment_id=number, start=10, end=100) for number in (0, 1, 2)),
+    parts=tuple(SegmentPart(stream=STREAM, segment_id=number, start=10, end=100) for number in (0, 1, 2)),
 )
 
 
@@ -20,7 +20,7 @@ def left(*predicates: tuple[str, str, list[Any]]) -> list[tuple[int, int, int]]:
         {"column": column, "comparison": comparison, "values": values} for column, comparison, values in predicates
     ]
     found = narrowed(SNAPSHOT, Bounds.of(given), None)
-    return [(part.segment_id, part.start, part.end) for part in found.slices]
+    return [(part.segment_id, part.start, part.end) for part in found.parts]
 
 
 ALL = [(0, 10, 100), (1, 10, 100), (2, 10, 100)]

@@ -12,9 +12,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.replacing import OverwritingJob, Staged
+from pyspark_pravega.catalog.statements.replacing import OverwritingJob, Staged
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.errors import StreamExistsError, StreamNotFoundError, UnsupportedOperationError
 from pyspark_pravega.registry import SchemaRegistry
 

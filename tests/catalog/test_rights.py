@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.errors import AuthenticationError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
@@ -31,12 +31,12 @@ def catalog_of(sandbox: Sandbox, user: str) -> Catalog:
 def read(catalog: Catalog, table: str) -> int:
     definition = catalog.load_table(["rights"], table)
     snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
-    reader = StreamReader(definition, snapshot, ["id"])
+    reader = BatchReader(definition, snapshot, ["id"])
     return sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition))
 
 
 def write(catalog: Catalog, table: str) -> bool:
-    writer = StreamWriter(catalog.load_table(["rights"], table), WriteOptions(transaction_timeout_ms=30_000))
+    writer = BatchWriter(catalog.load_table(["rights"], table), WriteOptions(transaction_timeout_ms=30_000))
     rows = pa.record_batch({"id": pa.array([1, 2, 3], pa.int64()), "s": pa.array(["a", "b", "c"])})
     writer.commit([writer.write(iter([rows]))])
     return True

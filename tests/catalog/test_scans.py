@@ -8,13 +8,13 @@ import pytest
 from catalog_tools import insert, make
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
 from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, estimated_rows, narrowed
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.ledger import Ledger, open_ledger
-from pyspark_pravega.connector.reader import StreamReader
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.tail import Snapshot
+from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import Snapshot
+from pyspark_pravega.connector.read.reader import BatchReader
 
 pytestmark = pytest.mark.server
 
@@ -39,7 +39,7 @@ def offset(comparison: str, value: int) -> dict[str, Any]:
 
 
 def ids(catalog: Catalog, snapshot: Snapshot, limit: int | None = None, last: int = 2**63 - 1) -> list[int]:
-    reader = StreamReader(catalog.definition(snapshot.stream), snapshot, ["id", "_offset"])
+    reader = BatchReader(catalog.definition(snapshot.stream), snapshot, ["id", "_offset"])
     ended = EarlyEnd(reader, limit, last)
     return [number for part in ended.partitions() for b in ended.read(part) for number in b.column("id").to_pylist()]
 
@@ -54,9 +54,9 @@ def test_a_lower_offset_begins_at_the_commit_before_it(catalog: Catalog, stream:
     ledger, snapshot = ledger_of(catalog, stream), take_snapshot(catalog.client, stream)
     cuts = [commit.cut[0] for commit in ledger.all_commits()]
     for wanted, begin in ((cuts[0] - 1, 0), (cuts[0], cuts[0]), (cuts[1] + 5, cuts[1]), (cuts[2], cuts[2])):
-        (part,) = narrowed(snapshot, Bounds.of([offset(">=", wanted)]), ledger).slices
+        (part,) = narrowed(snapshot, Bounds.of([offset(">=", wanted)]), ledger).parts
         assert (part.start, part.end) == (begin, cuts[3])
-    assert narrowed(snapshot, Bounds.of([offset(">=", cuts[3])]), ledger).slices == ()
+    assert narrowed(snapshot, Bounds.of([offset(">=", cuts[3])]), ledger).parts == ()
     assert ids(catalog, narrowed(snapshot, Bounds.of([offset(">=", cuts[1])]), ledger)) == list(range(20, 40))
 
 

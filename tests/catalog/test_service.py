@@ -15,6 +15,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_pravega.settings import Settings
 
+QUICK: tuple[str, dict[str, Any]] = ("stopStream", {"id": "none"})
+"""A request for which no server is asked."""
 COLUMNS = StructType([StructField("id", LongType(), False)])
 
 
@@ -24,7 +26,7 @@ class Service:
     def __init__(self, options: Mapping[str, str], session: Mapping[str, str] | None = None) -> None:
         self._ids = itertools.count(1)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyspark_pravega.catalog.service"],
+            [sys.executable, "-m", "pyspark_pravega.catalog.process.service"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -81,12 +83,12 @@ server = pytest.mark.server
 def test_the_first_answer_tells_what_the_jvm_needs_to_know(service: Service) -> None:
     greeting = service.greeting
     assert greeting["id"] == 0
-    assert set(greeting["result"]) == {"metadata", "scope", "python"}
+    assert set(greeting["result"]) == {"metadata", "scope", "checkedOptions", "python"}
     assert [field["name"] for field in json.loads(greeting["result"]["metadata"])["fields"]] == [
         "_segment", "_offset", "_encoding_id", "_event_size", "_corrupt_event",
     ]  # fmt: skip
     assert greeting["result"]["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert service.call("ping")["result"] == service.process.pid
+    assert service.call(QUICK[0], **QUICK[1])["result"] is None
 
 
 @server
@@ -119,7 +121,7 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
     ("method", "params", "kind", "condition"),
     [
         ("loadRelation", {"table": "missing"}, "no-such-table", "PRAVEGA_STREAM_NOT_FOUND"),
-        ("createNamespace", {}, "namespace-exists", "PRAVEGA_SCOPE_EXISTS"),
+        ("createNamespace", {"properties": {}}, "namespace-exists", "PRAVEGA_SCOPE_EXISTS"),
         ("loadRelation", {"table": "_x"}, "other", "PRAVEGA_INVALID_NAME"),
         ("loadNamespace", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
         ("listTables", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
@@ -147,13 +149,15 @@ def test_tables_and_namespaces_that_are_there_are_errors_of_their_kind(service: 
 
 
 @server
-@pytest.mark.parametrize(("method", "params"), [("noSuchMethod", {}), ("ping", {"surprise": 1}), ("loadRelation", {})])
+@pytest.mark.parametrize(
+    ("method", "params"), [("noSuchMethod", {}), ("stopStream", {"id": "none", "surprise": 1}), ("loadRelation", {})]
+)
 def test_a_request_that_makes_no_sense_is_an_error_and_the_process_goes_on(
     service: Service, method: str, params: dict[str, Any]
 ) -> None:
     error = service.call(method, **params)["error"]
     assert (error["kind"], error["condition"]) == ("other", "PRAVEGA_ERROR")
-    assert service.call("ping")["result"] == service.process.pid
+    assert service.call(QUICK[0], **QUICK[1])["result"] is None
 
 
 @server
@@ -161,7 +165,7 @@ def test_many_requests_at_once_are_each_answered_once(service: Service, scope: s
     sent = {}
     for number in range(150):
         requests: list[tuple[str, dict[str, Any]]] = [
-            ("ping", {}),
+            QUICK,
             ("loadNamespace", {"namespace": [scope]}),
             ("loadRelation", {"namespace": [scope], "table": f"missing{number}"}),
         ]
@@ -171,8 +175,8 @@ def test_many_requests_at_once_are_each_answered_once(service: Service, scope: s
     assert sorted(answer["id"] for answer in answers) == sorted(sent)
     for answer in answers:
         method, number = sent[answer["id"]]
-        if method == "ping":
-            assert answer["result"] == service.process.pid
+        if method == QUICK[0]:
+            assert answer["result"] is None
         elif method == "loadNamespace":
             assert answer["result"] == {"scope": scope}
         else:
@@ -191,7 +195,7 @@ def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: 
     )
     options = {"controller-uri": silent, "timeout": "3"}
     slow = service.send("planScan", namespace=[scope], table="t", columns=[], options=options)
-    quick = service.send("ping")
+    quick = service.send(QUICK[0], **QUICK[1])
     assert service.receive()["id"] == quick
     answer = service.receive()
     assert answer["id"] == slow
@@ -205,7 +209,7 @@ def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: 
         ({"controler-uri": "x"}, {}, 'unknown catalog configuration "controler-uri"; did you mean "controller-uri"?'),
         ({"controller-uri": "nowhere"}, {}, "controller-uri must look like"),
         ({}, {"spark.pravega.tiemout": "1"}, 'unknown configuration "spark.pravega.tiemout"; did you mean "timeout"?'),
-        ({"timeout": "soon"}, {}, 'timeout must be a number of seconds between 0 and 3600, not "soon"'),
+        ({"timeout": "soon"}, {}, '"timeout" must be a number of seconds between 0 and 3600, not "soon"'),
     ],
 )
 def test_a_wrong_configuration_is_the_only_answer(options: dict[str, str], session: dict[str, str], words: str) -> None:
@@ -223,8 +227,8 @@ def test_the_process_ends_with_its_input_though_a_request_still_waits(silent: st
     service = Service({"controller-uri": silent, "timeout": "3000"})
     try:
         service.send("listNamespaces")
-        service.send("ping")
-        assert service.receive()["result"] == service.process.pid
+        quick = service.send(QUICK[0], **QUICK[1])
+        assert service.receive()["id"] == quick
         assert service.process.stdin
         service.process.stdin.close()
         # Much sooner than the request would give up.

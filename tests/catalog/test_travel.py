@@ -9,9 +9,14 @@ from catalog_tools import ids, insert, make, rows
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
-from pyspark_pravega.connector.changes import ChangesRange, ChangesReader, committed_slices
-from pyspark_pravega.connector.ledger import open_ledger
-from pyspark_pravega.connector.travel import Moment, moment_at, moment_of, snapshot_until
+from pyspark_pravega.client.key_value import ANY_VERSION
+from pyspark_pravega.connector.bounds import Time, Word
+from pyspark_pravega.connector.log.keys import commit_key
+from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader, committed_slices
+from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
+from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -68,6 +73,27 @@ def test_a_time_means_the_last_commit_until_then(catalog: Catalog, stream: Strea
         assert moment_at(catalog.client, stream, microseconds).name == f"version {number}"
     with pytest.raises(VersionNotFoundError, match=r"or before: the first one known is of 20.* UTC"):
         moment_at(catalog.client, stream, one - 1)
+
+
+def test_times_before_the_versions_that_are_known_are_refused(catalog: Catalog, stream: Stream) -> None:
+    """The log keeps the latest versions only: what was before them is neither nothing nor everything."""
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    one, two, three = (commit.committed_at for commit in ledger.all_commits())
+    assert resolve_start(catalog.client, stream, ReadOptions(start=Time(one))) is Word.EARLIEST
+    ledger._table.remove((commit_key(1), ANY_VERSION))
+    words = r"isn't known any more: .* the first one known, 2, is of 20.* UTC; take a later time"
+    for milliseconds in (0, one, two):
+        for find in (resolve_start, resolve_end):
+            with pytest.raises(VersionNotFoundError, match=words):
+                find(catalog.client, stream, ReadOptions(start=Time(milliseconds), end=Time(milliseconds)))
+    for first, last in ((0, 1), (one * 1000, two * 1000 - 1), (0, None)):
+        changed = ChangesRange(from_timestamp=first, to_timestamp=last)
+        with pytest.raises(VersionNotFoundError, match=words):
+            changed.versions(ledger, stream)
+    later = resolve_start(catalog.client, stream, ReadOptions(start=Time(two + 1)))
+    assert later == version(catalog, stream, "2").offsets
+    assert ChangesRange(from_timestamp=three * 1000).versions(ledger, stream) == (3, 3)
 
 
 def test_a_stream_cut_is_a_version_in_both_of_its_texts(catalog: Catalog, stream: Stream) -> None:

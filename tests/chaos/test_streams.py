@@ -26,11 +26,11 @@ from chaos_tools import ChaosProxy
 from client_tools import make_stream
 
 from pyspark_pravega.client import Client, Stream, deadline
-from pyspark_pravega.connector.definition import raw_definition
-from pyspark_pravega.connector.offsets import SourceOffset
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
-from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.connector.stream.reader import SeveralStreamsReader
+from pyspark_pravega.connector.stream.source import StreamSource
+from pyspark_pravega.connector.table.definition import raw_definition
 from pyspark_pravega.errors import DeadlineExceededError, ScaleRefusedError, UnavailableError
 from pyspark_pravega.settings import Settings
 

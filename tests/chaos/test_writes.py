@@ -43,12 +43,12 @@ from write_processes import (
 )
 
 from pyspark_pravega.client import Client, Stream, TransactionState
-from pyspark_pravega.connector.definition import raw_definition
-from pyspark_pravega.connector.job import Epoch, TaskMessage
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import MIN_LEASE_MS, WriteOptions
-from pyspark_pravega.connector.plan import WritePlan
-from pyspark_pravega.connector.reader import StreamReader
-from pyspark_pravega.connector.snapshot import take_snapshot
+from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.connector.table.definition import raw_definition
+from pyspark_pravega.connector.write.job import Epoch, TaskMessage
+from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import Settings
 
@@ -128,7 +128,7 @@ class Run:
         definition = raw_definition(
             self.plan.settings, self.plan.stream, self.client.controller.stream_configuration(self.plan.stream), {}
         )
-        reader = StreamReader(definition, take_snapshot(self.client, self.plan.stream), ["event"])
+        reader = BatchReader(definition, take_snapshot(self.client, self.plan.stream), ["event"])
         rows = []
         for partition in reader.partitions():
             for batch in reader.read(partition):

@@ -20,15 +20,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_pravega.client import gathering
-from pyspark_pravega.client.controller_transactions import ControllerTransactions
-from pyspark_pravega.client.writing import SegmentWriter
-from pyspark_pravega.connector.job import Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.job_log import JobLog
-from pyspark_pravega.connector.ledger import Ledger
-from pyspark_pravega.connector.plan import WritePlan
-from pyspark_pravega.connector.task import TransactionTask
-from pyspark_pravega.connector.writer import take_over
+from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.client.segments import gathering
+from pyspark_pravega.client.segments.writing import SegmentWriter
+from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.ledger import Ledger
+from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.task import TransactionTask
+from pyspark_pravega.connector.write.writer import take_over
 from pyspark_pravega.errors import PravegaError
 
 KILL, CUT, STALL = "kill -9", "connections cut", "stalled"

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import Self
 
 from pyspark_pravega.client import Client, ConnectionPool, Controller, ScalingPolicy, Stream, StreamConfiguration
-from pyspark_pravega.client import controller_messages as messages
-from pyspark_pravega.client import controller_pb2 as pb
-from pyspark_pravega.client.controller_rpc import ControllerRpc
-from pyspark_pravega.client.reading import read_range, segment_state
-from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.client.controller import controller_pb2 as pb
+from pyspark_pravega.client.controller import messages
+from pyspark_pravega.client.controller.rpc import ControllerRpc
+from pyspark_pravega.client.segments.reading import read_range, segment_state
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.settings import Settings
 
 
@@ -143,19 +143,19 @@ class Proxy:
                 return
             with self._lock:
                 self.connections += 1
-                left = [self._allowances.pop(0) if self._allowances else 1 << 62]
+                allowance = [self._allowances.pop(0) if self._allowances else 1 << 62]
                 server = socket.create_connection(self._target)
                 self._open += [client, server]
             for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._pump, args=(source, sink, left), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, sink, allowance), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, left: list[int]) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
         try:
             while data := source.recv(1 << 16):
                 with self._lock:
-                    passed = data[: left[0]]
-                    left[0] -= len(passed)
-                    spent = left[0] == 0
+                    passed = data[: allowance[0]]
+                    allowance[0] -= len(passed)
+                    spent = allowance[0] == 0
                 sink.sendall(passed)
                 if spent:
                     break
@@ -176,9 +176,9 @@ class CancellingProxy(Proxy):
         self.cancelled: set[bytes] = set()
         super().__init__(target)
 
-    def _pump(self, source: socket.socket, sink: socket.socket, left: list[int]) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
         if source.getpeername()[1] != self._target[1]:
-            super()._pump(source, sink, left)
+            super()._pump(source, sink, allowance)
             return
         pending = b""
         try:

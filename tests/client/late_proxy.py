@@ -89,10 +89,10 @@ class LateProxy:
 def _what_comes(end: socket.socket) -> bytes:
     """All that arrives until nothing does for a moment."""
     end.settimeout(0.2)
-    found = b""
+    content = b""
     try:
         while data := end.recv(1 << 16):
-            found += data
+            content += data
     except TimeoutError:
         pass
-    return found
+    return content

@@ -10,10 +10,10 @@ import pytest
 from client_tools import CancellingProxy, Proxy, ThroughProxy, append, content, framed, host, make_stream, pool_to
 
 from pyspark_pravega.client import Client, ConnectionPool, Controller, Stream, deadline
-from pyspark_pravega.client.reading import read_range, segment_state, segment_states
+from pyspark_pravega.client.segments.reading import read_range, segment_state, segment_states
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.protocol import FrameDecoder, encode_frame
-from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.errors import (
     ControllerUnavailableError,
     DeadlineExceededError,
@@ -137,11 +137,11 @@ class FirstElsewhere(Controller):
 
     def __init__(self, settings: Settings, wrong: tuple[str, int]) -> None:
         super().__init__(settings.controller_uri, timeout=settings.timeout)
-        self.wrong, self.asked = wrong, 0
+        self.wrong, self.calls = wrong, 0
 
     def endpoint(self, stream: Stream, segment_id: int) -> tuple[str, int]:
-        self.asked += 1
-        return self.wrong if self.asked == 1 else super().endpoint(stream, segment_id)
+        self.calls += 1
+        return self.wrong if self.calls == 1 else super().endpoint(stream, segment_id)
 
 
 def says_wrong_host(connection: socket.socket) -> None:
@@ -179,7 +179,7 @@ def test_a_segment_that_has_moved_is_looked_for_again(settings: Settings, client
             ConnectionPool(controller, timeout=10) as pool,
         ):
             use(pool)
-            assert controller.asked > 1
+            assert controller.calls > 1
     assert content(client.pool, stream, 0) == framed(b"one") + framed(b"two")
 
 
@@ -191,11 +191,11 @@ def test_many_segments_are_looked_for_where_one_is(settings: Settings, client: C
         FirstElsewhere(settings, wrong) as controller,
         ConnectionPool(controller, timeout=10) as pool,
     ):
-        found = segment_states(pool, stream, [*range(300), 1 << 40])
-        assert {i for i, state in found.items() if state is not None and state.write_offset == 11} == {7}
-        assert [i for i, state in found.items() if state is None] == [1 << 40]
+        states = segment_states(pool, stream, [*range(300), 1 << 40])
+        assert {i for i, state in states.items() if state is not None and state.write_offset == 11} == {7}
+        assert [i for i, state in states.items() if state is None] == [1 << 40]
         # The wrong place, the right one: not a question for each segment.
-        assert controller.asked <= 3
+        assert controller.calls <= 3
         assert all(
             state and state.created_ms for state in segment_states(pool, stream, range(300), created=True).values()
         )

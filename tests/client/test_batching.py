@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_pravega.client.batching import Batch, blocks
+from pyspark_pravega.client.events.blocks import Batch, blocks
 from pyspark_pravega.client.names import SegmentRange
-from pyspark_pravega.client.writing import BLOCK_BYTES
+from pyspark_pravega.client.segments.writing import BLOCK_BYTES
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde import framing
+from pyspark_pravega.frames import framing
 
 WHOLE = (SegmentRange(segment_id=0, min_key=0.0, max_key=1.0),)
 HALVES = (
@@ -38,12 +38,12 @@ def test_a_large_batch_is_cut_into_parts_that_keep_the_order() -> None:
     assert 5 < len(parts) < 12
     assert pa.concat_arrays([part.payloads for part in parts]).equals(events)
     assert all(part.payloads.nbytes < 5 * BLOCK_BYTES for part in parts)
-    found: dict[int, list[bytes]] = {0: [], 1: []}
+    prefixes: dict[int, list[bytes]] = {0: [], 1: []}
     for part in parts:
         for owner, placed in part.place(HALVES):
-            found[owner.segment_id] += [event[:7] for event in framing.split(placed.data).payloads.to_pylist()]
-    assert sum(map(len, found.values())) == len(events)
-    assert all(numbers == sorted(numbers) for numbers in found.values())
+            prefixes[owner.segment_id] += [event[:7] for event in framing.split(placed.data).payloads.to_pylist()]
+    assert sum(map(len, prefixes.values())) == len(events)
+    assert all(numbers == sorted(numbers) for numbers in prefixes.values())
 
 
 def test_the_last_event_of_a_large_batch_is_looked_at_before_the_first_is_sent() -> None:

@@ -13,11 +13,11 @@ import pytest
 from client_tools import Proxy, append, framed, host, make_stream, pool_to
 
 from pyspark_pravega.client import Client, ConnectionPool, Stream
-from pyspark_pravega.client.connection import Connection, failure
-from pyspark_pravega.client.pool import MAX_IDLE_PER_ENDPOINT
-from pyspark_pravega.client.reading import read_range, segment_state
+from pyspark_pravega.client.connections.connection import Connection, failure
+from pyspark_pravega.client.connections.pool import MAX_IDLE_PER_ENDPOINT
+from pyspark_pravega.client.segments.reading import read_range, segment_state
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.errors import (
     AuthenticationError,
     ConflictError,
@@ -185,8 +185,8 @@ def test_a_failure_reply_is_an_error_that_names_the_segment(
 
 
 def test_no_failure_reply_is_without_a_meaning() -> None:
-    known = {type(reply) for reply, _, _ in FAILURES}
-    assert {cls for cls in wire.COMMANDS.values() if issubclass(cls, wire.Failure)} == known
+    failures = {type(reply) for reply, _, _ in FAILURES}
+    assert {cls for cls in wire.COMMANDS.values() if issubclass(cls, wire.Failure)} == failures
 
 
 @pytest.fixture
@@ -235,10 +235,10 @@ def test_many_idle_connections_that_were_closed_are_no_trouble_either(
     client: Client, settings: Settings, stream: Stream
 ) -> None:
     with Proxy(client.controller.endpoint(stream, 0)) as proxy, pool_to(settings, proxy.address) as pool:
-        made = [pool.connection(stream, 0) for _ in range(MAX_IDLE_PER_ENDPOINT + 2)]
-        for user in made:
+        users = [pool.connection(stream, 0) for _ in range(MAX_IDLE_PER_ENDPOINT + 2)]
+        for user in users:
             user.__enter__()
-        for user in made:
+        for user in users:
             user.__exit__(None, None, None)
         assert proxy.connections == MAX_IDLE_PER_ENDPOINT + 2
         proxy.cut_all()

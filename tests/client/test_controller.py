@@ -18,8 +18,8 @@ from pyspark_pravega.client import (
     StreamConfiguration,
     TransactionState,
 )
-from pyspark_pravega.client import controller_messages as messages
-from pyspark_pravega.client.controller_rpc import ControllerRpc
+from pyspark_pravega.client.controller import messages
+from pyspark_pravega.client.controller.rpc import ControllerRpc
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
 from pyspark_pravega.errors import (
     ControllerUnavailableError,
@@ -54,11 +54,11 @@ def test_creating_a_scope_again_changes_nothing(controller: Controller) -> None:
 
 @server
 def test_scopes_are_listed_without_those_of_pravega_itself(controller: Controller) -> None:
-    made = [f"test-{uuid.uuid4().hex[:12]}" for _ in range(3)]
-    for name in made:
+    names = [f"test-{uuid.uuid4().hex[:12]}" for _ in range(3)]
+    for name in names:
         controller.create_scope(name)
     listed = list(controller.list_scopes())
-    assert set(made) <= set(listed)
+    assert set(names) <= set(listed)
     assert len(set(listed)) == len(listed)
     assert not [name for name in listed if name.startswith("_")]
     assert controller.scope_exists("_system")

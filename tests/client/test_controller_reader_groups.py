@@ -9,7 +9,7 @@ import pytest
 from client_tools import append, framed, make_stream
 
 from pyspark_pravega.client import Client, Controller, Stream
-from pyspark_pravega.client import controller_messages as messages
+from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.reader_groups import NEW_GROUP, ReaderGroup, ReaderGroupRetention, ReaderGroupStream
 from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut, Unbounded
 from pyspark_pravega.errors import (
@@ -43,7 +43,7 @@ def group(
 @server
 def test_a_group_is_made_once_and_told_again(client: Client, stream: Stream) -> None:
     controller, other = client.controller, make_stream(client, stream.scope, "u")
-    wanted = ReaderGroup(
+    plan = ReaderGroup(
         scope=stream.scope,
         name="g",
         streams=(
@@ -55,11 +55,11 @@ def test_a_group_is_made_once_and_told_again(client: Client, stream: Stream) -> 
         checkpoint_interval_ms=2_000,
         max_outstanding_checkpoints=5,
     )
-    made = controller.create_reader_group(wanted)
-    assert made.id != NEW_GROUP
-    assert replace(made, id=NEW_GROUP) == wanted
-    assert controller.create_reader_group(group(stream)) == made
-    assert controller.reader_group(stream.scope, "g") == made
+    present = controller.create_reader_group(plan)
+    assert present.id != NEW_GROUP
+    assert replace(present, id=NEW_GROUP) == plan
+    assert controller.create_reader_group(group(stream)) == present
+    assert controller.reader_group(stream.scope, "g") == present
     assert list(controller.list_reader_groups(stream.scope)) == ["g"]
     # Its own stream isn't one of the users'.
     assert sorted(controller.list_streams(stream.scope)) == ["t", "u"]
@@ -68,11 +68,11 @@ def test_a_group_is_made_once_and_told_again(client: Client, stream: Stream) -> 
 
 @server
 def test_a_group_is_changed_and_counts_its_changes(controller: Controller, stream: Stream) -> None:
-    made = controller.create_reader_group(group(stream))
+    before_update = controller.create_reader_group(group(stream))
     changed = controller.update_reader_group(
         stream.scope, "g", lambda g: replace(g, retention=ReaderGroupRetention.NONE, group_refresh_ms=7)
     )
-    assert changed == replace(made, retention=ReaderGroupRetention.NONE, group_refresh_ms=7, generation=1)
+    assert changed == replace(before_update, retention=ReaderGroupRetention.NONE, group_refresh_ms=7, generation=1)
     assert controller.reader_group(stream.scope, "g") == changed
     assert controller.update_reader_group(stream.scope, "g", lambda g: g) == changed
     assert controller.subscribers(stream) == ()
@@ -151,5 +151,7 @@ def test_a_group_survives_the_controller_s_message() -> None:
     for start in bounds:
         for end in bounds:
             part = ReaderGroupStream(stream=stream, start=start, end=end)
-            made = replace(group(stream), streams=(part,), id=uuid.uuid4(), generation=4, rollover_size_bytes=9)
-            assert messages.reader_group(messages.reader_group_message(made)) == made
+            configuration = replace(
+                group(stream), streams=(part,), id=uuid.uuid4(), generation=4, rollover_size_bytes=9
+            )
+            assert messages.reader_group(messages.reader_group_message(configuration)) == configuration

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import Client, Controller, ScalingPolicy, Stream, StreamConfiguration, StreamSegments
-from pyspark_pravega.client.controller_scaling import even_ranges
+from pyspark_pravega.client.controller.scaling import even_ranges
 from pyspark_pravega.errors import ConfigurationError, ScaleRefusedError
 from pyspark_pravega.settings import Settings
 
@@ -106,10 +106,10 @@ def test_segments_are_split_and_merged_with_all_their_events(client: Client, str
 @server
 def test_a_stream_gets_any_number_of_segments_and_its_configuration_follows(client: Client, stream: Stream) -> None:
     controller = client.controller
-    for wanted in (5, 2, 7, 1):
-        after = controller.scale_to(stream, wanted)
-        assert borders(after) == pytest.approx([high for _, high in even_ranges(wanted)])
-        assert controller.stream_configuration(stream).scaling == ScalingPolicy.fixed(wanted)
+    for segments in (5, 2, 7, 1):
+        after = controller.scale_to(stream, segments)
+        assert borders(after) == pytest.approx([high for _, high in even_ranges(segments)])
+        assert controller.stream_configuration(stream).scaling == ScalingPolicy.fixed(segments)
     before = controller.split_segment(stream, after.ids[0], 3)
     assert controller.scale_to(stream, 3) == before
     assert controller.scale_to(stream, 2).ids != before.ids

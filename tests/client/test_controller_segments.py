@@ -13,7 +13,7 @@ from pyspark_pravega.client import (
     SegmentRange,
     Stream,
 )
-from pyspark_pravega.client.controller_scaling import even_ranges
+from pyspark_pravega.client.controller.scaling import even_ranges
 from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut
 from pyspark_pravega.errors import (

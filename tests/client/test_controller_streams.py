@@ -23,9 +23,9 @@ from pyspark_pravega.client import (
     Stream,
     StreamConfiguration,
 )
-from pyspark_pravega.client import controller_messages as messages
-from pyspark_pravega.client.controller_rpc import ControllerRpc
-from pyspark_pravega.client.controller_scaling import even_ranges
+from pyspark_pravega.client.controller import messages
+from pyspark_pravega.client.controller.rpc import ControllerRpc
+from pyspark_pravega.client.controller.scaling import even_ranges
 from pyspark_pravega.client.names import Access
 from pyspark_pravega.client.stream_cut import StreamCut
 from pyspark_pravega.errors import (
@@ -167,10 +167,10 @@ def test_creating_a_stream_again_changes_nothing(controller: Controller, stream:
 @server
 def test_of_many_who_create_a_stream_at_once_one_has_made_it(controller: Controller, scope: str) -> None:
     with ThreadPoolExecutor(8) as threads:
-        made = list(
+        answers = list(
             threads.map(lambda _: controller.create_stream(Stream(scope, "t"), StreamConfiguration()), range(8))
         )
-    assert made.count(True) >= 1
+    assert answers.count(True) >= 1
     assert list(controller.list_streams(scope)) == ["t"]
 
 
@@ -311,10 +311,10 @@ def test_changes_of_several_processes_are_made_one_after_another_or_reported(
     thread = threading.Thread(target=interfere)
     thread.start()
     try:
-        seen, conflicts = [], []
+        results, conflicts = [], []
         for i in range(8):
             try:
-                seen.append(controller.update_stream(stream, partial(tagged, f"own{i}")).tags)
+                results.append(controller.update_stream(stream, partial(tagged, f"own{i}")).tags)
             except ConflictError as error:
                 conflicts.append(str(error))
     finally:
@@ -322,7 +322,7 @@ def test_changes_of_several_processes_are_made_one_after_another_or_reported(
         thread.join()
         rpc.close()
     assert others[0] > 0
-    assert all(len(tags) == 1 and tags[0].startswith("own") for tags in seen)
+    assert all(len(tags) == 1 and tags[0].startswith("own") for tags in results)
     assert all(f'stream "{stream}"' in conflict for conflict in conflicts)
 
 

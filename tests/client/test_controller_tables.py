@@ -10,8 +10,8 @@ from pyspark_pravega.client import (
     Stream,
     StreamConfiguration,
 )
+from pyspark_pravega.client.key_value.table import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
-from pyspark_pravega.client.tables import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -52,10 +52,10 @@ def test_the_longest_name_of_a_key_value_table_is_shorter_than_others(controller
 
 @server
 def test_a_table_tells_how_it_was_made(controller: Controller, scope: str) -> None:
-    made = {"partitions": 3, "key_bytes": 8, "secondary_key_bytes": 4}
-    assert controller.create_key_value_table(scope, "kv", **made, rollover_size_bytes=1 << 20)
+    sizes = {"partitions": 3, "key_bytes": 8, "secondary_key_bytes": 4}
+    assert controller.create_key_value_table(scope, "kv", **sizes, rollover_size_bytes=1 << 20)
     # The server keeps the rollover size to itself.
-    assert controller.key_value_table_configuration(scope, "kv") == KeyValueTableConfiguration(**made)
+    assert controller.key_value_table_configuration(scope, "kv") == KeyValueTableConfiguration(**sizes)
     segments = controller.key_value_table_segments(scope, "kv")
     assert len(segments.ids) == 3
     assert segments.stream == Stream(scope, "kv_kvtable")

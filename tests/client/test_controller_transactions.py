@@ -14,7 +14,7 @@ from pyspark_pravega.client import (
     Stream,
     TransactionState,
 )
-from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.errors import (
     ConfigurationError,
     StreamSealedError,
@@ -171,10 +171,10 @@ def test_ended_transactions_are_listed_with_how_they_ended_if_at_all(controller:
     in_state(controller, stream, committed, TransactionState.COMMITTED)
     in_state(controller, stream, aborted, TransactionState.ABORTED)
     ends = {committed: TransactionState.COMMITTED, aborted: TransactionState.ABORTED}
-    found = controller.completed_transactions(stream)
+    transactions = controller.completed_transactions(stream)
     # Pravega 0.13 finds none where other streams have had transactions, too; what it finds is right.
-    assert found in ({}, ends)
-    assert unended not in found
+    assert transactions in ({}, ends)
+    assert unended not in transactions
 
 
 @server

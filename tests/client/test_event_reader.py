@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from client_tools import Proxy, ThroughProxy, append, eventually, framed, make_stream, scale
 
-from pyspark_pravega.client import Client, EventBatch, EventWriter, Stream, event_tail
-from pyspark_pravega.client.event_reader import event_boundary, split_part
+from pyspark_pravega.client import Client, EventBatch, EventWriter, Stream
+from pyspark_pravega.client.events import tail as event_tail
+from pyspark_pravega.client.events.reader import event_boundary, split_part
+from pyspark_pravega.client.positions.cuts import tail_cut, truncate_stream
 from pyspark_pravega.client.stream_cut import StreamCut
-from pyspark_pravega.client.stream_cuts import tail_cut, truncate_stream
 from pyspark_pravega.errors import EventDecodeError, SegmentTruncatedError, StreamNotFoundError, WireError
 from pyspark_pravega.settings import Settings
 
@@ -43,8 +44,8 @@ def test_a_stream_is_read_between_any_two_cuts(client: Client, stream: Stream) -
         cuts.append(tail_cut(client.pool, stream))
     for first in range(5):
         for last in range(first, 5):
-            found = numbers(client.read(stream, start=cuts[first], end=cuts[last]))
-            assert sorted(found) == list(range(100 * first, 100 * last))
+            events = numbers(client.read(stream, start=cuts[first], end=cuts[last]))
+            assert sorted(events) == list(range(100 * first, 100 * last))
     assert sorted(numbers(client.read(stream))) == list(range(400))
     assert sorted(numbers(client.read(str(stream), start=cuts[2]))) == list(range(200, 400))
 
@@ -77,10 +78,10 @@ def test_a_key_s_events_come_in_order_across_scales(client: Client, stream: Stre
             middle = (ranges[0].min_key + ranges[0].max_key) / 2
             borders = [(ranges[0].min_key, middle), (middle, ranges[0].max_key)]
             scale(client, stream, [ranges[0].segment_id], borders)
-    found = numbers(client.read(stream))
-    assert sorted(found) == list(range(400))
+    events = numbers(client.read(stream))
+    assert sorted(events) == list(range(400))
     for key in range(7):
-        of_key = [number for number in found if number % 7 == key]
+        of_key = [number for number in events if number % 7 == key]
         # Within a batch of the writer the number tells the key: 100 isn't a multiple of 7.
         assert of_key == sorted(of_key)
 
@@ -91,9 +92,9 @@ def test_workers_read_parts_of_their_own(client: Client, stream: Stream) -> None
     assert len(parts) == 2
     pieces = [piece for part in parts for piece in split_part(client, part, 5)]
     assert len(pieces) == 10
-    found = [numbers(client.read_part(pickle.loads(pickle.dumps(piece)))) for piece in pieces]
-    assert all(found)
-    assert [number for piece in found for number in piece] == numbers(client.read(stream))
+    events_by_piece = [numbers(client.read_part(pickle.loads(pickle.dumps(piece)))) for piece in pieces]
+    assert all(events_by_piece)
+    assert [number for piece in events_by_piece for number in piece] == numbers(client.read(stream))
 
 
 def test_a_boundary_near_an_offset_is_the_last_one_before_it(client: Client, stream: Stream) -> None:
@@ -102,9 +103,9 @@ def test_a_boundary_near_an_offset_is_the_last_one_before_it(client: Client, str
     borders = [0, 18, 26, 26 + (3 << 20) + 8]
     for near in (0, 5, 17, 18, 25, 26, 27, 1 << 20, borders[3] - 1, borders[3], borders[3] + 14):
         expected = max(border for border in borders if border <= near)
-        assert event_boundary(client, stream, 0, near, known=0) == expected
+        assert event_boundary(client, stream, 0, near, boundary=0) == expected
         if near >= 26:
-            assert event_boundary(client, stream, 0, near, known=26) == expected
+            assert event_boundary(client, stream, 0, near, boundary=26) == expected
 
 
 def test_a_read_that_begins_or_ends_within_an_event_is_refused(client: Client, stream: Stream) -> None:
@@ -128,12 +129,12 @@ def test_what_was_truncated_is_an_error_and_a_missing_stream_is_named(client: Cl
 
 
 def take(tail: Iterable[EventBatch], count: int) -> list[int]:
-    found: list[int] = []
+    events: list[int] = []
     for batch in tail:
-        found += numbers([batch])
-        if len(found) >= count:
+        events += numbers([batch])
+        if len(events) >= count:
             break
-    return found
+    return events
 
 
 def test_events_arrive_as_they_are_appended(client: Client, stream: Stream) -> None:
@@ -158,16 +159,16 @@ def test_an_append_wakes_the_tail_at_once(client: Client, stream: Stream, monkey
 
 def test_a_tail_goes_on_at_its_position(client: Client, stream: Stream) -> None:
     write(client, stream, range(100))
-    found: list[int] = []
+    events: list[int] = []
     position = client.controller.head(stream)
     for part in range(5):
         with client.follow(stream, start=position) as tail:
-            found += take(tail, 1)
+            events += take(tail, 1)
             position = pickle.loads(pickle.dumps(tail.position))
         write(client, stream, range(100 + part, 101 + part))
     with client.follow(stream, start=position) as tail:
-        found += take(tail, 105 - len(found)) if len(found) < 105 else []
-    assert sorted(found) == list(range(105))
+        events += take(tail, 105 - len(events)) if len(events) < 105 else []
+    assert sorted(events) == list(range(105))
 
 
 def test_a_tail_ends_with_a_sealed_stream(client: Client, stream: Stream) -> None:
@@ -202,7 +203,7 @@ def test_a_tail_whose_events_are_truncated_says_so(client: Client, stream: Strea
 def test_a_tail_follows_scales_and_keeps_each_key_s_order(client: Client, scope: str, seed: int) -> None:
     stream = make_stream(client, scope, f"scaled-{seed}", segments=2)
     chance = random.Random(seed)
-    keys, count, found = 12, 150, []
+    keys, count, events = 12, 150, []
     tail = client.follow(stream)
 
     def write_and_scale() -> None:
@@ -227,7 +228,7 @@ def test_a_tail_follows_scales_and_keeps_each_key_s_order(client: Client, scope:
     writing.start()
     try:
         while (batch := next(tail, None)) is not None:
-            found += numbers([batch])
+            events += numbers([batch])
             # Broken off and taken up again now and then.
             if chance.random() < 0.2:
                 position = tail.position
@@ -237,7 +238,7 @@ def test_a_tail_follows_scales_and_keeps_each_key_s_order(client: Client, scope:
         writing.join()
         tail.close()
     for key in range(keys):
-        assert [number // keys for number in found if number % keys == key] == list(range(count))
+        assert [number // keys for number in events if number % keys == key] == list(range(count))
 
 
 def test_a_tail_survives_connections_that_break(client: Client, settings: Settings, stream: Stream) -> None:

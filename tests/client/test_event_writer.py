@@ -19,7 +19,7 @@ from pyspark_pravega.errors import (
     StreamNotFoundError,
     StreamSealedError,
 )
-from pyspark_pravega.serde import framing
+from pyspark_pravega.frames import framing
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -58,8 +58,8 @@ def test_single_events_and_batches_of_one_key_stay_in_order(client: Client, stre
         for i in range(0, 300, 3):
             writer.write(f"{i}", key="k")
             writer.write_batch([b"%d" % (i + 1), b"%d" % (i + 2)], "k")
-    (found,) = [events for events in all_events(client, stream) if events]
-    assert found == [b"%d" % i for i in range(300)]
+    (events_of_key,) = [events for events in all_events(client, stream) if events]
+    assert events_of_key == [b"%d" % i for i in range(300)]
 
 
 def test_batches_without_keys_are_spread_over_the_segments(client: Client, stream: Stream) -> None:
@@ -105,8 +105,8 @@ def test_a_batch_of_many_parts_meets_a_scale(client: Client, stream: Stream) -> 
     by_key: dict[bytes, list[bytes]] = {}
     for event in (event for events in all_events(client, stream) for event in events):
         by_key.setdefault(event[:2], []).append(event[3:9])
-    assert {len(found) for found in by_key.values()} == {300}
-    assert all(found == sorted(set(found)) for found in by_key.values())
+    assert {len(numbers) for numbers in by_key.values()} == {300}
+    assert all(numbers == sorted(set(numbers)) for numbers in by_key.values())
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_events_that_cannot_be_written_are_refused_before_anything_is_sent(
 def test_the_largest_event_is_written(client: Client, stream: Stream) -> None:
     with client.writer(stream) as writer:
         writer.write_batch([b"a", b"x" * (8 << 20), b"b"], "k")
-    (found,) = [events for events in all_events(client, stream) if events]
-    assert list(map(len, found)) == [1, 8 << 20, 1]
+    (events_of_key,) = [events for events in all_events(client, stream) if events]
+    assert list(map(len, events_of_key)) == [1, 8 << 20, 1]
 
 
 def test_a_stream_that_is_missing_or_sealed_is_named(client: Client, stream: Stream) -> None:
@@ -166,12 +166,12 @@ def numbered(key: int, number: int) -> bytes:
 
 def check_order(client: Client, stream: Stream, keys: int, count: int) -> None:
     """Every key's events are there once, and a successor's come after its predecessors'."""
-    seen: dict[int, list[int]] = {key: [] for key in range(keys)}
+    numbers: dict[int, list[int]] = {key: [] for key in range(keys)}
     for events in all_events(client, stream):
         for event in events:
             key, number = map(int, event.split())
-            seen[key].append(number)
-    assert seen == {key: list(range(count)) for key in range(keys)}
+            numbers[key].append(number)
+    assert numbers == {key: list(range(count)) for key in range(keys)}
 
 
 @pytest.mark.parametrize("seed", range(3))

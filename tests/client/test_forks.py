@@ -26,7 +26,7 @@ print(codes.count(0))
 
 @pytest.mark.server
 def test_children_start_after_the_client_was_used(sandbox: Sandbox) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **sandbox.environment()},
         capture_output=True,
@@ -34,4 +34,4 @@ def test_children_start_after_the_client_was_used(sandbox: Sandbox) -> None:
         timeout=200,
         check=False,
     )
-    assert done.stdout == "150\n", done.stderr
+    assert process.stdout == "150\n", process.stderr

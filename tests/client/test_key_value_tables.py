@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.client.table_partitions import Span
-from pyspark_pravega.client.tables import ANY_VERSION, NOT_EXISTS, Entry, KeyValueTable
+from pyspark_pravega.client.key_value.partitions import Span
+from pyspark_pravega.client.key_value.table import ANY_VERSION, NOT_EXISTS, Entry, KeyValueTable
 from pyspark_pravega.errors import (
     ConfigurationError,
     ConflictError,
@@ -148,7 +148,7 @@ def test_a_change_whose_answer_is_lost_is_not_made_a_second_time(
 ) -> None:
     segments = client.controller.key_value_table_segments(scope, "kv")
     target = client.controller.endpoint(segments.stream, segments.ids[0])
-    seen = set()
+    outcomes = set()
     unclear: list[bool] = []
     for allowance in range(40, 400, 9):
         table.put([(A, ANY_VERSION, b"old")])
@@ -158,7 +158,7 @@ def test_a_change_whose_answer_is_lost_is_not_made_a_second_time(
             through = KeyValueTable(pool, scope, "kv")
             try:
                 (version,) = through.put([(A, before.version, b"new")])
-                seen.add("made")
+                outcomes.add("made")
                 assert table.get([A]) == [Entry(value=b"new", version=version)]
             except SegmentStoreUnavailableError as error:
                 words = f'a change of key {A.hex()} in key-value table "{scope}/kv" may or may not have been made'
@@ -166,8 +166,8 @@ def test_a_change_whose_answer_is_lost_is_not_made_a_second_time(
                 (after,) = table.get([A])
                 assert after is not None
                 assert after.value in (b"old", b"new")
-                seen.add("unknown")
-    assert seen == {"made", "unknown"}
+                outcomes.add("unknown")
+    assert outcomes == {"made", "unknown"}
     assert all(unclear)
 
 
@@ -192,8 +192,8 @@ def test_entries_of_all_partitions_are_found_in_the_order_asked_for(wide: KeyVal
         wide.put([(key(primary, s), NOT_EXISTS, b"%d.%d" % (primary, s)) for s in range(3)])
     keys = [key(primary, s) for primary in range(41) for s in range(4)]
     random.Random(1).shuffle(keys)
-    for wanted, entry in zip(keys, wide.get(keys), strict=True):
-        primary, secondary = struct.unpack(">I", wanted[:4])[0], int.from_bytes(wanted[4:])
+    for entry_key, entry in zip(keys, wide.get(keys), strict=True):
+        primary, secondary = struct.unpack(">I", entry_key[:4])[0], int.from_bytes(entry_key[4:])
         if primary < 40 and secondary < 3:
             assert entry is not None
             assert entry.value == b"%d.%d" % (primary, secondary)
@@ -216,9 +216,13 @@ def test_a_key_shorter_than_a_primary_key_has_no_partition(wide: KeyValueTable) 
 
 
 def test_keys_and_entries_come_in_order_from_all_partitions(wide: KeyValueTable) -> None:
-    made = {key(p, s): wide.put([(key(p, s), NOT_EXISTS, b"v%d" % p)])[0] for p in range(0, 300, 5) for s in range(2)}
-    assert list(wide.iterate_keys()) == sorted(made.items())
-    expected = [(k, Entry(value=b"v%d" % struct.unpack(">I", k[:4])[0], version=v)) for k, v in sorted(made.items())]
+    versions = {
+        key(p, s): wide.put([(key(p, s), NOT_EXISTS, b"v%d" % p)])[0] for p in range(0, 300, 5) for s in range(2)
+    }
+    assert list(wide.iterate_keys()) == sorted(versions.items())
+    expected = [
+        (k, Entry(value=b"v%d" % struct.unpack(">I", k[:4])[0], version=v)) for k, v in sorted(versions.items())
+    ]
     assert list(wide.iterate_entries()) == expected
 
 
@@ -244,8 +248,8 @@ def test_a_span_holds_what_its_bounds_say(prefix: bytes, start: bytes | None, st
     span = Span.of(2, prefix=prefix, start=start, stop=stop)
     every = [i.to_bytes(2) for i in range(0, 1 << 16, 17)] + [b"\xff\xff", prefix.ljust(2, b"\0")]
     for each in every:
-        wanted = each.startswith(prefix) and (start is None or each >= start) and (stop is None or each < stop)
-        assert (bool(span) and span.first <= each <= span.last) == wanted
+        expected = each.startswith(prefix) and (start is None or each >= start) and (stop is None or each < stop)
+        assert (bool(span) and span.first <= each <= span.last) == expected
 
 
 def test_a_bound_longer_than_a_key_is_refused(wide: KeyValueTable) -> None:
@@ -260,15 +264,15 @@ def test_many_keys_are_iterated_while_others_come_and_go(table: KeyValueTable) -
     for begin in range(0, 3000, 1000):
         table.put([(k, NOT_EXISTS, k) for k in stay[begin : begin + 1000]])
     table.put([(k, NOT_EXISTS, k) for k in leave])
-    found = []
+    keys = []
     for k, entry in table.iterate_entries():
-        found.append(k)
+        keys.append(k)
         assert entry.value == k
-        if len(found) == 100:
+        if len(keys) == 100:
             table.remove([(each, ANY_VERSION) for each in leave[50:]])
             table.put([(b"z%04d" % i, NOT_EXISTS, b"z%04d" % i) for i in range(10)])
-    assert [k for k in found if k[:1] == b"s"] == stay
-    assert found == sorted(set(found))
+    assert [k for k in keys if k[:1] == b"s"] == stay
+    assert keys == sorted(set(keys))
 
 
 def test_entries_of_any_size_are_iterated(table: KeyValueTable) -> None:
@@ -276,11 +280,11 @@ def test_entries_of_any_size_are_iterated(table: KeyValueTable) -> None:
     keys = [b"%05d" % i for i in range(60)]
     for begin in range(0, 60, 15):
         table.put([(k, NOT_EXISTS, k * 200_000) for k in keys[begin : begin + 15]])
-    found = []
+    iterated = []
     for k, entry in table.iterate_entries():
         assert entry.value == k * 200_000
-        found.append(k)
-    assert found == keys
+        iterated.append(k)
+    assert iterated == keys
     assert [len(entry.value) for entry in table.get(keys) if entry] == [1_000_000] * 60
 
 
@@ -300,11 +304,11 @@ def test_iterating_goes_on_after_lost_connections(
     keys = [b"%05d" % i for i in range(2500)]
     table.put([(k, NOT_EXISTS, k) for k in keys])
     with Proxy(target) as proxy, pool_to(settings, proxy.address) as pool:
-        found = []
+        iterated = []
         for k, entry in KeyValueTable(pool, scope, "kv").iterate_entries():
             assert entry.value == k
-            found.append(k)
-            if len(found) % 200 == 0:
+            iterated.append(k)
+            if len(iterated) % 200 == 0:
                 proxy.cut_all()
-        assert found == keys
+        assert iterated == keys
         assert proxy.connections > 5

@@ -11,8 +11,8 @@ from client_tools import Proxy, append, content, framed, make_stream, pool_to
 from late_proxy import LateProxy
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.large_events import append_large
-from pyspark_pravega.client.reading import segment_state
+from pyspark_pravega.client.segments.large_events import append_large
+from pyspark_pravega.client.segments.reading import segment_state
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.protocol import encode_frame
 from pyspark_pravega.errors import (
@@ -109,13 +109,13 @@ def pass_until_the_merge(stream: Stream) -> int:
     target = stream.segment_name(0)
     transient = f"{target}#transient.{'0' * 32}.{'0' * 32}"
     writer = uuid.uuid4()
-    sent = [
+    commands = [
         wire.Hello(),
         wire.CreateTransientSegment(request_id=1, writer_id=writer, parent=target),
         wire.SetupAppend(request_id=1, writer_id=writer, segment=transient),
         wire.ConditionalBlockEnd(writer_id=writer, event_number=1, expected_offset=0, data=framed(EVENT), request_id=1),
     ]
-    return sum(len(piece) for command in sent for piece in encode_frame(command))
+    return sum(len(piece) for command in commands for piece in encode_frame(command))
 
 
 class DirectFirst:

@@ -15,7 +15,7 @@ from pyspark_pravega.client import (
     StreamSegments,
     Transaction,
 )
-from pyspark_pravega.client import controller_messages as messages
+from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.names import (
     MAX_TABLE_NAME_LENGTH,
     check_name,
@@ -119,8 +119,8 @@ def test_other_names_of_streams_are_refused(text: str, why: str) -> None:
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 def test_a_segment_id_can_be_made_of_its_parts(epoch: int, number: int) -> None:
-    made = segment_id_of(epoch=epoch, number=number)
-    assert (segment_epoch(made), segment_number(made)) == (epoch, number)
+    segment_id = segment_id_of(epoch=epoch, number=number)
+    assert (segment_epoch(segment_id), segment_number(segment_id)) == (epoch, number)
 
 
 @pytest.mark.parametrize(("epoch", "number"), [(-1, 0), (0, -1), (2**31, 0), (0, 2**31)])

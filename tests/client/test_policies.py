@@ -16,7 +16,7 @@ from pyspark_pravega.client import (
     Stream,
     StreamConfiguration,
 )
-from pyspark_pravega.client import controller_messages as messages
+from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.policies import MAX_TABLE_KEY_BYTES, UNLIMITED, KeyValueTableConfiguration
 from pyspark_pravega.errors import ConfigurationError
 
@@ -69,10 +69,10 @@ def table(
         rollover_size_bytes=st.integers(0, UNLIMITED),
     )
 )
-def test_a_table_s_configuration_survives_the_controller_s_message(made: KeyValueTableConfiguration) -> None:
-    message = messages.table_message("s", "kv", made)
+def test_a_table_s_configuration_survives_the_controller_s_message(configuration: KeyValueTableConfiguration) -> None:
+    message = messages.table_message("s", "kv", configuration)
     assert (message.scope, message.kvt_name) == ("s", "kv")
-    assert messages.table_configuration(message) == made
+    assert messages.table_configuration(message) == configuration
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from client_tools import Proxy, append, content, eventually, framed, make_stream, pool_to, scale, truncate
 
 from pyspark_pravega.client import Client, Stream, Transaction, TransactionState
-from pyspark_pravega.client.reading import SegmentState, read_range, segment_state
+from pyspark_pravega.client.segments.reading import SegmentState, read_range, segment_state
+from pyspark_pravega.client.segments.writing import MAX_BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.client.writing import MAX_BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.errors import (
     SegmentNotFoundError,
     SegmentSealedError,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_pravega.client import SegmentRange
 from pyspark_pravega.client.routing import SEED, key_fractions, segment_indexes
-from pyspark_pravega.serde.native_module import SWITCH
+from pyspark_pravega.frames.native_module import SWITCH
 
 
 def reference(key: str) -> float:
@@ -24,11 +24,11 @@ def reference(key: str) -> float:
 def fractions(keys: list[str | None], kind: pa.DataType | None = None) -> list[float]:
     """The same with the native module and without."""
     column = pa.array(keys, kind or pa.string())
-    found = list(key_fractions(column))
+    places = list(key_fractions(column))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, "0")
-        assert list(key_fractions(column)) == found
-    return found
+        assert list(key_fractions(column)) == places
+    return places
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def ranges(*borders: float) -> list[SegmentRange]:
 
 def test_a_range_owns_its_lower_border_and_not_its_upper_one() -> None:
     below = float(np.nextafter(0.25, 0))
-    found = segment_indexes(np.array([0.0, below, 0.25, 0.5, 1 - 2.0**-52]), ranges(0.0, 0.25, 0.5, 1.0))
-    assert list(found) == [0, 0, 1, 2, 2]
+    indexes = segment_indexes(np.array([0.0, below, 0.25, 0.5, 1 - 2.0**-52]), ranges(0.0, 0.25, 0.5, 1.0))
+    assert list(indexes) == [0, 0, 1, 2, 2]
 
 
 def test_one_segment_takes_every_key() -> None:
@@ -105,6 +105,6 @@ def test_one_segment_takes_every_key() -> None:
     st.sets(st.floats(0, 1, exclude_min=True, exclude_max=True), max_size=40),
 )
 def test_each_key_goes_to_the_one_range_that_holds_it(keys: list[float], borders: set[float]) -> None:
-    made = ranges(0.0, *sorted(borders), 1.0)
-    for key, index in zip(keys, segment_indexes(np.array(keys, np.float64), made), strict=True):
-        assert made[index].min_key <= key < made[index].max_key
+    owners = ranges(0.0, *sorted(borders), 1.0)
+    for key, index in zip(keys, segment_indexes(np.array(keys, np.float64), owners), strict=True):
+        assert owners[index].min_key <= key < owners[index].max_key

@@ -14,17 +14,17 @@ import pytest
 from client_tools import Proxy, append, content, eventually, framed, make_stream
 
 from pyspark_pravega.client import Client, Controller, Stream
-from pyspark_pravega.client.connection import Connection
-from pyspark_pravega.client.event_reader import plan
-from pyspark_pravega.client.large_events import append_large
+from pyspark_pravega.client.connections.connection import Connection
+from pyspark_pravega.client.events.reader import plan
+from pyspark_pravega.client.key_value.table import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.client.names import Access
-from pyspark_pravega.client.reading import read_range, segment_state
-from pyspark_pravega.client.synchronizer import StateSynchronizer
-from pyspark_pravega.client.tables import NOT_EXISTS, KeyValueTable
-from pyspark_pravega.client.writing import SegmentWriter
+from pyspark_pravega.client.segments.large_events import append_large
+from pyspark_pravega.client.segments.reading import read_range, segment_state
+from pyspark_pravega.client.segments.writing import SegmentWriter
+from pyspark_pravega.client.state.synchronizer import StateSynchronizer
 from pyspark_pravega.errors import AuthenticationError, CertificateError, PravegaError
 from pyspark_pravega.sandbox import Sandbox
-from pyspark_pravega.sandbox.certificates import Authority
+from pyspark_pravega.sandbox.security.certificates import Authority
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -68,8 +68,8 @@ def test_everything_works_however_the_servers_are_secured(any_sandbox: Sandbox) 
             writer.write_batch([b"%d" % i for i in range(1000)], [f"{i}" for i in range(1000)])
         with client.transaction(stream) as transaction:
             transaction.write_batch([b"1000"])
-        found = sorted(int(event) for batch in client.read(stream) for event in batch.payloads.to_pylist())
-        assert found == list(range(1001))
+        events = sorted(int(event) for batch in client.read(stream) for event in batch.payloads.to_pylist())
+        assert events == list(range(1001))
         with client.follow(stream) as tail, client.writer(stream) as writer:
             writer.write(b"new")
             writer.flush()
@@ -121,17 +121,17 @@ def test_wrong_credentials_are_refused_and_not_shown(
         error = refused(settings)
     assert isinstance(error, AuthenticationError)
     assert "refused the credentials" in str(error) or "can't make sense of" in str(error)
-    shown = f"{error!r} {settings!r} {settings.credentials()!r} {caplog.text}"
+    text = f"{error!r} {settings!r} {settings.credentials()!r} {caplog.text}"
     for secret in ("hunter2", settings.password):
-        assert not secret or secret not in shown
+        assert not secret or secret not in text
 
 
 def test_credentials_may_lie_in_a_file(guarded: Sandbox, tmp_path: Path) -> None:
-    given = settings_of(guarded)
+    plain = settings_of(guarded)
     file = tmp_path / "credentials"
-    file.write_text(f"username={given.username}\npassword={given.password}\n")
+    file.write_text(f"username={plain.username}\npassword={plain.password}\n")
     settings = settings_of(guarded, username=None, password=None, credentials_file=str(file))
-    assert str(given.password) not in pickle.dumps(settings).decode("latin-1")
+    assert str(plain.password) not in pickle.dumps(settings).decode("latin-1")
     with Client(settings) as client:
         append(client, stream := fresh(client, "file"), 0, framed(b"x"))
         assert content(client.pool, stream, 0) == framed(b"x")
@@ -191,10 +191,10 @@ def test_a_token_that_was_kept_too_long_is_replaced(auth_sandbox: Sandbox) -> No
         for access in (False, True):
             client.pool.tokens.get(stream, write=access)
         # As if the clock of this machine were far behind: the tokens look fresh.
-        known = client.pool.tokens._known
-        for key, (token, _) in list(known.items()):
-            known[key] = token, float("inf")
-        old = {token for token, _ in known.values()}
+        cache = client.pool.tokens._cache
+        for key, (token, _) in list(cache.items()):
+            cache[key] = token, float("inf")
+        old = {token for token, _ in cache.values()}
         eventually(lambda: all(time.time() > expiry(token) + 1 for token in old))
         assert segment_state(client.pool, stream, 0).write_offset == 9
         append(client, stream, 0, framed(b"y"))
@@ -206,7 +206,7 @@ def test_a_token_for_another_stream_is_refused(guarded: Sandbox) -> None:
     with Client(settings_of(guarded)) as client:
         stream, other = fresh(client, "mine"), fresh(client, "other")
         token = client.controller.delegation_token(other, Access.READ_WRITE)
-        client.pool.tokens._known[stream, False] = token, float("inf")
+        client.pool.tokens._cache[stream, False] = token, float("inf")
         with pytest.raises(AuthenticationError, match="refused the delegation token") as caught:
             segment_state(client.pool, stream, 0)
         assert token not in str(caught.value)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.client.names import segment_id_of
+from pyspark_pravega.client.positions.cuts import CutOrder, check_cut, compare_cuts, tail_cut, truncate_stream
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.stream_cut import NOT_REACHED, UNBOUNDED, StreamCut
-from pyspark_pravega.client.stream_cuts import CutOrder, check_cut, compare_cuts, tail_cut, truncate_stream
-from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -205,17 +205,17 @@ def test_the_tail_follows_the_events_over_scales_to_the_end_of_the_stream(client
     assert tail_cut(pool, stream) == {0: 0, 1: 2 * len(EVENT)}
     a, b = controller.split_segment(stream, 1).ids[1:]
     append(client, stream, b, EVENT)
-    seen = tail_cut(pool, stream)
-    assert seen == {0: 0, a: 0, b: len(EVENT)}
-    check_cut(pool, seen)
+    tail = tail_cut(pool, stream)
+    assert tail == {0: 0, a: 0, b: len(EVENT)}
+    check_cut(pool, tail)
     controller.seal_stream(stream)
-    assert tail_cut(pool, stream) == seen
-    check_cut(pool, seen)
+    assert tail_cut(pool, stream) == tail
+    check_cut(pool, tail)
     assert controller.head(stream) == {0: 0, 1: 0}
     check_cut(pool, controller.head(stream))
-    assert controller.segments_between(stream, seen) == (0, a, b)
+    assert controller.segments_between(stream, tail) == (0, a, b)
     controller.delete_stream(stream)
-    for call in (lambda: tail_cut(pool, stream), lambda: check_cut(pool, seen)):
+    for call in (lambda: tail_cut(pool, stream), lambda: check_cut(pool, tail)):
         with pytest.raises(StreamNotFoundError, match=f'stream "{stream}" does not exist'):
             call()
 
@@ -224,13 +224,13 @@ def test_the_tail_follows_the_events_over_scales_to_the_end_of_the_stream(client
 def test_the_tail_is_taken_whole_while_the_stream_is_scaled(client: Client, stream: Stream) -> None:
     with ThreadPoolExecutor(1) as threads:
         scales = threads.submit(lambda: [client.controller.scale_to(stream, n) for n in (3, 2, 5, 1)])
-        seen = [tail_cut(client.pool, stream)]
+        cuts = [tail_cut(client.pool, stream)]
         while not scales.done():
-            seen.append(tail_cut(client.pool, stream))
+            cuts.append(tail_cut(client.pool, stream))
         scales.result()
-    for cut in set(seen):
+    for cut in set(cuts):
         check_cut(client.pool, cut)
-    assert len({cut.epochs for cut in seen}) > 1
+    assert len({cut.epochs for cut in cuts}) > 1
 
 
 @server

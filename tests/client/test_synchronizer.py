@@ -15,8 +15,8 @@ from client_tools import Proxy, ThroughProxy, append, content, framed, make_stre
 from late_proxy import LateProxy
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.entry_appender import EntryAppender
-from pyspark_pravega.client.synchronizer import RevisionedStream, StateSynchronizer
+from pyspark_pravega.client.state.entry_appender import EntryAppender
+from pyspark_pravega.client.state.synchronizer import RevisionedStream, StateSynchronizer
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.protocol import encode_frame
 from pyspark_pravega.errors import (
@@ -312,14 +312,14 @@ def test_an_update_based_on_an_old_state_is_made_again_on_the_new_one(client: Cl
     with counter(client, stream) as ours, counter(client, stream) as theirs:
         assert theirs.fetch() == 0
         ours.update(lambda _: [5])
-        seen: list[int] = []
+        states: list[int] = []
 
         def double(state: int) -> list[int]:
-            seen.append(state)
+            states.append(state)
             return [state]
 
         assert theirs.update(double) == 10
-        assert seen == [0, 5]
+        assert states == [0, 5]
         assert ours.fetch() == 10
 
 

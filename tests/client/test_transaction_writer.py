@@ -36,10 +36,10 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(client: Cl
         transaction.write("100", key="k")
         transaction.flush()
         assert stored(client, stream) == []
-        seen = [transaction.state]
+        states = [transaction.state]
         assert transaction.events_written == 101
-    seen.append(transaction.state)
-    assert seen == [TransactionState.OPEN, TransactionState.COMMITTED]
+    states.append(transaction.state)
+    assert states == [TransactionState.OPEN, TransactionState.COMMITTED]
     assert stored(client, stream) == list(range(101))
 
 
@@ -56,8 +56,8 @@ def test_small_batches_of_any_kind_wait_for_each_other_and_stay_in_order(client:
         assert (events, size) == (300, sum(8 + len(str(i)) for i in range(300)))
         with pytest.raises(EventEncodeError):
             transaction.write_batch([b"never", None], "k")
-    found = [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]
-    assert found == [str(i).encode() for i in range(300)]
+    stored_events = [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]
+    assert stored_events == [str(i).encode() for i in range(300)]
 
 
 def test_a_block_that_fails_leaves_nothing(client: Client, stream: Stream) -> None:
@@ -92,8 +92,8 @@ def test_a_transaction_outlives_its_lease_while_its_block_lasts(client: Client, 
     with client.transaction(stream, lease_ms=10_000) as transaction:
         transaction.write_batch(*keyed(range(10)))
         # One of the same lease that nobody keeps open tells when it is over.
-        left = client.controller.begin_transaction(stream, lease_ms=10_000).id
-        state = partial(client.controller.transaction_state, stream, left)
+        abandoned_id = client.controller.begin_transaction(stream, lease_ms=10_000).id
+        state = partial(client.controller.transaction_state, stream, abandoned_id)
         eventually(lambda: state() is TransactionState.ABORTED, within_s=120)
         transaction.write_batch(*keyed(range(10, 20)))
     assert stored(client, stream) == list(range(20))

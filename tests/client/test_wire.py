@@ -76,16 +76,16 @@ def test_every_command_survives_encoding_and_decoding(number: int, data: st.Data
 
 @given(st.lists(any_command, max_size=5), st.data())
 def test_frames_may_arrive_cut_at_any_position(commands: list[Command], data: st.DataObject) -> None:
-    sent = b"".join(frame(command) for command in commands)
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(sent)))))
-    pieces = [sent[a:b] for a, b in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+    frames = b"".join(frame(command) for command in commands)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(frames)))))
+    pieces = [frames[a:b] for a, b in zip([0, *cuts], [*cuts, len(frames)], strict=True)]
     assert decoded(*pieces) == commands
 
 
 @given(st.lists(any_command, max_size=3))
 def test_frames_may_arrive_byte_by_byte(commands: list[Command]) -> None:
-    sent = b"".join(frame(command) for command in commands)
-    assert decoded(*(bytes([byte]) for byte in sent)) == commands
+    frames = b"".join(frame(command) for command in commands)
+    assert decoded(*(bytes([byte]) for byte in frames)) == commands
 
 
 def ends_open(command: Command) -> bool:
@@ -95,21 +95,21 @@ def ends_open(command: Command) -> bool:
 
 @given(any_command.filter(lambda command: not ends_open(command)), st.binary(max_size=20))
 def test_bytes_that_a_later_version_appends_to_a_command_are_passed_over(command: Command, more: bytes) -> None:
-    sent = frame(command)
-    kind, size = struct.unpack_from(">ii", sent)
-    assert decoded(struct.pack(">ii", kind, size + len(more)) + sent[8:] + more) == [command]
+    frames = frame(command)
+    kind, size = struct.unpack_from(">ii", frames)
+    assert decoded(struct.pack(">ii", kind, size + len(more)) + frames[8:] + more) == [command]
 
 
 @given(any_command.filter(lambda command: not ends_open(command)), st.data())
 def test_a_payload_that_ends_too_early_is_an_error(command: Command, data: st.DataObject) -> None:
-    sent = frame(command)
-    kind, size = struct.unpack_from(">ii", sent)
+    frames = frame(command)
+    kind, size = struct.unpack_from(">ii", frames)
     if size == 0:
         assert isinstance(command, wire.KeepAlive)
         return
     left = data.draw(st.integers(0, size - 1))
     with pytest.raises(WireError, match=r"too early|announces"):
-        decoded(struct.pack(">ii", kind, left) + sent[8 : 8 + left])
+        decoded(struct.pack(">ii", kind, left) + frames[8 : 8 + left])
 
 
 plausible_frames = st.builds(
@@ -138,23 +138,23 @@ def test_any_bytes_are_commands_unknown_commands_or_an_error_of_ours(data: bytes
 
 @given(st.lists(any_command, min_size=1, max_size=3), st.data())
 def test_damaged_frames_are_commands_or_an_error_of_ours(commands: list[Command], data: st.DataObject) -> None:
-    sent = bytearray(b"".join(frame(command) for command in commands))
+    frames = bytearray(b"".join(frame(command) for command in commands))
     for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(sent) - 1)) if sent else 0
+        at = data.draw(st.integers(0, len(frames) - 1)) if frames else 0
         kind = data.draw(st.sampled_from(["change", "cut", "repeat", "insert"]))
-        if kind == "change" and sent:
-            sent[at] = data.draw(st.integers(0, 255))
+        if kind == "change" and frames:
+            frames[at] = data.draw(st.integers(0, 255))
         elif kind == "cut":
-            del sent[at : at + data.draw(st.integers(1, 20))]
+            del frames[at : at + data.draw(st.integers(1, 20))]
         elif kind == "repeat":
-            sent[at:at] = sent[at : at + data.draw(st.integers(1, 20))]
+            frames[at:at] = frames[at : at + data.draw(st.integers(1, 20))]
         else:
-            sent[at:at] = data.draw(st.sampled_from([b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0"]))
+            frames[at:at] = data.draw(st.sampled_from([b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0"]))
     try:
-        found = decoded(bytes(sent))
+        results = decoded(bytes(frames))
     except WireError:
         return
-    assert all(isinstance(command, (Command, UnknownCommand)) for command in found)
+    assert all(isinstance(command, (Command, UnknownCommand)) for command in results)
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, MAX_FRAME_BYTES + 1, -1, -(2**31)])
@@ -242,8 +242,8 @@ def test_a_command_is_sent_in_one_piece_but_for_a_large_block_which_is_not_copie
     assert len(encode_frame(read)) == 1
     block = bytes(COPIED_BYTES + 1)
     end = wire.AppendBlockEnd(writer_id=uuid.UUID(int=1), data=block, event_count=1, last_event_number=1, request_id=1)
-    before, sent, after = encode_frame(end)
-    assert sent is block
+    before, middle, after = encode_frame(end)
+    assert middle is block
     assert len(before) + len(after) < 100
 
 
@@ -280,28 +280,28 @@ def test_text_cut_within_a_character_is_still_text(text: bytes) -> None:
     [("", ""), ("a", "61"), ("\0", "c080"), ("\u00e9", "c3a9"), ("\u20ac", "e282ac"), ("\U0001f680", "eda0bdedba80")],
 )
 def test_text_is_laid_out_as_java_does(text: str, encoded: str) -> None:
-    sent = frame(wire.SegmentCreated(request_id=1, segment=text))
-    assert sent[18:].hex() == encoded
-    assert decoded(sent) == [wire.SegmentCreated(request_id=1, segment=text)]
+    data = frame(wire.SegmentCreated(request_id=1, segment=text))
+    assert data[18:].hex() == encoded
+    assert decoded(data) == [wire.SegmentCreated(request_id=1, segment=text)]
 
 
 def test_an_empty_key_has_no_version() -> None:
-    sent = frame(wire.RemoveTableKeys(request_id=1, segment="", keys=((b"", 5, None),)))
-    assert sent[8:].hex() == "0000000000000001 0000 0000 00000001 0000000c 00000000 ffffffffffffffff".replace(" ", "")
-    assert decoded(sent) == [wire.RemoveTableKeys(request_id=1, segment="", keys=((b"", wire.ANY_VERSION, None),))]
+    data = frame(wire.RemoveTableKeys(request_id=1, segment="", keys=((b"", 5, None),)))
+    assert data[8:].hex() == "0000000000000001 0000 0000 00000001 0000000c 00000000 ffffffffffffffff".replace(" ", "")
+    assert decoded(data) == [wire.RemoveTableKeys(request_id=1, segment="", keys=((b"", wire.ANY_VERSION, None),))]
 
 
 def test_a_conditional_append_holds_an_event_and_nothing_else() -> None:
-    sent = bytearray(
+    data = bytearray(
         frame(
             wire.ConditionalAppend(
                 writer_id=uuid.UUID(int=1), event_number=1, expected_offset=0, event=b"e", request_id=1
             )
         )
     )
-    sent[8 + 32 + 3] = 1
+    data[8 + 32 + 3] = 1
     with pytest.raises(WireError, match="a frame of type 1 where an event was expected"):
-        decoded(bytes(sent))
+        decoded(bytes(data))
 
 
 WRITER = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")

@@ -9,12 +9,12 @@ import pyarrow as pa
 from client_tools import make_stream
 
 from pyspark_pravega.client import Client, Stream, TransactionState
-from pyspark_pravega.connector.definition import TableDefinition, raw_definition
-from pyspark_pravega.connector.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.reader import StreamReader
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter, TaskMessage
+from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.connector.table.definition import TableDefinition, raw_definition
+from pyspark_pravega.connector.write.writer import BatchWriter, TaskMessage
 from pyspark_pravega.settings import Settings
 
 LEASE_MS = 60_000
@@ -27,15 +27,15 @@ def raw_table(client: Client, settings: Settings, scope: str, *, segments: int =
     return raw_definition(settings, stream, configuration, {"routing-key": "event"})
 
 
-def begin(definition: TableDefinition, *, lease_ms: int = LEASE_MS) -> StreamWriter:
-    return StreamWriter(definition, WriteOptions(transaction_timeout_ms=lease_ms))
+def begin(definition: TableDefinition, *, lease_ms: int = LEASE_MS) -> BatchWriter:
+    return BatchWriter(definition, WriteOptions(transaction_timeout_ms=lease_ms))
 
 
 def batch(*events: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(events, pa.binary())], names=["event"])
 
 
-def run_task(writer: StreamWriter, *events: bytes, partition: int = 0) -> TaskMessage:
+def run_task(writer: BatchWriter, *events: bytes, partition: int = 0) -> TaskMessage:
     return writer.write_partition(partition, iter([batch(*events)]))
 
 
@@ -50,7 +50,7 @@ def numbered(name: str, count: int, *, size: int = 0) -> list[bytes]:
 
 def read_events(client: Client, definition: TableDefinition) -> list[bytes]:
     """All events of a snapshot, segment by segment."""
-    reader = StreamReader(definition, take_snapshot(client, definition.stream), ["event"])
+    reader = BatchReader(definition, take_snapshot(client, definition.stream), ["event"])
     batches = [found for partition in reader.partitions() for found in reader.read(partition)]
     return [event for found in batches for event in found.column("event").to_pylist()]
 

@@ -12,8 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.definition import load_definition
-from pyspark_pravega.connector.ledger import create_ledger
+from pyspark_pravega.connector.log.ledger import create_ledger
 from pyspark_pravega.connector.options import (
     DEFAULT_LEASE_MS,
     READ_KEYS,
@@ -22,6 +21,7 @@ from pyspark_pravega.connector.options import (
     canonical,
     stream_of,
 )
+from pyspark_pravega.connector.table.definition import load_definition
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -30,7 +30,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.serde.native import describe
+from pyspark_pravega.serde.native.codec import describe
 from pyspark_pravega.serde.raw import RawCodec
 from pyspark_pravega.settings import Settings
 

@@ -22,15 +22,16 @@ from connector_tools import (
 )
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.client.tables import KeyValueTable
-from pyspark_pravega.connector import job_log, recovery
-from pyspark_pravega.connector import ledger as ledgers
-from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.job import CommitReport, Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.ledger import Intent, Ledger, create_ledger, ledger_name
+from pyspark_pravega.client.key_value.table import KeyValueTable
+from pyspark_pravega.connector.log import jobs as job_log
+from pyspark_pravega.connector.log import ledger as ledgers
+from pyspark_pravega.connector.log import recovery
+from pyspark_pravega.connector.log.ledger import Intent, Ledger, create_ledger, ledger_name
 from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
-from pyspark_pravega.connector.plan import WritePlan
-from pyspark_pravega.connector.writer import StreamWriter, take_over
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.job import CommitReport, Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.writer import BatchWriter, take_over
 from pyspark_pravega.errors import ConfigurationError, ConflictError, EventEncodeError, TransactionError
 from pyspark_pravega.settings import Settings
 
@@ -152,7 +153,7 @@ def test_others_commit_between_the_epochs_of_a_query(client: Client, table: Tabl
 
 def test_a_numbered_write_is_done_once(client: Client, table: TableDefinition) -> None:
     for epoch in ("5", "5", "4", "6"):
-        writer = StreamWriter(table, WriteOptions.parse({"query": "load", "epoch": epoch}))
+        writer = BatchWriter(table, WriteOptions.parse({"query": "load", "epoch": epoch}))
         writer.commit([run_task(writer, f"day {epoch}".encode())])
     assert sorted(read_events(client, table)) == [b"day 5", b"day 6"]
     assert open_transactions(client, table.stream) == []
@@ -212,7 +213,7 @@ def test_the_log_keeps_the_last_versions_and_forgets_the_dead(
 
 @pytest.mark.parametrize("mode", [AT_LEAST_ONCE, BEST_EFFORT])
 def test_direct_writes_are_stored_when_a_task_ends(client: Client, table: TableDefinition, mode: str) -> None:
-    writer = StreamWriter(table, WriteOptions(writer_mode=mode))
+    writer = BatchWriter(table, WriteOptions(writer_mode=mode))
     message = run_task(writer, *numbered("e", 30))
     assert len(read_events(client, table)) == 30
     message = pickle.loads(pickle.dumps(message))
@@ -226,7 +227,7 @@ def test_direct_writes_are_stored_when_a_task_ends(client: Client, table: TableD
 
 @pytest.mark.parametrize("mode", [AT_LEAST_ONCE, BEST_EFFORT])
 def test_what_cannot_be_stored_is_an_error_or_lost(client: Client, table: TableDefinition, mode: str) -> None:
-    writer = StreamWriter(table, WriteOptions(writer_mode=mode))
+    writer = BatchWriter(table, WriteOptions(writer_mode=mode))
     client.controller.seal_stream(table.stream)
     if mode == AT_LEAST_ONCE:
         with pytest.raises(Exception, match="sealed"):
@@ -236,7 +237,7 @@ def test_what_cannot_be_stored_is_an_error_or_lost(client: Client, table: TableD
 
 
 def test_a_row_that_is_no_event_is_an_error_in_every_mode(table: TableDefinition) -> None:
-    writer = StreamWriter(table, WriteOptions(writer_mode=BEST_EFFORT))
+    writer = BatchWriter(table, WriteOptions(writer_mode=BEST_EFFORT))
     with pytest.raises(EventEncodeError):
         run_task(writer, b"x" * ((8 << 20) + 1))
 

@@ -13,15 +13,15 @@ from client_tools import append, framed
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
-from pyspark_pravega.connector.definition import TableDefinition, load_definition
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_registry
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.connector.table.definition import TableDefinition, load_definition
+from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.registry import SchemaInfo
 from pyspark_pravega.sandbox import Sandbox
@@ -38,13 +38,13 @@ def make(settings: Settings, scope: str, table_format: str, **properties: str) -
 
 
 def insert(table: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
-    writer = StreamWriter(table, WriteOptions(transaction_timeout_ms=60_000))
+    writer = BatchWriter(table, WriteOptions(transaction_timeout_ms=60_000))
     batch = pa.RecordBatch.from_pylist(list(rows), schema=table.for_writing().schema)
     writer.commit([writer.write(iter([batch]))])
 
 
 def select(client: Client, table: TableDefinition, *columns: str) -> list[dict[str, Any]]:
-    reader = StreamReader(table, take_snapshot(client, table.stream), columns)
+    reader = BatchReader(table, take_snapshot(client, table.stream), columns)
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 

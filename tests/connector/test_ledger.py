@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from threading import Barrier
 
@@ -15,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import Client, Stream, Transaction
+from pyspark_pravega.client.key_value.table import ANY_VERSION, KeyValueTable
 from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
-from pyspark_pravega.client.tables import ANY_VERSION, KeyValueTable
-from pyspark_pravega.connector.job_log import JobLog
-from pyspark_pravega.connector.ledger import (
+from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.keys import KEY_BYTES
+from pyspark_pravega.connector.log.ledger import (
     Commit,
     Intent,
     Ledger,
@@ -28,7 +30,6 @@ from pyspark_pravega.connector.ledger import (
     ledger_name,
     open_ledger,
 )
-from pyspark_pravega.connector.ledger_keys import KEY_BYTES
 from pyspark_pravega.errors import ConflictError, PravegaError
 
 server = pytest.mark.server
@@ -92,6 +93,17 @@ def test_versions_are_numbered_without_gaps_though_commits_are_withdrawn(ledger:
 
 
 @server
+def test_times_of_versions_ascend_though_clocks_differ(ledger: Ledger) -> None:
+    state = ledger.state()
+    for told, kept in ((2_000, 2_000), (1_000, 2_001), (2_001, 2_002), (5_000, 5_000)):
+        if kept == 2_002:
+            # As a log from before the state held the time.
+            state = replace(state, committed_at=None)
+        state = ledger.complete(ledger.begin(state, intent()), committed_at=told, cut={})
+        assert state.committed_at == ledger.state().committed_at == kept
+    assert [commit.committed_at for commit in ledger.all_commits()] == [2_000, 2_001, 2_002, 5_000]
+
+
 def test_a_change_based_on_an_old_state_is_refused_and_changes_nothing(ledger: Ledger) -> None:
     empty = ledger.state()
     begun = ledger.begin(empty, intent())

@@ -15,11 +15,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.definition import METADATA_COLUMNS, TableDefinition, raw_definition
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.reader import OFFICIAL_COLUMNS, ROW_MARKER, StreamReader, output_schema
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter
+from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, ROW_MARKER, BatchReader, output_schema
+from pyspark_pravega.connector.table.definition import METADATA_COLUMNS, TableDefinition, raw_definition
+from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.errors import EventDecodeError, WireError
 from pyspark_pravega.settings import Settings
 
@@ -37,14 +37,14 @@ def raw(client: Client, settings: Settings, scope: str) -> TableDefinition:
 def avro(settings: Settings, scope: str) -> TableDefinition:
     """A table of one segment with three rows."""
     table = Catalog(settings).create_table([scope], "t", COLUMNS, [], {})
-    writer = StreamWriter(table, WriteOptions(transaction_timeout_ms=60_000))
+    writer = BatchWriter(table, WriteOptions(transaction_timeout_ms=60_000))
     rows = pa.record_batch({"id": pa.array([1, 2, 3]), "name": pa.array(["one", None, "three"])}, table.codec.schema)
     writer.commit([writer.write(iter([rows]))])
     return table
 
 
 def batches(client: Client, table: TableDefinition, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    reader = StreamReader(table, take_snapshot(client, table.stream), columns)
+    reader = BatchReader(table, take_snapshot(client, table.stream), columns)
     return [batch for partition in reader.partitions() for batch in reader.read(partition)]
 
 
@@ -101,7 +101,7 @@ def test_raw_events_have_the_official_connector_s_columns(client: Client, raw: T
 
 
 def test_an_empty_stream_has_no_partitions(client: Client, raw: TableDefinition) -> None:
-    reader = StreamReader(raw, take_snapshot(client, raw.stream), ["event"])
+    reader = BatchReader(raw, take_snapshot(client, raw.stream), ["event"])
     assert reader.partitions() == []
     # Spark reads a stand-in then.
     assert list(reader.read(InputPartition(None))) == []
@@ -110,13 +110,13 @@ def test_an_empty_stream_has_no_partitions(client: Client, raw: TableDefinition)
 def test_segments_without_events_have_no_partition(client: Client, settings: Settings, scope: str) -> None:
     table = raw_table(client, settings, scope, segments=3)
     append(client, table.stream, 1, framed(b"one"))
-    reader = StreamReader(table, take_snapshot(client, table.stream), ["event"])
+    reader = BatchReader(table, take_snapshot(client, table.stream), ["event"])
     assert [partition.value for partition in reader.partitions()] == [1]
 
 
 def test_a_snapshot_is_read_as_it_was_taken_whatever_comes_after(client: Client, raw: TableDefinition) -> None:
     append(client, raw.stream, 0, framed(b"before"))
-    reader = StreamReader(raw, take_snapshot(client, raw.stream), ["event"])
+    reader = BatchReader(raw, take_snapshot(client, raw.stream), ["event"])
     append(client, raw.stream, 0, framed(b"after"))
     (partition,) = reader.partitions()
     assert [batch.column(0).to_pylist() for batch in reader.read(partition)] == [[b"before"]]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_pravega.connector.routing import Routing
+from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import InvalidNameError
 
 COLUMNS = ["id", "Customer", "region", "a,b"]

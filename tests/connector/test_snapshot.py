@@ -13,10 +13,10 @@ import pytest
 from client_tools import append, eventually, framed, make_stream, scale, truncate
 from connector_tools import begin, ledger_of, numbered, raw_table, read_events, run_task, states, transaction_of
 
-from pyspark_pravega.client import Client, TransactionState
-from pyspark_pravega.connector.ledger import Intent, create_ledger
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.tail import SegmentSlice, take_tail
+from pyspark_pravega.client import Client, SegmentPart, TransactionState
+from pyspark_pravega.connector.log.ledger import Intent, create_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.errors import StreamNotFoundError
 from pyspark_pravega.settings import Settings
 
@@ -105,9 +105,9 @@ def test_a_snapshot_begins_behind_what_was_truncated(client: Client, settings: S
     append(client, table.stream, 1, framed(b"other"))
     truncate(settings, table.stream, {0: 12, 1: 0})
     taken = take_snapshot(client, table.stream)
-    assert taken.slices == (
-        SegmentSlice(segment_id=0, start=12, end=25),
-        SegmentSlice(segment_id=1, start=0, end=13),
+    assert taken.parts == (
+        SegmentPart(stream=table.stream, segment_id=0, start=12, end=25),
+        SegmentPart(stream=table.stream, segment_id=1, start=0, end=13),
     )
     assert read_events(client, table) == [b"there", b"other"]
 
@@ -131,7 +131,7 @@ def test_a_scaled_stream_is_read_whole_through_all_its_epochs(client: Client, se
 
     assert sorted(read_events(client, table)) == sorted(written)
     taken = take_snapshot(client, table.stream)
-    assert [part.segment_id for part in taken.slices] == sorted(taken.cut)
+    assert [part.segment_id for part in taken.parts] == sorted(taken.cut)
     assert {segment_id >> 32 for segment_id in taken.cut} == {0, 1, 2}
     assert taken.cut == ledger_of(client, table).commits([3])[0].cut
 

@@ -7,13 +7,14 @@ from client_tools import append, framed, make_stream
 from connector_tools import begin, numbered, raw_table, run_task
 
 from pyspark_pravega.client import Client, Stream, StreamCut
-from pyspark_pravega.client.writing import SegmentWriter
-from pyspark_pravega.connector.definition import raw_definition
-from pyspark_pravega.connector.lag import lag_of, summary
-from pyspark_pravega.connector.offsets import SourceOffset
+from pyspark_pravega.client.segments.writing import SegmentWriter
+from pyspark_pravega.connector.bounds import Bound, parse_bound, parse_time
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.stream_reader import SeveralStreamsReader
-from pyspark_pravega.connector.stream_source import StreamSource
+from pyspark_pravega.connector.stream.lag import lag_of, summary
+from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.connector.stream.reader import SeveralStreamsReader
+from pyspark_pravega.connector.stream.source import StreamSource
+from pyspark_pravega.connector.table.definition import raw_definition
 from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
 from pyspark_pravega.settings import Settings
 
@@ -24,7 +25,13 @@ class Query:
     """Runs micro-batches as Spark does: each offset only from those before it, read by another object."""
 
     def __init__(self, client: Client, settings: Settings, *streams: Stream, **options: object) -> None:
-        self.options = ReadOptions(**options)  # type: ignore[arg-type]
+        bounds: dict[str, Bound] = {
+            name: parse_bound(name, text) for name in ("start", "end") if isinstance(text := options.get(name), str)
+        }
+        for name in ("start", "end"):
+            if f"{name}_time" in options:
+                bounds[name] = parse_time(name, str(options.pop(f"{name}_time")))
+        self.options = ReadOptions(**{**options, **bounds})  # type: ignore[arg-type]
         self.source = StreamSource(client, streams, self.options)
         definitions = [
             raw_definition(settings, stream, client.controller.stream_configuration(stream), {}) for stream in streams

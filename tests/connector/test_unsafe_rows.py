@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.connector.unsafe_rows import can_unpack, unpack
+from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SHORT, LONG = DecimalType(12, 3), DecimalType(38, 6)

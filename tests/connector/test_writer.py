@@ -24,12 +24,12 @@ from connector_tools import (
 )
 
 from pyspark_pravega.client import Client, TransactionState
-from pyspark_pravega.connector import recovery
-from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.connector.ledger import Intent, delete_ledger
+from pyspark_pravega.connector.log import recovery
+from pyspark_pravega.connector.log.ledger import Intent, delete_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.writer import StreamWriter, TaskMessage
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.writer import BatchWriter, TaskMessage
 from pyspark_pravega.errors import EventEncodeError, LeaseExpiredError, PravegaError, TransactionError
 from pyspark_pravega.settings import Settings
 
@@ -41,7 +41,7 @@ def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
     return raw_table(client, settings, scope)
 
 
-def promise(client: Client, table: TableDefinition, writer: StreamWriter, message: TaskMessage) -> None:
+def promise(client: Client, table: TableDefinition, writer: BatchWriter, message: TaskMessage) -> None:
     """What a driver does first of a commit: record its intent."""
     ledger = ledger_of(client, table)
     assert message.staged is not None
@@ -492,5 +492,5 @@ def test_writers_at_once_are_put_in_an_order(client: Client, table: TableDefinit
 
 @pytest.mark.parametrize("lease", ["9999", "600001", "1e4", "-1", "", "ten", "²"])
 def test_a_lease_beyond_the_server_s_limits_is_refused_at_the_door(lease: str) -> None:
-    with pytest.raises(PravegaError, match="must be between 10000 and 600000 milliseconds"):
+    with pytest.raises(PravegaError, match="must be a number of milliseconds from 10000 to 600000"):
         WriteOptions.parse({"transaction-timeout-ms": lease})

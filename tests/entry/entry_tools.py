@@ -26,8 +26,8 @@ _STOP_S = 180.0
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without other tests' servers, and with those given."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
-    return {**kept, **environment}
+    others = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
+    return {**others, **environment}
 
 
 @dataclass
@@ -118,8 +118,8 @@ def descendants(root: int) -> dict[int, str]:
 def wait_until_gone(processes: Mapping[int, str]) -> None:
     """Wait until processes have ended; fails when they don't."""
     deadline = time.monotonic() + _STOP_S
-    while left := [f"{pid} {command}" for pid, command in processes.items() if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < deadline, f"still there: {left}"
+    while survivors := [f"{pid} {command}" for pid, command in processes.items() if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, f"still there: {survivors}"
         time.sleep(0.1)
 
 

@@ -29,7 +29,7 @@ class Shown:
     plots: int
 
 
-def shown(notebook: NotebookNode) -> Shown:
+def output_of(notebook: NotebookNode) -> Shown:
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return Shown(
         printed="".join(output.text for output in outputs if output.output_type == "stream"),

@@ -68,7 +68,7 @@ def connect(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
             time.sleep(0.2)
         yield f"sc://127.0.0.1:{port}"
         processes = descendants(process.pid)
-        assert any("pyspark_pravega.catalog.service" in command for command in processes.values())
+        assert any("pyspark_pravega.catalog.process.service" in command for command in processes.values())
     finally:
         process.terminate()
         process.wait(60)
@@ -76,7 +76,7 @@ def connect(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CLIENT, connect],
         env=clean_environment({}),
         cwd=tmp_path,
@@ -85,8 +85,8 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
-    rows, version, error = done.stdout.splitlines()
+    assert process.returncode == 0, process.stdout + process.stderr[-5000:]
+    rows, version, error = process.stdout.splitlines()
     assert rows == "pravega [(1, 'one'), (2, 'two'), (3, 'more'), (4, 'more')]"
     assert version == "2"
     assert 'DELETE isn\'t possible on stream "by-connect/t"' in error

@@ -30,8 +30,16 @@ AIRPORTS = 3
 def dbt() -> Path:
     """The program `dbt`, in the environment that `make dbt` makes once and keeps."""
     venv = Path(sys.prefix)
-    made = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={sys.executable}", "-o", f"{venv}/.ready", "dbt"]
-    subprocess.run(made, cwd=ROOT, check=True)
+    command = [
+        "make",
+        "--no-print-directory",
+        f"VENV={venv}",
+        f"PYTHON={sys.executable}",
+        "-o",
+        f"{venv}/.ready",
+        "dbt",
+    ]
+    subprocess.run(command, cwd=ROOT, check=True)
     return venv / "dbt" / "bin" / "dbt"
 
 
@@ -60,7 +68,7 @@ def project(tmp_path: Path) -> Path:
 
 def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str], *arguments: str) -> str:
     """Run dbt; what it said. It has to succeed."""
-    done = subprocess.run(
+    process = subprocess.run(
         [str(dbt), *arguments, "--target", target, "--profiles-dir", "."],
         env={**clean_environment(environment), "NO_COLOR": "1"},
         cwd=project,
@@ -70,8 +78,8 @@ def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str
         check=False,
     )
     log = project / "logs" / "dbt.log"
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:] + log.read_text()[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-6000:] + process.stderr[-3000:] + log.read_text()[-3000:]
+    return process.stdout
 
 
 def builds_twice_and_documents(
@@ -99,7 +107,7 @@ def builds_twice_and_documents(
     run_dbt(dbt, project, target, environment, "docs", "generate")
     catalog = json.loads((project / "target" / "catalog.json").read_text())
     assert catalog["errors"] is None
-    kinds_of = {node.split(".")[-1]: told["metadata"]["type"] for node, told in catalog["nodes"].items()}
+    kinds_of = {node.split(".")[-1]: description["metadata"]["type"] for node, description in catalog["nodes"].items()}
     assert kinds_of == {"stg_flights": "view", "airline_delays": "table", "daily_flights": "table", "airports": "table"}
     columns = catalog["nodes"]["model.flights.daily_flights"]["columns"]
     assert {name: column["type"] for name, column in columns.items()} == {
@@ -109,8 +117,8 @@ def builds_twice_and_documents(
     assert f"{schema}\tstg_flights\tfalse" in ask(flights, f"SHOW VIEWS IN {schema}")
     comments = ask(flights, f"DESCRIBE {schema}.stg_flights")
     assert "flown_on\tdate\tThe day of departure" in comments
-    told = ask(flights, f"SHOW TBLPROPERTIES {schema}.daily_flights ('retention')")
-    assert told == ["retention\t90 days"]
+    properties = ask(flights, f"SHOW TBLPROPERTIES {schema}.daily_flights ('retention')")
+    assert properties == ["retention\t90 days"]
 
 
 def test_against_the_thrift_server(dbt: Path, project: Path, thrift: ThriftServer, flights: Any) -> None:

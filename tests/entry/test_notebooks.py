@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from entry_tools import clean_environment
-from notebook_tools import NOTEBOOKS, Shown, execute, read, shown, written
+from notebook_tools import NOTEBOOKS, Shown, execute, output_of, read, written
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -17,16 +17,16 @@ def stored(name: str) -> nbformat.NotebookNode:
     return read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
 
 
-def check_quickstart(seen: Shown) -> None:
-    assert seen.plots == 2
+def check_quickstart(output: Shown) -> None:
+    assert output.plots == 2
     for row in ("|      1|12208|", "|      2|14796|", "| 12208|27004|14796|"):
-        assert row in seen.printed, seen.printed
+        assert row in output.printed, output.printed
 
 
-def check_streaming(seen: Shown) -> None:
-    assert seen.plots == 2
-    batches = re.search(r"(\d+) micro-batches", seen.printed)
-    assert batches is not None, seen.printed
+def check_streaming(output: Shown) -> None:
+    assert output.plots == 2
+    batches = re.search(r"(\d+) micro-batches", output.printed)
+    assert batches is not None, output.printed
     assert int(batches.group(1)) >= 3
 
 
@@ -44,7 +44,7 @@ def test_a_notebook_is_stored_with_its_outputs(name: str) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), "run `make notebooks`"
     assert not [output for cell in code for output in cell.outputs if output.output_type == "error"]
-    CHECKS[name](shown(notebook))
+    CHECKS[name](output_of(notebook))
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -63,5 +63,5 @@ def test_a_stored_notebook_tells_nothing_of_the_machine(name: str) -> None:
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_notebook_runs(name: str, sandbox: Sandbox, tmp_path: Path) -> None:
     notebook = execute(name, clean_environment(sandbox.environment()), tmp_path)
-    CHECKS[name](shown(notebook))
+    CHECKS[name](output_of(notebook))
     assert list(tmp_path.iterdir()) == []

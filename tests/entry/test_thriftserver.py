@@ -28,28 +28,28 @@ _PATIENCE_S = 300
 
 def parts(script: str) -> list[dict[str, list[Statement]]]:
     """The parts of a script between its lines `-- both`; of each the statements of each user."""
-    found: list[dict[str, list[Statement]]] = [{user: [] for user in USERS}]
+    parts_of_script: list[dict[str, list[Statement]]] = [{user: [] for user in USERS}]
     pieces = re.split(r"^-- (ann|bob|both)\n", script, flags=re.MULTILINE)
     line = 1 + pieces[0].count("\n")
     for who, text in zip(pieces[1::2], pieces[2::2], strict=True):
         line += 1
         if who == "both":
-            found.append({user: [] for user in USERS})
+            parts_of_script.append({user: [] for user in USERS})
         else:
-            found[-1][who] += statements(text, first_line=line)
+            parts_of_script[-1][who] += statements(text, first_line=line)
         line += text.count("\n")
-    return found
+    return parts_of_script
 
 
 def test_a_script_of_two_users_at_once(thrift: ThriftServer) -> None:
-    asked = parts(SCRIPT.read_text())
+    script = parts(SCRIPT.read_text())
     meeting = threading.Barrier(len(USERS), timeout=_PATIENCE_S)
 
     def talk(user: str) -> list[str]:
         wrong = []
         try:
             with thrift.connect(user) as connection, connection.cursor() as cursor:
-                for part in asked:
+                for part in script:
                     meeting.wait()
                     wrong += differences(part[user], [ask(cursor, statement.text) for statement in part[user]])
         except BaseException:
@@ -58,11 +58,11 @@ def test_a_script_of_two_users_at_once(thrift: ThriftServer) -> None:
         return [f"{user}, {difference}" for difference in wrong]
 
     with ThreadPoolExecutor() as threads:
-        wrong = [difference for found in threads.map(talk, USERS) for difference in found]
+        wrong = [difference for wrong_of_user in threads.map(talk, USERS) for difference in wrong_of_user]
     assert not wrong, "\n".join(wrong)
-    assert sum(len(part[user]) for part in asked for user in USERS) > 30
+    assert sum(len(part[user]) for part in script for user in USERS) > 30
     commands = descendants(thrift.process.pid).values()
-    assert sum("pyspark_pravega.catalog.service" in command for command in commands) == 1
+    assert sum("pyspark_pravega.catalog.process.service" in command for command in commands) == 1
 
 
 def test_sessions_begin_and_end_at_the_same_time(thrift: ThriftServer) -> None:
@@ -89,7 +89,7 @@ def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:
         DROP NAMESPACE by_beeline CASCADE;
         SELECT * FROM nowhere.t;"""
     flags = ["--silent=true", "--outputformat=tsv2", "--showHeader=false"]
-    done = subprocess.run(
+    beeline = subprocess.run(
         [spark_program("beeline"), "-u", thrift.url, "-n", "ann", *flags, "-e", statements],
         cwd=tmp_path,
         capture_output=True,
@@ -97,9 +97,9 @@ def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:
         timeout=_PATIENCE_S,
         check=False,
     )
-    assert done.stdout.splitlines()[-2:] == ["1\tone", "2\tNULL"]
-    assert "[TABLE_OR_VIEW_NOT_FOUND] The table or view `nowhere`.`t` cannot be found" in done.stderr
-    assert done.returncode != 0
+    assert beeline.stdout.splitlines()[-2:] == ["1\tone", "2\tNULL"]
+    assert "[TABLE_OR_VIEW_NOT_FOUND] The table or view `nowhere`.`t` cannot be found" in beeline.stderr
+    assert beeline.returncode != 0
 
 
 def test_an_error_reaches_the_client(thrift: ThriftServer) -> None:
@@ -109,9 +109,9 @@ def test_an_error_reaches_the_client(thrift: ThriftServer) -> None:
         with pytest.raises(OperationalError) as error:
             cursor.execute("DELETE FROM wrong.t WHERE id = 1")
         cursor.execute("DROP NAMESPACE wrong CASCADE")
-    told = error.value.args[0].status.errorMessage
-    assert 'DELETE isn\'t possible on stream "wrong/t": events are only ever appended' in told
-    assert "Traceback" not in told
+    message = error.value.args[0].status.errorMessage
+    assert 'DELETE isn\'t possible on stream "wrong/t": events are only ever appended' in message
+    assert "Traceback" not in message
     with pytest.raises(OperationalError, match=r"The schema `pravega`.`no_such_one` cannot be found"):
         thrift.connect("ann", database="no_such_one")
 
@@ -130,23 +130,23 @@ def serve(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.Complet
 
 
 def test_a_taken_port_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = serve(sandbox, tmp_path, "--port", str(port))
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.splitlines()[-1] == (
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        server = serve(sandbox, tmp_path, "--port", str(port))
+    assert server.returncode == 1
+    assert server.stdout == ""
+    assert server.stderr.splitlines()[-1] == (
         f"pravega-spark: [PRAVEGA_INVALID_CONFIGURATION] port {port} is taken, or not for this user: "
         "give another one by --port, 0 for any that is free"
     )
 
 
 def test_a_server_that_cannot_start_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
-    done = serve(sandbox, tmp_path, "--port", "0", "--", "--master", "nonsense")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "Master must either be" in done.stderr
-    assert "the Thrift server has ended before it answered, with exit code" in done.stderr.splitlines()[-1]
+    server = serve(sandbox, tmp_path, "--port", "0", "--", "--master", "nonsense")
+    assert server.returncode == 1
+    assert server.stdout == ""
+    assert "Master must either be" in server.stderr
+    assert "the Thrift server has ended before it answered, with exit code" in server.stderr.splitlines()[-1]
 
 
 def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
@@ -163,12 +163,12 @@ def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: San
             ):
                 cursor.execute(statement)
             assert ask(cursor, "SELECT sum(id) FROM secure_thrift.t") == ["3"]
-            shown = ask(cursor, "SET -v") + ask(cursor, "SET") + ask(cursor, "DESCRIBE EXTENDED secure_thrift.t")
-            assert "spark.sql.shuffle.partitions\t5" in shown
+            settings = ask(cursor, "SET -v") + ask(cursor, "SET") + ask(cursor, "DESCRIBE EXTENDED secure_thrift.t")
+            assert "spark.sql.shuffle.partitions\t5" in settings
             cursor.execute("DROP NAMESPACE secure_thrift CASCADE")
         processes = descendants(running.process.pid)
         assert any("HiveThriftServer2" in command for command in processes.values())
-        for text in (*processes.values(), *shown, running.url, running.log.read_text()):
+        for text in (*processes.values(), *settings, running.url, running.log.read_text()):
             assert password not in text
         assert running.stop(signal.SIGINT) == 0
     wait_until_gone(processes)

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_pravega.client import Stream
-from pyspark_pravega.client.reading import read_range
-from pyspark_pravega.connector.definition import TableDefinition
+from pyspark_pravega.client.segments.reading import read_range
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.reader import StreamReader
+from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.tail import take_tail
-from pyspark_pravega.connector.writer import StreamWriter
-from pyspark_pravega.serde import framing
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.writer import BatchWriter
+from pyspark_pravega.frames import framing
 from pyspark_pravega.settings import Settings
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
@@ -27,7 +27,7 @@ KEYS = [*ODD, *(f"{'🚀é日x'[i % 4] * (i % 40)}{i}" for i in range(10_000 - l
 
 def insert(definition: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
     """What INSERT does, as one task."""
-    writer = StreamWriter(definition, WriteOptions())
+    writer = BatchWriter(definition, WriteOptions())
     batch = pa.RecordBatch.from_pylist(list(rows), schema=definition.for_writing().schema)
     writer.commit([writer.write(iter([batch]))])
 
@@ -35,7 +35,7 @@ def insert(definition: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
 def select(definition: TableDefinition, columns: Sequence[str]) -> list[dict[str, Any]]:
     """What SELECT does, partition by partition."""
     snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
-    reader = StreamReader(definition, snapshot, columns)
+    reader = BatchReader(definition, snapshot, columns)
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
@@ -45,7 +45,7 @@ def events_by_segment(settings: Settings, stream: Stream) -> dict[int, list[byte
     tail = take_tail(client, stream)
     assert tail is not None
     found = {}
-    for part in tail.slices:
+    for part in tail.parts:
         data = b"".join(read_range(client.pool, stream, part.segment_id, part.start, part.end))
         frames = framing.split(data)
         assert frames.consumed == len(data)

@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.serde import protobuf_schema
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
 from tests.jars.java_client import JavaPrograms
 
 pytestmark = [pytest.mark.server, pytest.mark.dropped]

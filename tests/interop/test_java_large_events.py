@@ -10,8 +10,8 @@ import pytest
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream, StreamConfiguration
-from pyspark_pravega.client.large_events import append_large
-from pyspark_pravega.client.reading import read_range, segment_state
+from pyspark_pravega.client.segments.large_events import append_large
+from pyspark_pravega.client.segments.reading import read_range, segment_state
 from tests.jars.java_client import JavaPrograms
 
 pytestmark = [pytest.mark.server, pytest.mark.dropped]

@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client.positions.cuts import tail_cut, truncate_stream
+from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.stream_cut import NOT_REACHED, UNBOUNDED, StreamCut
-from pyspark_pravega.client.stream_cuts import tail_cut, truncate_stream
-from pyspark_pravega.client.writing import SegmentWriter
 from pyspark_pravega.errors import ConfigurationError
 from tests.jars.java_client import JavaPrograms
 

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream, StreamConfiguration
-from pyspark_pravega.client.synchronizer import RevisionedStream, StateSynchronizer
+from pyspark_pravega.client.state.synchronizer import RevisionedStream, StateSynchronizer
 from tests.jars.java_client import JavaPrograms
 
 pytestmark = [pytest.mark.server, pytest.mark.dropped]

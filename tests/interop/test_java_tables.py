@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.client.tables import NOT_EXISTS, KeyValueTable
+from pyspark_pravega.client.key_value.table import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.errors import ConflictError
 from tests.jars.java_client import JavaPrograms
 

@@ -14,9 +14,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream
-from pyspark_pravega.client.writing import SegmentWriter
-from pyspark_pravega.connector.definition import TableDefinition
-from pyspark_pravega.serde import framing
+from pyspark_pravega.client.segments.writing import SegmentWriter
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.frames import framing
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.dropped]

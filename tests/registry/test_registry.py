@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
     ConfigurationError,
+    DeadlineExceededError,
     GroupNotFoundError,
     IncompatibleSchemaError,
     InvalidNameError,
@@ -102,8 +106,8 @@ def test_groups_of_other_formats(registry: SchemaRegistry, scope: str, serializa
 
 @server
 def test_of_32_creators_at_once_none_fails_and_at_most_one_has_made_it(registry: SchemaRegistry, scope: str) -> None:
-    made = at_once(32, lambda i: registry.create_group(scope, "g"))
-    assert made.count(True) <= 1
+    answers = at_once(32, lambda i: registry.create_group(scope, "g"))
+    assert answers.count(True) <= 1
     assert registry.group(scope, "g").compatibility == "Backward"
     assert registry.latest_schema(scope, "g") is None
 
@@ -318,10 +322,17 @@ def test_a_host_that_accepts_and_never_answers_costs_no_more_than_the_timeout(
     ],
 )
 def test_something_else_at_the_address_is_an_error_of_ours(answer: bytes, error: type[Exception]) -> None:
+    with answering(itertools.repeat(answer)) as uri, SchemaRegistry(uri) as registry, pytest.raises(error):
+        registry.group("s", "g")
+
+
+@contextmanager
+def answering(answers: Iterable[bytes]) -> Iterator[str]:
+    """The address of somebody who accepts one connection after another, says something and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
 
         def serve() -> None:
-            for _ in range(2):
+            for answer in answers:
                 try:
                     connection, _ = stranger.accept()
                 except OSError:
@@ -330,15 +341,33 @@ def test_something_else_at_the_address_is_an_error_of_ours(answer: bytes, error:
                     connection.recv(65536)
                     connection.sendall(answer)
 
-        stranger.settimeout(2)
         thread = threading.Thread(target=serve)
         thread.start()
-        with (
-            SchemaRegistry(f"http://127.0.0.1:{stranger.getsockname()[1]}", timeout=5) as registry,
-            pytest.raises(error),
-        ):
-            registry.group("s", "g")
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{stranger.getsockname()[1]}"
+        finally:
+            stranger.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_call_is_tried_again_where_that_may_help() -> None:
+    """A registry that starts anew: connections that end, a gateway that knows of nobody, an error that passes."""
+    failures = [b"", b"HTTP/1.1 503 Busy\r\n\r\n", b"HTTP/1.1 500 Oops\r\n\r\n", b"", b"HTTP/1.1 502 Bad\r\n\r\n"]
+    with (
+        answering([*failures, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]) as uri,
+        SchemaRegistry(uri) as registry,
+    ):
+        registry.ping()
+
+
+def test_a_deadline_of_the_caller_ends_a_call() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as dead,
+        SchemaRegistry(f"http://127.0.0.1:{dead.getsockname()[1]}", timeout=3000) as registry,
+        pytest.raises(DeadlineExceededError),
+        deadline(0.2),
+    ):
+        registry.group("s", "g")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

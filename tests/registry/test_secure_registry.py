@@ -24,7 +24,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
-from pyspark_pravega.sandbox.certificates import Authority
+from pyspark_pravega.sandbox.security.certificates import Authority
 from pyspark_pravega.security import Credentials, PasswordCredentials, Tls, TokenCredentials
 
 server = pytest.mark.server
@@ -114,9 +114,9 @@ def test_a_certificate_is_believed_only_with_its_authority(secure_sandbox: Sandb
 @contextmanager
 def answering(authority: Authority, name: str, answer: bytes, folder: Path) -> Iterator[int]:
     """A server with a certificate for a name, which answers each request with the same bytes and what it was sent."""
-    made = authority.issue(name)
-    (folder / "chain").write_bytes(made.chain)
-    (folder / "key").write_bytes(made.key)
+    certificate = authority.issue(name)
+    (folder / "chain").write_bytes(certificate.chain)
+    (folder / "key").write_bytes(certificate.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "chain", folder / "key")
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -184,6 +184,6 @@ def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(token: str) ->
 
 
 def assert_no_secret(error: PravegaError, credentials: Credentials) -> None:
-    shown = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))
     for secret in ("sesame-open", credentials.authorization().partition(" ")[2]):
-        assert secret not in shown
+        assert secret not in text

@@ -23,7 +23,7 @@ class Repository:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.harm: dict[str, list[Answer]] = {}
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         """How often the bytes of a path were asked for."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -113,7 +113,7 @@ def _handler(repository: Repository) -> type[Request]:
             if content is None:
                 self.send_error(404)
                 return
-            repository.asked[place] += 1
+            repository.requests[place] += 1
             answers = repository.harm.get(place)
             (answers.pop(0) if answers else Request.whole)(self, content)
 

@@ -188,6 +188,6 @@ def test_two_processes_fetch_one_after_the_other(cache: Path) -> None:
         subprocess.Popen([sys.executable, "-c", FETCH, str(HERE), str(cache)], stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate()[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert sum("fetching slf4j: 1 files" in text for text in said) == 1
+    outputs = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert sum("fetching slf4j: 1 files" in text for text in outputs) == 1

@@ -29,10 +29,10 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
 
 def servers(folder: Path) -> dict[str, ProcessId]:
     try:
-        known = json.loads((folder / "sandbox.json").read_text())["servers"]
+        processes = json.loads((folder / "sandbox.json").read_text())["servers"]
     except FileNotFoundError:
         return {}
-    return {name: ProcessId(**process) for name, process in known.items()}
+    return {name: ProcessId(**process) for name, process in processes.items()}
 
 
 def test_fetch_prints_where_the_servers_are() -> None:
@@ -109,12 +109,12 @@ def test_logs_shows_and_follows(detached: subprocess.CompletedProcess[str], fold
         command("logs", "-f", "-n", 0, "--data-dir", folder), stdout=subprocess.PIPE, text=True
     )
     assert following.stdout
-    with following.stdout as shown:
-        assert [shown.readline()[:3] for _ in range(2)] == ["==>", "==>"]
+    with following.stdout as output:
+        assert [output.readline()[:3] for _ in range(2)] == ["==>", "==>"]
         with (folder / "pravega.log").open("a") as log:
             log.write("something new\n")
-        assert "pravega.log" in shown.readline()
-        assert shown.readline() == "something new\n"
+        assert "pravega.log" in output.readline()
+        assert output.readline() == "something new\n"
         following.send_signal(signal.SIGINT)
         assert following.wait(10) == 0
 
@@ -142,8 +142,8 @@ def test_in_the_foreground_it_stays_until_it_is_stopped_from_elsewhere(tmp_path:
     assert front.stdout.readline().startswith("export PRAVEGA_CONTROLLER_URI=")
     assert run("status", XDG_STATE_HOME=str(tmp_path)).returncode == 0
     assert run("stop", XDG_STATE_HOME=str(tmp_path)).returncode == 0
-    _, said = front.communicate(timeout=30)
-    assert "stopped by another process" in said
+    _, errors = front.communicate(timeout=30)
+    assert "stopped by another process" in errors
     assert front.returncode == 0
 
 
@@ -153,8 +153,8 @@ def test_a_signal_ends_a_start_that_is_under_way(tmp_path: Path, number: signal.
     eventually(lambda: servers(tmp_path))
     running = servers(tmp_path)
     front.send_signal(number)
-    _, said = front.communicate(timeout=30)
-    assert "stopping" in said
+    _, errors = front.communicate(timeout=30)
+    assert "stopping" in errors
     assert not any(server.alive() for server in running.values())
     assert not (tmp_path / "sandbox.json").exists()
 
@@ -162,12 +162,12 @@ def test_a_signal_ends_a_start_that_is_under_way(tmp_path: Path, number: signal.
 def test_a_state_file_that_names_a_strangers_process_does_it_no_harm(tmp_path: Path) -> None:
     stranger = subprocess.Popen(["sleep", "60"])
     try:
-        known = ProcessId.of(stranger.pid)
-        assert known
+        process = ProcessId.of(stranger.pid)
+        assert process
         stale = {
             "version": 1, "controller_uri": "tcp://127.0.0.1:1", "schema_registry_uri": "http://127.0.0.1:2",
             "data_dir": str(tmp_path), "ready": True, "detached": True, "ports": {},
-            "servers": {"pravega": {**asdict(known), "started": "long ago:1"}},
+            "servers": {"pravega": {**asdict(process), "started": "long ago:1"}},
         }  # fmt: skip
         (tmp_path / "sandbox.json").write_text(json.dumps(stale))
         assert run("status", "--data-dir", tmp_path).returncode == 3

@@ -18,14 +18,18 @@ from sandbox_tools import eventually
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import fetch, pin
-from pyspark_pravega.sandbox.bundles import SERVERS, download_size, fetch_all
-from pyspark_pravega.sandbox.progress import megabytes
+from pyspark_pravega.sandbox.files.bundles import SERVERS, download_size, fetch_all
+from pyspark_pravega.sandbox.files.progress import megabytes
 
 ROOT = Path(__file__).parents[2]
 FETCH = (
     "import sys, pathlib; from pyspark_pravega.sandbox import *; d = pathlib.Path(sys.argv[1]);"
     "fetch(Bundle('example', d / 'example.xml', d / 'example.sha256'), cache=pathlib.Path(sys.argv[2]))"
 )
+
+
+# It starts Ivy, which is Java.
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def test_files_are_asked_for_once_and_nothing_else_is(repository: Repository, tm
     assert content(fetch(repository.bundle(tmp_path, *places), cache=tmp_path / "cache")) == expected(
         repository, *places
     )
-    assert repository.asked == dict.fromkeys(places, 1)
+    assert repository.requests == dict.fromkeys(places, 1)
 
 
 def test_classifiers_and_other_kinds_of_files_are_fetched(repository: Repository, tmp_path: Path) -> None:
@@ -68,15 +72,15 @@ def test_a_file_that_two_bundles_have_is_fetched_once(repository: Repository, tm
     one, two = fetch_all(bundles, cache=tmp_path / "cache")
     assert content(one) == expected(repository, a, both)
     assert content(two) == expected(repository, both, b)
-    assert repository.asked == {a: 1, both: 1, b: 1}
+    assert repository.requests == {a: 1, both: 1, b: 1}
     assert download_size(bundles) == sum(len(repository.files[place]) for place in (a, both, b))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/sandbox.md"])
 def test_pages_tell_how_much_is_fetched(page: str) -> None:
     text = (ROOT / page).read_text()
-    told = re.findall(r"fetched once, (?:about )?(\d+) MB", text)
-    assert told == [str(megabytes(download_size(SERVERS)))]
+    sizes = re.findall(r"fetched once, (?:about )?(\d+) MB", text)
+    assert sizes == [str(megabytes(download_size(SERVERS)))]
 
 
 @pytest.mark.parametrize("harm", [Request.cut, Request.wrong, Request.busy])
@@ -87,7 +91,7 @@ def test_a_file_that_came_to_harm_is_fetched_again(
     repository.harm[bad] = [harm]  # type: ignore[list-item]
     bundle = repository.bundle(tmp_path, good, bad)
     assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, good, bad)
-    assert repository.asked == {good: 1, bad: 2}
+    assert repository.requests == {good: 1, bad: 2}
     assert ("bad-1.0.jar differs" in capfd.readouterr().err) == (harm is Request.wrong)
 
 
@@ -112,8 +116,8 @@ def test_where_files_are_not_in_their_places_ivy_looks_for_them(
     )
     folder = fetch(misplaced(bundle), cache=tmp_path / "cache")
     assert content(folder) == expected(repository, place)
-    said = [line for line in capfd.readouterr().err.splitlines() if "couldn't" in line]
-    assert said == [
+    errors = [line for line in capfd.readouterr().err.splitlines() if "couldn't" in line]
+    assert errors == [
         "1 files couldn't be fetched (sought-1.0.jar); Ivy now looks for everything that example depends on, "
         "which takes some minutes"
     ]
@@ -131,8 +135,8 @@ def test_what_stands_in_the_way_is_told(
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://127.0.0.1:1/maven")
     with pytest.raises(SandboxError, match=r"a-1.0.jar is missing"):
         fetch(bundle, cache=tmp_path / "cache")
-    said = capfd.readouterr().err
-    assert "1 files couldn't be fetched (a-1.0.jar): java.net.ConnectException: Connection refused; Ivy now" in said
+    errors = capfd.readouterr().err
+    assert "1 files couldn't be fetched (a-1.0.jar): java.net.ConnectException: Connection refused; Ivy now" in errors
 
 
 def test_a_damaged_bundle_keeps_its_other_files(repository: Repository, tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_a_damaged_bundle_keeps_its_other_files(repository: Repository, tmp_path
     folder = fetch(bundle, cache=tmp_path / "cache")
     (folder / "bad-1.0.jar").write_bytes(b"damaged")
     assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, good, bad)
-    assert repository.asked == {good: 1, bad: 2}
+    assert repository.requests == {good: 1, bad: 2}
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(repository: Repository, tmp_path: Path) -> None:
@@ -171,7 +175,7 @@ def test_an_interrupted_fetch_goes_on_where_it_was(repository: Repository, tmp_p
         release.set()
     assert not list(cache.glob("bundles/*"))
     assert content(fetch(bundle, cache=cache)) == expected(repository, *quick, slow)
-    assert repository.asked == {**dict.fromkeys(quick, 1), slow: 2}
+    assert repository.requests == {**dict.fromkeys(quick, 1), slow: 2}
     assert not (cache / "pinned").exists()
 
 
@@ -180,9 +184,9 @@ def test_two_processes_at_once_fetch_once(repository: Repository, tmp_path: Path
     repository.bundle(tmp_path, *places)
     command = [sys.executable, "-c", FETCH, str(tmp_path), str(tmp_path / "cache")]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate()[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert repository.asked == dict.fromkeys(places, 1)
+    errors = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    assert repository.requests == dict.fromkeys(places, 1)
 
 
 def test_a_log_gets_lines_with_bytes_of_bytes(
@@ -211,21 +215,21 @@ def test_a_terminal_gets_a_bar_that_grows(repository: Repository, tmp_path: Path
     command = [sys.executable, "-c", FETCH, str(tmp_path), str(tmp_path / "cache")]
     process = subprocess.Popen(command, stderr=theirs)
     os.close(theirs)
-    shown = ""
+    screen = ""
     try:
-        while "4 of 8 MB" not in shown:
-            shown += os.read(ours, 4096).decode()
+        while "4 of 8 MB" not in screen:
+            screen += os.read(ours, 4096).decode()
         release.set()
-        while "8 of 8 MB" not in shown:
-            shown += os.read(ours, 4096).decode()
+        while "8 of 8 MB" not in screen:
+            screen += os.read(ours, 4096).decode()
         assert process.wait() == 0
     finally:
         release.set()
         process.kill()
         process.wait()
         os.close(ours)
-    assert "[###############---------------]    4 of 8 MB, 0 of 1 files" in shown
-    assert "\r" in shown
+    assert "[###############---------------]    4 of 8 MB, 0 of 1 files" in screen
+    assert "\r" in screen
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,14 @@ def test_a_process_is_named_by_its_id_and_its_beginning() -> None:
 
 
 def test_no_signal_goes_to_a_process_that_took_over_an_id(tmp_path: Path) -> None:
-    kept = keep(SLEEP, tmp_path)
-    assert kept.identity
-    stranger = replace(kept.identity, started="another boot:1")
+    process = keep(SLEEP, tmp_path)
+    assert process.identity
+    stranger = replace(process.identity, started="another boot:1")
     stranger.send(signal.SIGKILL)
     end([stranger], grace_s=0.1)
-    assert kept.identity.alive()
-    kept.stop(grace_s=5)
-    assert not kept.identity.alive()
+    assert process.identity.alive()
+    process.stop(grace_s=5)
+    assert not process.identity.alive()
 
 
 def test_a_process_that_is_gone_is_no_error() -> None:
@@ -54,12 +54,12 @@ def test_a_process_that_is_gone_is_no_error() -> None:
 
 
 def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
-    kept = keep(STUBBORN, tmp_path)
-    assert kept.output.readline() == b"here\n"
-    kept.stop(grace_s=0.2)
-    assert kept.identity
-    assert not kept.identity.alive()
-    assert kept.exit_code() == 128 + signal.SIGKILL
+    process = keep(STUBBORN, tmp_path)
+    assert process.output.readline() == b"here\n"
+    process.stop(grace_s=0.2)
+    assert process.identity
+    assert not process.identity.alive()
+    assert process.exit_code() == 128 + signal.SIGKILL
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_comes_through(tmp_path: Path) -> None:
-    kept = keep([sys.executable, "-c", "raise SystemExit(7)"], tmp_path)
-    assert kept.wait() == 7
-    kept.stop(grace_s=0)
+    process = keep([sys.executable, "-c", "raise SystemExit(7)"], tmp_path)
+    assert process.wait() == 7
+    process.stop(grace_s=0)
 
 
 def kept_by_another(tmp_path: Path, after: str) -> tuple[subprocess.Popen[str], ProcessId]:
@@ -91,8 +91,8 @@ def kept_by_another(tmp_path: Path, after: str) -> tuple[subprocess.Popen[str], 
     """
     keeper = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
     assert keeper.stdout
-    with keeper.stdout as said:
-        child = ProcessId.of(int(said.readline()))
+    with keeper.stdout as output:
+        child = ProcessId.of(int(output.readline()))
     assert child
     return keeper, child
 
@@ -113,12 +113,12 @@ def test_it_dies_also_when_a_fork_of_the_killed_process_lives_on(tmp_path: Path)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a process to its parent")
 def test_it_dies_also_when_its_keeper_is_killed(tmp_path: Path) -> None:
-    kept = keep(SLEEP, tmp_path)
-    identity = kept.identity
+    process = keep(SLEEP, tmp_path)
+    identity = process.identity
     assert identity
-    os.kill(kept._keeper.pid, signal.SIGKILL)
+    os.kill(process._keeper.pid, signal.SIGKILL)
     eventually(lambda: not identity.alive())
-    kept.stop(grace_s=0)
+    process.stop(grace_s=0)
 
 
 @pytest.mark.parametrize(("word", "lives"), [(b"d", True), (b"", False)])

@@ -21,11 +21,11 @@ import pytest
 from sandbox_tools import command, eventually
 from server_tools import SHORT_TOKEN_TTL_S
 
-from pyspark_pravega.client import controller_pb2 as messages
+from pyspark_pravega.client.controller import controller_pb2 as messages
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import Account, Sandbox, readiness, state
-from pyspark_pravega.sandbox.certificates import Authority
 from pyspark_pravega.sandbox.readiness import Access
+from pyspark_pravega.sandbox.security.certificates import Authority
 from pyspark_pravega.security import Credentials, PasswordCredentials, Tls, TokenCredentials
 
 pytestmark = pytest.mark.server
@@ -38,9 +38,9 @@ def port_of(uri: str) -> int:
 
 
 def segment_store_port(sandbox: Sandbox) -> int:
-    known = state.load(sandbox.data_dir)
-    assert known
-    return known.ports["segment_store"]
+    running = state.load(sandbox.data_dir)
+    assert running
+    return running.ports["segment_store"]
 
 
 def access(sandbox: Sandbox) -> Access:
@@ -96,18 +96,18 @@ def test_who_knows_the_password_is_let_in(asking: Sandbox) -> None:
 )
 def test_who_does_not_is_refused(asking: Sandbox, credentials: Credentials | None) -> None:
     who = replace(access(asking), credentials=credentials)
-    said = readiness.controller_answers(port_of(asking.controller_uri), who)
-    assert said == "the controller answered UNAUTHENTICATED"
-    said = readiness.registry_answers(port_of(asking.schema_registry_uri), who)
-    assert said == "the schema registry answered 401 to GET /ping"
+    answer = readiness.controller_answers(port_of(asking.controller_uri), who)
+    assert answer == "the controller answered UNAUTHENTICATED"
+    answer = readiness.registry_answers(port_of(asking.schema_registry_uri), who)
+    assert answer == "the schema registry answered 401 to GET /ping"
 
 
 def test_each_account_may_do_what_its_acl_says(asking: Sandbox) -> None:
     scope = messages.ScopeInfo(scope="byReader").SerializeToString()
     for username, may_list in (("reader", True), ("nobody", False)):
         who = as_user(asking, username)
-        said = readiness.controller_answers(port_of(asking.controller_uri), who)
-        assert said == (None if may_list else "the controller answered PERMISSION_DENIED")
+        answer = readiness.controller_answers(port_of(asking.controller_uri), who)
+        assert answer == (None if may_list else "the controller answered PERMISSION_DENIED")
         with pytest.raises(grpc.RpcError) as refused:
             call(asking, who, "createScope", scope)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -133,11 +133,11 @@ def test_a_certificate_of_another_authority_is_refused(secure_sandbox: Sandbox, 
     (tmp_path / "other.pem").write_bytes(Authority().certificate)
     who = replace(access(secure_sandbox), tls=Tls(ca=str(tmp_path / "other.pem")))
     assert "UNAVAILABLE" in (readiness.controller_answers(port_of(secure_sandbox.controller_uri), who) or "")
-    for said in (
+    for answer in (
         readiness.segment_store_answers(segment_store_port(secure_sandbox), who),
         readiness.registry_answers(port_of(secure_sandbox.schema_registry_uri), who),
     ):
-        assert "certificate verify failed" in (said or "")
+        assert "certificate verify failed" in (answer or "")
 
 
 def test_another_host_name_is_refused(secure_sandbox: Sandbox) -> None:
@@ -164,9 +164,9 @@ def test_another_host_name_is_refused(secure_sandbox: Sandbox) -> None:
 def test_certificates_for_tests_can_be_issued(
     secure_sandbox: Sandbox, tmp_path: Path, name: str, expired: bool, error: str | None
 ) -> None:
-    made = secure_sandbox.authority.issue(name, expired=expired)
-    (tmp_path / "chain").write_bytes(made.chain)
-    (tmp_path / "key").write_bytes(made.key)
+    certificate = secure_sandbox.authority.issue(name, expired=expired)
+    (tmp_path / "chain").write_bytes(certificate.chain)
+    (tmp_path / "key").write_bytes(certificate.key)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "chain", tmp_path / "key")
     client = Tls(ca=str(secure_sandbox.tls_ca)).ssl_context()
@@ -213,20 +213,20 @@ def secrets_of(sandbox: Sandbox) -> list[str]:
     accounts = (sandbox.data_dir / "private" / "accounts").read_text().splitlines()
     *users, servers = [line.partition(":")[0] for line in accounts]
     assert len(users) >= 3
-    known = {user: sandbox.password_of(user) for user in users}
+    passwords = {user: sandbox.password_of(user) for user in users}
     settings = (sandbox.data_dir / "pravega.properties").read_text().splitlines()
-    (known[servers],) = [line.partition("=")[2] for line in settings if ".credentials.pwd=" in line]
-    tokens = [base64.b64encode(f"{user}:{password}".encode()).decode() for user, password in known.items()]
-    return [*known.values(), *tokens]
+    (passwords[servers],) = [line.partition("=")[2] for line in settings if ".credentials.pwd=" in line]
+    tokens = [base64.b64encode(f"{user}:{password}".encode()).decode() for user, password in passwords.items()]
+    return [*passwords.values(), *tokens]
 
 
 def test_no_secret_shows_in_the_process_list_or_the_logs(asking: Sandbox) -> None:
-    shown = asking.pravega_log.read_text() + asking.registry_log.read_text()
+    text = asking.pravega_log.read_text() + asking.registry_log.read_text()
     for pid in (asking.pravega_pid, asking.registry_pid):
-        shown += Path(f"/proc/{pid}/cmdline").read_text() + Path(f"/proc/{pid}/environ").read_text()
-    assert "LocalPravegaEmulator" in shown
+        text += Path(f"/proc/{pid}/cmdline").read_text() + Path(f"/proc/{pid}/environ").read_text()
+    assert "LocalPravegaEmulator" in text
     for secret in secrets_of(asking):
-        assert secret not in shown
+        assert secret not in text
 
 
 def test_only_the_owner_may_read_the_files(asking: Sandbox) -> None:
@@ -240,10 +240,10 @@ def test_only_the_owner_may_read_the_files(asking: Sandbox) -> None:
 
 
 def test_a_state_does_not_show_its_password(secure_sandbox: Sandbox) -> None:
-    known = state.load(secure_sandbox.data_dir)
-    assert known
-    assert known.password == secure_sandbox.password
-    assert str(secure_sandbox.password) not in repr(known)
+    running = state.load(secure_sandbox.data_dir)
+    assert running
+    assert running.password == secure_sandbox.password
+    assert str(secure_sandbox.password) not in repr(running)
     assert str(secure_sandbox.password) not in repr(Account("a", password=secure_sandbox.password))
 
 
@@ -253,11 +253,11 @@ def test_no_secret_is_logged_however_much_is(tmp_path: Path) -> None:
     with talkative:
         call(talkative, access(talkative), "createScope", messages.ScopeInfo(scope="s").SerializeToString())
         assert readiness.registry_answers(port_of(talkative.schema_registry_uri), access(talkative)) is None
-        known = secrets_of(talkative)
+        secrets = secrets_of(talkative)
         secret_files = list((tmp_path / "private").iterdir())
     logs = (tmp_path / "pravega.log").read_text() + (tmp_path / "schema-registry.log").read_text()
     assert " DEBUG " in logs
-    for secret in known:
+    for secret in secrets:
         assert secret not in logs
     assert secret_files
     assert not (tmp_path / "private").exists()
@@ -282,12 +282,12 @@ def test_from_the_command_line(folder: Path) -> None:
     # A start that was killed half-way leaves secrets behind; the next one makes its own.
     victim = subprocess.Popen(command("start", "--auth", "--data-dir", folder), stdout=subprocess.DEVNULL)
     eventually(lambda: (folder / "sandbox.json").exists())
-    known = state.load(folder)
-    assert known
+    killed_state = state.load(folder)
+    assert killed_state
     half_made = (folder / "private" / "accounts").read_text()
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    eventually(lambda: known.health() is state.Health.NOT_RUNNING)
+    eventually(lambda: killed_state.health() is state.Health.NOT_RUNNING)
     assert (folder / "private").exists()
 
     # What Pravega's own client reads is the user's, and not for the servers to speak to each other with.
@@ -296,16 +296,16 @@ def test_from_the_command_line(folder: Path) -> None:
     started = run("start", *arguments, **others)
     assert started.returncode == 0, started.stderr
     assert (folder / "private" / "accounts").read_text() != half_made
-    told = run("status", "--env", "--data-dir", folder)
-    environment = dict(line.removeprefix("export ").split("=", 1) for line in told.stdout.splitlines())
+    exports = run("status", "--env", "--data-dir", folder)
+    environment = dict(line.removeprefix("export ").split("=", 1) for line in exports.stdout.splitlines())
     password = environment.pop("PRAVEGA_PASSWORD")
     assert environment.pop("PRAVEGA_USERNAME") == "ann"
     assert started.stdout.splitlines() == [f"export {name}={value}" for name, value in environment.items()]
     status = run("status", "--data-dir", folder)
     assert "user             ann" in status.stdout
     assert environment["PRAVEGA_TLS_CA"] in status.stdout
-    for shown in (started.stdout, started.stderr, status.stdout, status.stderr):
-        assert password not in shown
+    for output in (started.stdout, started.stderr, status.stdout, status.stderr):
+        assert password not in output
     again = run("start", "--data-dir", folder)
     assert again.returncode == 1
     assert password not in again.stderr
@@ -323,10 +323,10 @@ def test_from_the_command_line(folder: Path) -> None:
 def test_stop_removes_what_a_killed_start_left(tmp_path: Path) -> None:
     victim = subprocess.Popen(command("start", "--auth", "--data-dir", tmp_path), stdout=subprocess.DEVNULL)
     eventually(lambda: (tmp_path / "sandbox.json").exists())
-    known = state.load(tmp_path)
+    killed_state = state.load(tmp_path)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    eventually(lambda: known and known.health() is state.Health.NOT_RUNNING)
+    eventually(lambda: killed_state and killed_state.health() is state.Health.NOT_RUNNING)
     assert (tmp_path / "private").exists()
     assert run("stop", "--data-dir", tmp_path).returncode == 0
     assert not (tmp_path / "private").exists()

@@ -28,7 +28,7 @@ def port_of(uri: str) -> int:
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def busy_port() -> Iterator[int]:
     """A port on which somebody else listens."""
     with socket.socket() as other:
         (port,) = free_ports(1)
@@ -67,7 +67,7 @@ class Second:
     """A sandbox beside the session's, on given ports, one of whose other ports was taken when it was started."""
 
     sandbox: Sandbox
-    given: tuple[int, int]
+    ports: tuple[int, int]
     lost: int
 
 
@@ -92,7 +92,7 @@ def second(sandbox: Sandbox) -> Iterator[Second]:
 
 
 def test_a_second_sandbox_runs_beside_the_first_on_the_ports_it_was_given(sandbox: Sandbox, second: Second) -> None:
-    controller, registry = second.given
+    controller, registry = second.ports
     assert second.sandbox.controller_uri == f"tcp://127.0.0.1:{controller}"
     assert second.sandbox.schema_registry_uri == f"http://127.0.0.1:{registry}"
     assert readiness.controller_answers(controller) is None
@@ -117,7 +117,7 @@ def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(sandbox: S
     second.sandbox.stop()
     assert not pravega.alive()
     assert not folder.exists()
-    assert all(is_free(port) for port in second.given)
+    assert all(is_free(port) for port in second.ports)
     assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
     with pytest.raises(SandboxError, match="isn't running"):
         _ = second.sandbox.controller_uri
@@ -125,12 +125,12 @@ def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(sandbox: S
 
 @pytest.mark.parametrize("argument", ["controller_port", "registry_port"])
 def test_a_given_port_that_is_taken_is_named(
-    taken: int, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    busy_port: int, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     make: Callable[..., Sandbox] = Sandbox
-    with pytest.raises(SandboxError, match=f"{argument} {taken} is taken"):
-        make(**{argument: taken}).start()
+    with pytest.raises(SandboxError, match=f"{argument} {busy_port} is taken"):
+        make(**{argument: busy_port}).start()
     assert not list(tmp_path.iterdir())
 
 
@@ -147,10 +147,10 @@ def test_a_heap_that_is_no_size_is_refused(heap: str) -> None:
         Sandbox(heap=heap)
 
 
-def test_who_listens_is_told(taken: int, sandbox: Sandbox) -> None:
+def test_who_listens_is_told(busy_port: int, sandbox: Sandbox) -> None:
     (nobody,) = free_ports(1)
     assert listener(nobody, sandbox.pravega_pid) is Listener.NOBODY
-    assert listener(taken, sandbox.pravega_pid) is Listener.ANOTHER
+    assert listener(busy_port, sandbox.pravega_pid) is Listener.ANOTHER
     assert listener(port_of(sandbox.controller_uri), sandbox.pravega_pid) is Listener.OURS
 
 
@@ -166,7 +166,7 @@ def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
     slow = Sandbox(data_dir=tmp_path, timeout_s=0.5)
     with pytest.raises(SandboxError, match=r"pravega didn't answer in time \("):
         slow.start()
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    running = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path / "pravega.properties") not in running
 
 
@@ -178,8 +178,8 @@ def test_no_server_outlives_a_killed_process(tmp_path: Path) -> None:
     )
     victim = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True)
     assert victim.stdout
-    with victim.stdout as said:
-        processes = [ProcessId.of(int(pid)) for pid in said.readline().split()]
+    with victim.stdout as output:
+        processes = [ProcessId.of(int(pid)) for pid in output.readline().split()]
     assert len(processes) == 2
     assert all(process and process.alive() for process in processes)
     victim.kill()

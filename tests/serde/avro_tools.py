@@ -11,10 +11,10 @@ import fastavro
 import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaNotFoundError
-from pyspark_pravega.serde.avro import AvroCodec
+from pyspark_pravega.serde.avro.codec import AvroCodec
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
-from pyspark_pravega.serde.native import faster
+from pyspark_pravega.serde.native.codec import faster
 from pyspark_pravega.serde.types import avro_to_spark
 
 
@@ -22,12 +22,12 @@ from pyspark_pravega.serde.types import avro_to_spark
 class Encodings:
     """Encoding ids from a dictionary."""
 
-    known: dict[int, WriterSchema] = field(default_factory=dict)
+    schemas: dict[int, WriterSchema] = field(default_factory=dict)
 
     def writer_schema(self, encoding_id: int) -> WriterSchema:
-        if encoding_id not in self.known:
+        if encoding_id not in self.schemas:
             raise SchemaNotFoundError(f"there is no encoding {encoding_id}")
-        return self.known[encoding_id]
+        return self.schemas[encoding_id]
 
 
 def record(*fields: dict[str, Any], name: str = "R") -> str:
@@ -55,14 +55,14 @@ def events(*payloads: bytes) -> pa.Array:
 
 def codec(reader: str, *writers: str, write: int | None = 0, compression: str = "") -> Codec:
     """A codec as tables use it. Encoding ids 0, 1, ... are of the writers' schemas; without any, of the reader's."""
-    known = {i: WriterSchema(schema_text=text, codec=compression) for i, text in enumerate(writers or (reader,))}
-    return faster(AvroCodec(reader, avro_to_spark(reader), Encodings(known), write))
+    schemas = {i: WriterSchema(schema_text=text, codec=compression) for i, text in enumerate(writers or (reader,))}
+    return faster(AvroCodec(reader, avro_to_spark(reader), Encodings(schemas), write))
 
 
 def read(reader: str, writer: str, *values: Any) -> list[dict[str, Any]]:
     """Values written by fastavro in one schema, as our codec reads them in another."""
-    made = codec(reader, writer, write=None)
-    batch = made.decode(events(*(event(0, datum(writer, value)) for value in values)), made.schema.names)
+    table_codec = codec(reader, writer, write=None)
+    batch = table_codec.decode(events(*(event(0, datum(writer, value)) for value in values)), table_codec.schema.names)
     batch.validate(full=True)
-    assert batch.schema.equals(made.schema, check_metadata=True)
+    assert batch.schema.equals(table_codec.schema, check_metadata=True)
     return list(batch.to_pylist())

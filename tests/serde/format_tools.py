@@ -14,9 +14,9 @@ from google.protobuf import descriptor_pb2
 from pyspark_pravega.errors import SchemaNotFoundError
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
-from pyspark_pravega.serde.json_codec import JsonCodec
-from pyspark_pravega.serde.native import faster
-from pyspark_pravega.serde.protobuf_codec import ProtobufCodec
+from pyspark_pravega.serde.json.codec import JsonCodec
+from pyspark_pravega.serde.native.codec import faster
+from pyspark_pravega.serde.protobuf.codec import ProtobufCodec
 from pyspark_pravega.serde.types import json_to_spark, protobuf_to_spark
 
 FIXTURE = Path(__file__).parents[1] / "interop" / "fixture"
@@ -26,12 +26,12 @@ FIXTURE = Path(__file__).parents[1] / "interop" / "fixture"
 class Encodings:
     """Encoding ids from a dictionary."""
 
-    known: dict[int, WriterSchema] = field(default_factory=lambda: {0: WriterSchema()})
+    schemas: dict[int, WriterSchema] = field(default_factory=lambda: {0: WriterSchema()})
 
     def writer_schema(self, encoding_id: int) -> WriterSchema:
-        if encoding_id not in self.known:
+        if encoding_id not in self.schemas:
             raise SchemaNotFoundError(f"there is no encoding {encoding_id}")
-        return self.known[encoding_id]
+        return self.schemas[encoding_id]
 
 
 def fixture_events(name: str) -> pa.Array:
@@ -74,10 +74,10 @@ def file_set(text_format: str) -> bytes:
     """A FileDescriptorSet with one file, from its text format."""
     from google.protobuf import text_format as form
 
-    made = descriptor_pb2.FileDescriptorSet()
-    form.Parse(f"file {{ {text_format} }}", made)
-    return made.SerializeToString()
+    files = descriptor_pb2.FileDescriptorSet()
+    form.Parse(f"file {{ {text_format} }}", files)
+    return files.SerializeToString()
 
 
-def protobuf_codec(data: bytes, name: str = "", write: int | None = None, **known: Any) -> Codec:
-    return faster(ProtobufCodec(data, name, protobuf_to_spark(data, name), Encodings(**known), write))
+def protobuf_codec(data: bytes, name: str = "", write: int | None = None, **encodings: Any) -> Codec:
+    return faster(ProtobufCodec(data, name, protobuf_to_spark(data, name), Encodings(**encodings), write))

@@ -32,7 +32,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pyspark_pravega.serde import json_read, variant
+from pyspark_pravega.serde import variant
+from pyspark_pravega.serde.json import read as json_read
 
 scalars = st.sampled_from(
     [
@@ -84,54 +85,54 @@ documents = st.recursive(
 
 
 def of_document(value: Any) -> dict[str, bytes]:
-    made, names = variant.of_json(json_read.parse(json.dumps(value).encode()))
-    return {"value": made, "metadata": names}
+    value_bytes, names = variant.of_json(json_read.parse(json.dumps(value).encode()))
+    return {"value": value_bytes, "metadata": names}
 
 
 def values(kind: DataType, nullable: bool) -> st.SearchStrategy[Any]:
     """Values of a type as Arrow takes them."""
-    made: st.SearchStrategy[Any]
+    strategy: st.SearchStrategy[Any]
     widths: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
     bits = widths.get(type(kind))
     if bits:
-        made = st.one_of(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), st.integers(-100, 100))
+        strategy = st.one_of(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), st.integers(-100, 100))
     elif isinstance(kind, BooleanType):
-        made = st.booleans()
+        strategy = st.booleans()
     elif isinstance(kind, FloatType):
-        made = st.floats(width=32, allow_nan=False)
+        strategy = st.floats(width=32, allow_nan=False)
     elif isinstance(kind, DoubleType):
-        made = st.floats(allow_nan=False)
+        strategy = st.floats(allow_nan=False)
     elif isinstance(kind, StringType):
-        made = st.text(max_size=12)
+        strategy = st.text(max_size=12)
     elif isinstance(kind, BinaryType):
-        made = st.binary(max_size=12)
+        strategy = st.binary(max_size=12)
     elif isinstance(kind, DateType):
-        made = st.integers(-700_000, 2_900_000)
+        strategy = st.integers(-700_000, 2_900_000)
     elif isinstance(kind, (TimestampType, TimestampNTZType)):
-        made = MICROS
+        strategy = MICROS
     elif isinstance(kind, DecimalType):
         scale = kind.scale
         top = 10**kind.precision - 1
-        made = st.one_of(st.integers(-top, top), st.integers(-min(top, 300), min(top, 300))).map(
+        strategy = st.one_of(st.integers(-top, top), st.integers(-min(top, 300), min(top, 300))).map(
             lambda unscaled: decimal.Decimal(unscaled).scaleb(-scale, decimal.Context(prec=60))
         )
     elif isinstance(kind, ArrayType):
-        made = st.lists(values(kind.elementType, kind.containsNull), max_size=4)
+        strategy = st.lists(values(kind.elementType, kind.containsNull), max_size=4)
     elif isinstance(kind, MapType):
         keys = st.text(max_size=4) if kind.keyType == StringType() else values(kind.keyType, False)
-        made = st.dictionaries(keys, values(kind.valueType, kind.valueContainsNull), max_size=3).map(
+        strategy = st.dictionaries(keys, values(kind.valueType, kind.valueContainsNull), max_size=3).map(
             lambda entries: list(entries.items())
         )
     elif isinstance(kind, DayTimeIntervalType):
-        made = MICROS
+        strategy = MICROS
     elif isinstance(kind, TimeType):
-        made = st.integers(0, 86_399_999_999).map(lambda micros: micros * 1000)
+        strategy = st.integers(0, 86_399_999_999).map(lambda micros: micros * 1000)
     elif isinstance(kind, VariantType):
-        made = documents.map(of_document)
+        strategy = documents.map(of_document)
     else:
         assert isinstance(kind, StructType)
-        made = st.fixed_dictionaries({f.name: values(f.dataType, f.nullable) for f in kind.fields})
-    return st.one_of(st.none(), made) if nullable else made
+        strategy = st.fixed_dictionaries({f.name: values(f.dataType, f.nullable) for f in kind.fields})
+    return st.one_of(st.none(), strategy) if nullable else strategy
 
 
 def rows_of(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from avro_tools import codec, column, datum, event, events, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.frames.bad_events import BadEventError
 
 WIDE = record(
     column("id", "long"),
@@ -37,17 +37,17 @@ VALUE = {
 }
 PLAIN = WIDE.replace('"logicalType": "decimal", ', "")
 GOOD = event(0, datum(PLAIN, VALUE))
-MADE = codec(WIDE)
+CODEC = codec(WIDE)
 
 
 def test_the_good_one_is_good() -> None:
-    assert MADE.decode(events(GOOD), ["id", "s"]).to_pylist() == [{"id": VALUE["id"], "s": VALUE["s"]}]
+    assert CODEC.decode(events(GOOD), ["id", "s"]).to_pylist() == [{"id": VALUE["id"], "s": VALUE["s"]}]
 
 
 @given(st.integers(0, 4), st.integers(0, len(GOOD) - 1))
 def test_a_truncated_event_is_the_one_that_is_named(before: int, size: int) -> None:
     with pytest.raises(BadEventError) as caught:
-        MADE.decode(events(*[GOOD] * before, GOOD[:size], GOOD), MADE.schema.names)
+        CODEC.decode(events(*[GOOD] * before, GOOD[:size], GOOD), CODEC.schema.names)
     assert caught.value.index == before
     assert caught.value.encoding_id == (0 if size >= 5 else None)
 
@@ -55,7 +55,7 @@ def test_a_truncated_event_is_the_one_that_is_named(before: int, size: int) -> N
 @given(st.integers(0, 4), st.binary(min_size=1, max_size=20))
 def test_bytes_behind_the_last_field_make_an_event_bad(before: int, more: bytes) -> None:
     with pytest.raises(BadEventError, match="behind its last field") as caught:
-        MADE.decode(events(*[GOOD] * before, GOOD + more, GOOD), ["id"])
+        CODEC.decode(events(*[GOOD] * before, GOOD + more, GOOD), ["id"])
     assert caught.value.index == before
 
 
@@ -66,22 +66,22 @@ def test_changed_bytes_are_another_event_or_a_named_error(changes: list[tuple[in
         changed[position] = byte
     payloads = events(GOOD, bytes(changed), GOOD)
     try:
-        batch = MADE.decode(payloads, MADE.schema.names)
+        batch = CODEC.decode(payloads, CODEC.schema.names)
     except BadEventError as error:
-        named = error.index, error.encoding_id
+        bad_event = error.index, error.encoding_id
     else:
-        named = 1, 0
+        bad_event = 1, 0
         batch.validate(full=True)
-        alone = MADE.decode(events(GOOD), MADE.schema.names)
+        alone = CODEC.decode(events(GOOD), CODEC.schema.names)
         assert batch.slice(0, 1).equals(alone), "its neighbours are untouched"
         assert batch.slice(2, 1).equals(alone), "its neighbours are untouched"
-    assert named == (1, 0)
+    assert bad_event == (1, 0)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6))
 def test_arbitrary_bytes_raise_nothing_else(bodies: list[bytes]) -> None:
     try:
-        MADE.decode(events(*(event(0, body) for body in bodies)), MADE.schema.names).validate(full=True)
+        CODEC.decode(events(*(event(0, body) for body in bodies)), CODEC.schema.names).validate(full=True)
     except BadEventError:
         pass
 
@@ -92,20 +92,20 @@ def test_it_is_the_first_bad_event_that_is_named(good: list[bool], data: st.Data
     faults = [GOOD[:5], GOOD[:20], GOOD[:-3], GOOD + b"!", b"\x02" + GOOD, event(5, b"")]
     payloads = [GOOD if fine else data.draw(st.sampled_from(faults)) for fine in good]
     if all(good):
-        MADE.decode(events(*payloads), MADE.schema.names)
+        CODEC.decode(events(*payloads), CODEC.schema.names)
         return
     with pytest.raises(BadEventError) as caught:
-        MADE.decode(events(*payloads), MADE.schema.names)
+        CODEC.decode(events(*payloads), CODEC.schema.names)
     assert caught.value.index == good.index(False)
 
 
 def zigzag(number: int) -> bytes:
-    left = (number << 1) ^ (number >> 63)
+    rest = (number << 1) ^ (number >> 63)
     out = bytearray()
-    while left >= 0x80:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*out, left])
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*out, rest])
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def zigzag(number: int) -> bytes:
     ],
 )
 def test_what_is_wrong_is_said(kind: Any, body: bytes, reason: str) -> None:
-    made = codec(record(column("a", kind)))
+    table_codec = codec(record(column("a", kind)))
     with pytest.raises(BadEventError, match=reason) as caught:
-        made.decode(events(event(0, body)), ["a"])
+        table_codec.decode(events(event(0, body)), ["a"])
     assert caught.value.index == 0
     assert reason in caught.value.reason
     # What nobody wants is looked at as closely, apart from ranges, symbols and text.
@@ -176,20 +176,20 @@ def test_decimals_may_have_more_bytes_than_they_need(size: int, value: int) -> N
 def test_blocks_may_be_many_and_carry_their_size() -> None:
     strings = b"".join(zigzag(1) + letter for letter in (b"a", b"b"))
     body = zigzag(-2) + zigzag(len(strings)) + strings + zigzag(1) + zigzag(1) + b"c" + zigzag(0)
-    made = codec(record(column("a", {"type": "array", "items": "string"})))
-    assert made.decode(events(event(0, body), event(0, b"\0")), ["a"]).to_pylist() == [
+    table_codec = codec(record(column("a", {"type": "array", "items": "string"})))
+    assert table_codec.decode(events(event(0, body), event(0, b"\0")), ["a"]).to_pylist() == [
         {"a": ["a", "b", "c"]},
         {"a": []},
     ]
     numbers = b"".join(zigzag(10**i) for i in range(12))
     body = zigzag(-12) + zigzag(len(numbers)) + numbers + zigzag(1) + zigzag(5) + zigzag(0)
-    made = codec(record(column("a", {"type": "array", "items": "long"})))
-    assert made.decode(events(event(0, body)), ["a"]).to_pylist() == [{"a": [*(10**i for i in range(12)), 5]}]
+    table_codec = codec(record(column("a", {"type": "array", "items": "long"})))
+    assert table_codec.decode(events(event(0, body)), ["a"]).to_pylist() == [{"a": [*(10**i for i in range(12)), 5]}]
 
 
 def test_an_event_without_a_header_is_bad_and_says_so() -> None:
     with pytest.raises(BadEventError, match="without the schema registry") as caught:
-        MADE.decode(events(GOOD, b"{}", GOOD), ["id"])
+        CODEC.decode(events(GOOD, b"{}", GOOD), ["id"])
     assert (caught.value.index, caught.value.encoding_id) == (1, None)
 
 
@@ -201,5 +201,5 @@ def test_the_error_survives_the_way_back_from_an_executor() -> None:
 
 
 def test_no_columns_no_look_at_the_events() -> None:
-    batch = MADE.decode(events(b"", b"\xff\xff", struct.pack(">i", 1)), [])
+    batch = CODEC.decode(events(b"", b"\xff\xff", struct.pack(">i", 1)), [])
     assert (batch.num_rows, batch.num_columns) == (3, 0)

@@ -14,8 +14,8 @@ import pytest
 from avro_tools import Encodings, codec, column, datum, event, events, record
 
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedTypeError
-from pyspark_pravega.serde.avro import AvroCodec
-from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde.avro.codec import AvroCodec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
@@ -30,21 +30,21 @@ def rows(*values: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
 
 def written(kind: Any, batch: pa.RecordBatch) -> Any:
     """What is read after writing a batch with a column "a" of an Avro type."""
-    made = codec(record(column("a", kind)))
-    return made.decode(made.encode(batch), ["a"]).column(0).to_pylist()
+    table_codec = codec(record(column("a", kind)))
+    return table_codec.decode(table_codec.encode(batch), ["a"]).column(0).to_pylist()
 
 
 def test_no_events_make_an_empty_batch_of_the_schema() -> None:
-    made = codec(TWO)
-    batch = made.decode(events(), ["b", "a"])
+    table_codec = codec(TWO)
+    batch = table_codec.decode(events(), ["b", "a"])
     assert (batch.num_rows, batch.schema.names) == (0, ["b", "a"])
-    assert len(made.encode(made.decode(events(), ["a", "b"]))) == 0
-    assert made.decode(events(), []).num_rows == 0
+    assert len(table_codec.encode(table_codec.decode(events(), ["a", "b"]))) == 0
+    assert table_codec.decode(events(), []).num_rows == 0
 
 
 def test_columns_are_matched_by_name() -> None:
-    made = codec(TWO)
-    payloads = made.encode(rows({"b": "x", "a": 1}, b=pa.string(), a=pa.int64()))
+    table_codec = codec(TWO)
+    payloads = table_codec.encode(rows({"b": "x", "a": 1}, b=pa.string(), a=pa.int64()))
     assert payloads.to_pylist() == [event(0, datum(TWO, {"a": 1, "b": "x"}))]
 
 
@@ -68,21 +68,21 @@ def test_what_lies_beneath_a_null_is_not_written() -> None:
     inner = pa.array([1, None, 3], type=pa.int32())
     struct = pa.StructArray.from_arrays([inner], ["x"], mask=pa.array([False, True, False]))
     nested = record(column("s", ["null", {"type": "record", "name": "N", "fields": [column("x", "int")]}]))
-    made = codec(nested)
-    payloads = made.encode(pa.RecordBatch.from_arrays([struct], ["s"]))
-    assert made.decode(payloads, ["s"]).column(0).to_pylist() == [{"x": 1}, None, {"x": 3}]
+    table_codec = codec(nested)
+    payloads = table_codec.encode(pa.RecordBatch.from_arrays([struct], ["s"]))
+    assert table_codec.decode(payloads, ["s"]).column(0).to_pylist() == [{"x": 1}, None, {"x": 3}]
     lists = pa.ListArray.from_arrays(
         pa.array([0, 2, 4, 5], pa.int32()), pa.array([1, 2, None, None, 5]), mask=pa.array([False, True, False])
     )
-    made = codec(record(column("a", ["null", {"type": "array", "items": "long"}])))
-    payloads = made.encode(pa.RecordBatch.from_arrays([lists], ["a"]))
-    assert made.decode(payloads, ["a"]).column(0).to_pylist() == [[1, 2], None, [5]]
+    table_codec = codec(record(column("a", ["null", {"type": "array", "items": "long"}])))
+    payloads = table_codec.encode(pa.RecordBatch.from_arrays([lists], ["a"]))
+    assert table_codec.decode(payloads, ["a"]).column(0).to_pylist() == [[1, 2], None, [5]]
 
 
 def test_null_may_be_any_branch_of_the_union() -> None:
     last = record(column("a", ["string", "null"]))
-    made = codec(last)
-    payloads = made.encode(rows({"a": "x"}, {"a": None}, a=pa.string()))
+    table_codec = codec(last)
+    payloads = table_codec.encode(rows({"a": "x"}, {"a": None}, a=pa.string()))
     assert payloads.to_pylist() == [event(0, datum(last, {"a": value})) for value in ("x", None)]
 
 
@@ -93,7 +93,7 @@ def test_another_time_zone_is_the_same_instant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "array"),
     [
         (MICROS, pa.array([0], pa.timestamp("us"))),
         ({"type": "long", "logicalType": "local-timestamp-micros"}, pa.array([0], pa.timestamp("us", tz="UTC"))),
@@ -121,13 +121,13 @@ def test_another_time_zone_is_the_same_instant() -> None:
         ({"type": "record", "name": "N", "fields": [column("x", "int")]}, pa.array([{"y": 1}])),
     ],
 )
-def test_what_would_change_a_value_is_refused_by_name(kind: Any, given: pa.Array) -> None:
+def test_what_would_change_a_value_is_refused_by_name(kind: Any, array: pa.Array) -> None:
     with pytest.raises(EventEncodeError, match='"a"'):
-        written(kind, pa.RecordBatch.from_arrays([given], ["a"]))
+        written(kind, pa.RecordBatch.from_arrays([array], ["a"]))
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "expected"),
+    ("kind", "array", "expected"),
     [
         ("long", pa.array([1], pa.int8()), 1),
         ("int", pa.array([-5], pa.int64()), -5),
@@ -154,23 +154,23 @@ def test_what_would_change_a_value_is_refused_by_name(kind: Any, given: pa.Array
         ),
     ],
 )
-def test_what_keeps_the_value_is_taken(kind: Any, given: pa.Array, expected: Any) -> None:
-    assert written(kind, pa.RecordBatch.from_arrays([given], ["a"])) == [expected]
+def test_what_keeps_the_value_is_taken(kind: Any, array: pa.Array, expected: Any) -> None:
+    assert written(kind, pa.RecordBatch.from_arrays([array], ["a"])) == [expected]
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY])
 def test_compressed_events_are_read_and_written(compression: str) -> None:
-    made = codec(TWO, compression=compression)
+    table_codec = codec(TWO, compression=compression)
     batch = rows(*({"a": i, "b": "x" * i if i % 3 else None} for i in range(50)), a=pa.int64(), b=pa.string())
-    payloads = made.encode(batch)
+    payloads = table_codec.encode(batch)
     assert payloads[40].as_py()[:5] == event(0, b"")
     assert len(payloads[40].as_py()) < 45
-    assert made.decode(payloads, ["a", "b"]).to_pylist() == batch.to_pylist()
+    assert table_codec.decode(payloads, ["a", "b"]).to_pylist() == batch.to_pylist()
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY])
 def test_the_official_serializers_leave_zeros_behind_a_compressed_datum(compression: str) -> None:
-    made = codec(TWO, compression=compression)
+    table_codec = codec(TWO, compression=compression)
     body = datum(TWO, {"a": 5, "b": "x"})
 
     def compressed(plain: bytes) -> bytes:
@@ -179,39 +179,39 @@ def test_the_official_serializers_leave_zeros_behind_a_compressed_datum(compress
         return event(0, pa.compress(plain, codec="snappy", asbytes=True))
 
     good = compressed(body.ljust(128, b"\0"))
-    assert made.decode(events(good, good), ["a"]).to_pylist() == [{"a": 5}, {"a": 5}]
+    assert table_codec.decode(events(good, good), ["a"]).to_pylist() == [{"a": 5}, {"a": 5}]
     with pytest.raises(BadEventError) as caught:
-        made.decode(events(good, compressed(body + b"\0\1")), ["a"])
+        table_codec.decode(events(good, compressed(body + b"\0\1")), ["a"])
     assert caught.value.index == 1
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY])
 def test_broken_compression_is_a_bad_event(compression: str) -> None:
-    made = codec(TWO, compression=compression)
-    good = made.encode(rows({"a": 1, "b": "x"}, a=pa.int64(), b=pa.string()))[0].as_py()
+    table_codec = codec(TWO, compression=compression)
+    good = table_codec.encode(rows({"a": 1, "b": "x"}, a=pa.int64(), b=pa.string()))[0].as_py()
     some = random.Random(1)
     junk = [b"", b"\0", good[5:-1], good[5:8], b"\xff" * 10, b"\xff\xff\xff\xff\x0f" + b"a" * 9]
     junk += [some.randbytes(20) for _ in range(50)]
     for body in junk:
         with pytest.raises(BadEventError) as caught:
-            made.decode(events(good, event(0, body), good), ["a"])
+            table_codec.decode(events(good, event(0, body), good), ["a"])
         assert (caught.value.index, caught.value.encoding_id) == (1, 0)
 
 
 def test_an_unknown_compression_is_refused() -> None:
-    made = codec(TWO, compression="application/x-secret")
+    table_codec = codec(TWO, compression="application/x-secret")
     with pytest.raises(BadEventError, match="x-secret"):
-        made.decode(events(event(0, b"")), ["a"])
+        table_codec.decode(events(event(0, b"")), ["a"])
     with pytest.raises(UnsupportedTypeError, match="x-secret"):
-        made.encode(rows({"a": 1, "b": None}, a=pa.int64(), b=pa.string()))
+        table_codec.encode(rows({"a": 1, "b": None}, a=pa.int64(), b=pa.string()))
 
 
 def test_without_headers_events_are_bare_datums() -> None:
-    made = AvroCodec(TWO, avro_to_spark(TWO), Encodings(), header=False)
+    table_codec = AvroCodec(TWO, avro_to_spark(TWO), Encodings(), header=False)
     batch = rows({"a": 1, "b": "x"}, {"a": 2, "b": None}, a=pa.int64(), b=pa.string())
-    payloads = made.encode(batch)
+    payloads = table_codec.encode(batch)
     assert payloads.to_pylist() == [datum(TWO, row) for row in batch.to_pylist()]
-    assert made.decode(payloads, ["a", "b"]).to_pylist() == batch.to_pylist()
+    assert table_codec.decode(payloads, ["a", "b"]).to_pylist() == batch.to_pylist()
 
 
 def test_a_codec_for_reading_does_not_write() -> None:
@@ -220,24 +220,24 @@ def test_a_codec_for_reading_does_not_write() -> None:
 
 
 def test_a_codec_travels() -> None:
-    made = codec(TWO)
+    table_codec = codec(TWO)
     batch = rows({"a": 1, "b": "x"}, a=pa.int64(), b=pa.string())
-    payloads = made.encode(batch)
-    made.decode(payloads, ["a"])
-    again = pickle.loads(pickle.dumps(made))
+    payloads = table_codec.encode(batch)
+    table_codec.decode(payloads, ["a"])
+    again = pickle.loads(pickle.dumps(table_codec))
     assert again.encode(batch).equals(payloads)
     assert again.decode(payloads, ["a", "b"]).to_pylist() == batch.to_pylist()
 
 
 def test_a_table_may_show_some_of_its_schemas_columns() -> None:
-    made = AvroCodec(
+    table_codec = AvroCodec(
         TWO, avro_to_spark(record(column("b", ["null", "string"]))), Encodings({0: WriterSchema(schema_text=TWO)})
     )
-    assert made.decode(events(event(0, datum(TWO, {"a": 1, "b": "x"}))), ["b"]).to_pylist() == [{"b": "x"}]
+    assert table_codec.decode(events(event(0, datum(TWO, {"a": 1, "b": "x"}))), ["b"]).to_pylist() == [{"b": "x"}]
 
 
 def test_slices_of_payloads_are_decoded_like_arrays_of_their_own() -> None:
-    made = codec(TWO)
+    table_codec = codec(TWO)
     payloads = events(*(event(0, datum(TWO, {"a": i, "b": str(i)})) for i in range(10)))
-    assert made.decode(payloads.slice(3, 4), ["a"]).column(0).to_pylist() == [3, 4, 5, 6]
-    assert made.decode(payloads.cast(pa.large_binary()), ["a"]).column(0).to_pylist() == list(range(10))
+    assert table_codec.decode(payloads.slice(3, 4), ["a"]).column(0).to_pylist() == [3, 4, 5, 6]
+    assert table_codec.decode(payloads.cast(pa.large_binary()), ["a"]).column(0).to_pylist() == list(range(10))

@@ -16,8 +16,8 @@ from pyspark_pravega.errors import (
     RegistryUnavailableError,
     SchemaError,
 )
-from pyspark_pravega.serde.avro import AvroCodec
-from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde.avro.codec import AvroCodec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 
@@ -83,7 +83,7 @@ def test_a_removed_field_is_passed_over_whatever_its_type() -> None:
         (["int", "string", "null"], "s"),
     ]
     writer = record(*(column(f"gone{i}", kind) for i, (kind, _) in enumerate(kinds)), LONG)
-    value = {f"gone{i}": given for i, (_, given) in enumerate(kinds)}
+    value = {f"gone{i}": example for i, (_, example) in enumerate(kinds)}
     assert read(record(LONG), writer, {**value, "a": 1}, {**value, "a": -1}) == [{"a": 1}, {"a": -1}]
 
 
@@ -120,9 +120,9 @@ def test_a_removed_field_is_passed_over_whatever_its_type() -> None:
 )
 def test_a_changed_type_is_promoted(written: Any, now: Any, value: Any, expected: Any) -> None:
     plain = {key: v for key, v in written.items() if key != "logicalType"} if isinstance(written, dict) else written
-    made = codec(record(column("a", now)), record(column("a", written)))
+    table_codec = codec(record(column("a", now)), record(column("a", written)))
     payload = event(0, datum(record(column("a", plain)), {"a": value}))
-    assert made.decode(events(payload), ["a"]).to_pylist() == [{"a": expected}]
+    assert table_codec.decode(events(payload), ["a"]).to_pylist() == [{"a": expected}]
 
 
 @pytest.mark.parametrize(
@@ -140,19 +140,19 @@ def test_a_changed_type_is_promoted(written: Any, now: Any, value: Any, expected
     ],
 )
 def test_types_that_do_not_resolve_are_named(written: Any, now: Any) -> None:
-    made = codec(record(column("a", now)), record(column("a", written)))
+    table_codec = codec(record(column("a", now)), record(column("a", written)))
     with pytest.raises(BadEventError, match='"a"') as caught:
-        made.decode(events(event(0, b"\0\0\0\0")), ["a"])
+        table_codec.decode(events(event(0, b"\0\0\0\0")), ["a"])
     assert isinstance(caught.value.__cause__, IncompatibleSchemaError)
 
 
 def test_only_an_event_with_the_wrong_branch_of_a_union_is_bad() -> None:
     writer = record(column("a", ["int", "string"]))
-    made = codec(record(column("a", "long")), writer)
+    table_codec = codec(record(column("a", "long")), writer)
     good, bad = (event(0, datum(writer, {"a": value})) for value in (1, "x"))
-    assert made.decode(events(good, good), ["a"]).to_pylist() == [{"a": 1}, {"a": 1}]
+    assert table_codec.decode(events(good, good), ["a"]).to_pylist() == [{"a": 1}, {"a": 1}]
     with pytest.raises(BadEventError) as caught:
-        made.decode(events(good, good, bad, good, bad), ["a"])
+        table_codec.decode(events(good, good, bad, good, bad), ["a"])
     assert caught.value.index == 2
 
 
@@ -204,41 +204,41 @@ def test_arrays_and_maps_may_be_long_in_a_few_events_and_short_in_many(
 
 
 def test_an_added_field_without_a_default_makes_older_events_bad_only_where_it_is_wanted() -> None:
-    made = codec(record(LONG, column("b", "long")), record(LONG))
+    table_codec = codec(record(LONG, column("b", "long")), record(LONG))
     payloads = events(event(0, datum(record(LONG), {"a": 1})))
-    assert made.decode(payloads, ["a"]).to_pylist() == [{"a": 1}]
+    assert table_codec.decode(payloads, ["a"]).to_pylist() == [{"a": 1}]
     with pytest.raises(BadEventError, match='"b" isn\'t in the schema'):
-        made.decode(payloads, ["b"])
+        table_codec.decode(payloads, ["b"])
 
 
 def test_encoding_ids_may_change_from_event_to_event() -> None:
     schemas = [record(LONG), record(LONG, column("b", ["null", "string"], default=None)), record(column("a", "int"))]
-    made = codec(schemas[1], *schemas)
+    table_codec = codec(schemas[1], *schemas)
     rows = [{"a": i, "b": f"b{i}" if i % 3 == 1 else None} for i in range(100)]
     payloads = [event(i % 3, datum(schemas[i % 3], {k: v for k, v in rows[i].items() if v})) for i in range(1, 100)]
-    assert made.decode(events(*payloads), ["a", "b"]).to_pylist() == rows[1:]
+    assert table_codec.decode(events(*payloads), ["a", "b"]).to_pylist() == rows[1:]
 
 
 def test_an_encoding_is_looked_up_once() -> None:
-    asked: list[int] = []
+    ids: list[int] = []
 
     class Counting:
         def writer_schema(self, encoding_id: int) -> WriterSchema:
-            asked.append(encoding_id)
+            ids.append(encoding_id)
             return WriterSchema(schema_text=record(LONG))
 
-    made = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Counting())
+    table_codec = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Counting())
     payloads = [event(i % 2, datum(record(LONG), {"a": i})) for i in range(10)]
     for _ in range(2):
-        made.decode(events(*payloads), ["a"])
-    assert sorted(asked) == [0, 1]
+        table_codec.decode(events(*payloads), ["a"])
+    assert sorted(ids) == [0, 1]
 
 
 def test_an_unknown_encoding_makes_the_event_bad() -> None:
-    made = codec(record(LONG))
+    table_codec = codec(record(LONG))
     good = event(0, datum(record(LONG), {"a": 1}))
     with pytest.raises(BadEventError, match="no encoding 9") as caught:
-        made.decode(events(good, event(9, b"\2"), good), ["a"])
+        table_codec.decode(events(good, event(9, b"\2"), good), ["a"])
     assert (caught.value.index, caught.value.encoding_id) == (1, 9)
 
 
@@ -248,9 +248,9 @@ def test_a_registry_that_is_away_is_not_the_events_fault(fault: type[Exception])
         def writer_schema(self, encoding_id: int) -> WriterSchema:
             raise fault("away")
 
-    made = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Away())
+    table_codec = AvroCodec(record(LONG), avro_to_spark(record(LONG)), Away())
     with pytest.raises(fault):
-        made.decode(events(event(0, b"\2")), ["a"])
+        table_codec.decode(events(event(0, b"\2")), ["a"])
 
 
 def test_columns_that_are_not_the_schemas_are_refused_at_once() -> None:
@@ -296,10 +296,10 @@ def test_a_type_becomes_a_member_of_a_union(written: Any, value: Any, expected: 
 
 def test_a_value_that_no_member_takes_is_bad() -> None:
     writer = record(column("a", ["boolean", "string"]))
-    made = codec(record(column("a", ["int", "string"])), writer, write=None)
+    table_codec = codec(record(column("a", ["int", "string"])), writer, write=None)
     good, bad = (event(0, datum(writer, {"a": value})) for value in ("x", True))
     with pytest.raises(BadEventError, match="boolean, which is none of int, string") as caught:
-        made.decode(events(good, bad), ["a"])
+        table_codec.decode(events(good, bad), ["a"])
     assert caught.value.index == 1
 
 

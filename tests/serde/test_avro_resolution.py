@@ -13,7 +13,7 @@ from fastavro.read import SchemaResolutionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.frames.bad_events import BadEventError
 
 DEFAULTS = {
     "int": 5,
@@ -34,7 +34,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return st.lists(values(kind["items"]), min_size=1, max_size=12)
     if isinstance(kind, dict):
         return st.dictionaries(st.text(max_size=3), values(kind["values"]), min_size=1, max_size=3)
-    made: dict[str, st.SearchStrategy[Any]] = {
+    strategies: dict[str, st.SearchStrategy[Any]] = {
         "null": st.none(),
         "int": st.integers(-(2**31), 2**31 - 1),
         "long": st.integers(-(2**63), 2**63 - 1),
@@ -43,7 +43,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         "string": st.text(max_size=6),
         "boolean": st.booleans(),
     }
-    return made[kind]
+    return strategies[kind]
 
 
 types = st.one_of(
@@ -100,14 +100,14 @@ def test_an_event_is_read_as_fastavro_reads_it(
     value = {field["name"]: data.draw(values(field["type"])) for field in schemas[0]}
     out = io.BytesIO()
     fastavro.schemaless_writer(out, writer, value)
-    made = codec(reader_text, writer_text)
+    table_codec = codec(reader_text, writer_text)
     try:
         read: Any = fastavro.schemaless_reader(io.BytesIO(out.getvalue()), writer, reader)
         expected = {f["name"]: numbers_as(f["type"], read[f["name"]]) for f in schemas[1]}
     except SchemaResolutionError:
         expected = None
     try:
-        batch = made.decode(events(event(0, out.getvalue())), made.schema.names)
+        batch = table_codec.decode(events(event(0, out.getvalue())), table_codec.schema.names)
         batch.validate(full=True)
         ours = batch.to_pylist()[0]
     except BadEventError:

@@ -27,11 +27,12 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde import variant
-from pyspark_pravega.serde.codec import BadEventError, Codec
+from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema
-from pyspark_pravega.serde.native import describe
+from pyspark_pravega.serde.native.codec import describe
 from pyspark_pravega.serde.types import avro_to_spark
 
 NODE: dict[str, Any] = {
@@ -71,8 +72,8 @@ def datum(schema: Any, value: Any) -> bytes:
 
 def codec(reader: Any, *writers: Any, write_id: int | None = None) -> Codec:
     schema = Schema(format="avro", type="x", data=json.dumps(reader).encode())
-    known = {i: WriterSchema(schema_text=json.dumps(one)) for i, one in enumerate(writers or (reader,))}
-    return schema.codec(schema.columns(), Encodings(known), write_id=write_id)
+    schemas = {i: WriterSchema(schema_text=json.dumps(one)) for i, one in enumerate(writers or (reader,))}
+    return schema.codec(schema.columns(), Encodings(schemas), write_id=write_id)
 
 
 def events(*payloads: bytes, encoding_id: int = 0) -> pa.Array:
@@ -89,8 +90,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def rows(made: Codec, payloads: pa.Array, *columns: str) -> list[dict[str, Any]]:
-    batch = made.decode(payloads, list(columns))
+def rows(table_codec: Codec, payloads: pa.Array, *columns: str) -> list[dict[str, Any]]:
+    batch = table_codec.decode(payloads, list(columns))
     batch.validate(full=True)
     return [{name: plain(value) for name, value in row.items()} for row in batch.to_pylist()]
 
@@ -107,34 +108,34 @@ class TestRecordsWithinThemselves:
                 StructField("last", StringType(), False),
             ]
         )
-        made = codec(NODE)
-        assert describe(made) == "avro, plain"
+        table_codec = codec(NODE)
+        assert describe(table_codec) == "avro, plain"
         payloads = events(datum(NODE, TREE), datum(NODE, LEAF))
         expected = [{**one, "named": list(one["named"].items())} for one in (TREE, LEAF)]
-        assert rows(made, payloads, "id", "left", "more", "named", "last") == expected
-        assert rows(made, payloads, "last", "left") == [
+        assert rows(table_codec, payloads, "id", "left", "more", "named", "last") == expected
+        assert rows(table_codec, payloads, "last", "left") == [
             {"last": one["last"], "left": one["left"]} for one in (TREE, LEAF)
         ]
         # Nobody wants the recursive fields: they are passed over.
-        assert rows(made, payloads, "last") == [{"last": "end"}, {"last": "leaf"}]
+        assert rows(table_codec, payloads, "last") == [{"last": "end"}, {"last": "leaf"}]
 
     def test_events_of_schemas_before_and_after(self) -> None:
         older = {**NODE, "fields": [NODE["fields"][0], NODE["fields"][4]]}
         newer = {**NODE, "fields": [*NODE["fields"], {"name": "new", "type": "Node"}]}
         flat = {**NODE, "fields": [NODE["fields"][4], {"name": "x", "type": "int", "default": 7}]}
-        made = codec(NODE, older, newer, flat)
-        found = made.decode(events(datum(older, {"id": 1, "last": "a"})), ["left"])
-        assert found.to_pylist() == [{"left": None}]
+        table_codec = codec(NODE, older, newer, flat)
+        batch = table_codec.decode(events(datum(older, {"id": 1, "last": "a"})), ["left"])
+        assert batch.to_pylist() == [{"left": None}]
         with pytest.raises(BadEventError, match='"more" isn\'t in the schema'):
-            made.decode(events(datum(older, {"id": 1, "last": "a"})), ["more"])
+            table_codec.decode(events(datum(older, {"id": 1, "last": "a"})), ["more"])
         reads_flat = codec(flat, NODE)
         assert rows(reads_flat, events(datum(NODE, TREE)), "last", "x") == [{"last": "end", "x": 7}]
 
     def test_a_recursive_writer_and_a_reader_that_ends(self) -> None:
         leaf = {"type": "record", "name": "shop.Leaf", "fields": [NODE["fields"][4], NODE["fields"][0]]}
         ends = {**NODE, "fields": [NODE["fields"][0], {"name": "left", "type": ["null", leaf]}]}
-        made = codec(ends, NODE)
-        assert rows(made, events(datum(NODE, TREE)), "left") == [{"left": {"last": "é", "id": 2}}]
+        table_codec = codec(ends, NODE)
+        assert rows(table_codec, events(datum(NODE, TREE)), "left") == [{"left": {"last": "é", "id": 2}}]
 
     def test_all_types_keep_theirs(self) -> None:
         kinds: list[tuple[Any, Any, Any]] = [
@@ -178,22 +179,22 @@ class TestRecordsWithinThemselves:
             "name": "C",
             "fields": [{"name": "n", "type": "int"}, {"name": "next", "type": ["null", "C"]}],
         }
-        made = codec(chain)
+        table_codec = codec(chain)
         deep = b"".join(b"\2\2" for _ in range(200)) + b"\2\0"
-        (row,) = rows(made, events(deep), "next")
+        (row,) = rows(table_codec, events(deep), "next")
         for _ in range(199):
             row = row["next"]
         assert row["next"] == {"n": 1, "next": None}
         deeper = b"\2\2" * 100_000 + b"\2\0"
-        with pytest.raises(BadEventError, match="nested more than 200 levels deep") as found:
-            made.decode(events(deep, deeper), ["next"])
-        assert found.value.index == 1
+        with pytest.raises(BadEventError, match="nested more than 200 levels deep") as error:
+            table_codec.decode(events(deep, deeper), ["next"])
+        assert error.value.index == 1
         with pytest.raises(BadEventError, match="nested too deeply"):
-            made.decode(events(deeper), ["n"])
+            table_codec.decode(events(deeper), ["n"])
 
     @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4), st.integers(0, 60))
     def test_broken_events_are_bad_ones(self, changes: list[tuple[int, int]], cut: int) -> None:
-        made = codec(NODE)
+        table_codec = codec(NODE)
         good = datum(NODE, TREE)
         broken = bytearray(good)
         for at, byte in changes:
@@ -201,7 +202,7 @@ class TestRecordsWithinThemselves:
         broken = broken[: len(broken) - cut]
         for columns in (["left", "more", "named"], ["last"]):
             try:
-                batch = made.decode(events(good, bytes(broken), good), columns)
+                batch = table_codec.decode(events(good, bytes(broken), good), columns)
             except BadEventError as error:
                 if error.index != 1:
                     raise
@@ -243,16 +244,16 @@ def test_events_that_are_no_records_are_one_column(schema: Any, value: Any, colu
     assert table.fieldNames() == ["value"]
     assert column is None or table[0].dataType == column
     assert table[0].nullable is (isinstance(schema, list) and "null" in schema)
-    made = codec(schema)
-    assert rows(made, events(datum(schema, value)), "value") == [{"value": back}]
+    table_codec = codec(schema)
+    assert rows(table_codec, events(datum(schema, value)), "value") == [{"value": back}]
 
 
 def test_a_long_alone_is_read_and_written_natively() -> None:
-    made = codec("long", write_id=0)
-    batch = pa.RecordBatch.from_pylist([{"value": 1}, {"value": -(2**63)}], schema=made.schema)
-    written = made.encode(batch)
+    table_codec = codec("long", write_id=0)
+    batch = pa.RecordBatch.from_pylist([{"value": 1}, {"value": -(2**63)}], schema=table_codec.schema)
+    written = table_codec.encode(batch)
     assert written.to_pylist()[0] == header(0) + b"\2"
-    assert made.decode(written, ["value"]).equals(batch)
+    assert table_codec.decode(written, ["value"]).equals(batch)
     assert codec("int", "int").decode(events(b"\2"), ["value"]).to_pylist() == [{"value": 1}]
     assert codec("double", "int").decode(events(b"\2"), ["value"]).to_pylist() == [{"value": 1.0}]
 
@@ -260,9 +261,9 @@ def test_a_long_alone_is_read_and_written_natively() -> None:
 @pytest.mark.parametrize(("reader", "writer"), [("string", True), (None, False)])
 def test_records_and_others_are_not_taken_for_each_other(reader: Any, writer: bool) -> None:
     record = {"type": "record", "name": "R", "fields": [{"name": "value", "type": "string"}]}
-    made = codec("string", record) if writer else codec(record, "string")
+    table_codec = codec("string", record) if writer else codec(record, "string")
     with pytest.raises(BadEventError, match="can't be read as"):
-        made.decode(events(b"\2a"), ["value"])
+        table_codec.decode(events(b"\2a"), ["value"])
 
 
 def test_one_short_name_in_two_namespaces() -> None:
@@ -278,7 +279,7 @@ def test_one_short_name_in_two_namespaces() -> None:
         ],
     }
     value = {"from": {"x": 1}, "to": {"x": "b"}, "again": {"x": 2}, "other": {"x": "c"}}
-    made = codec(outer, write_id=0)
+    table_codec = codec(outer, write_id=0)
     payloads = events(datum(outer, value))
-    assert rows(made, payloads, "from", "to", "again", "other") == [value]
-    assert made.encode(made.decode(payloads, ["from", "to", "again", "other"])).equals(payloads)
+    assert rows(table_codec, payloads, "from", "to", "again", "other") == [value]
+    assert table_codec.encode(table_codec.decode(payloads, ["from", "to", "again", "other"])).equals(payloads)

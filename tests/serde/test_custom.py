@@ -16,12 +16,12 @@ from pyspark_pravega.errors import (
     EventEncodeError,
     UnsupportedTypeError,
 )
+from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.codec import BadEventError
 from pyspark_pravega.serde.compression import GZIP
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.encodings import WriterSchema
-from pyspark_pravega.serde.native import describe
+from pyspark_pravega.serde.native.codec import describe
 
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
 ROWS = [{"id": 1, "name": "one"}, {"id": 2, "name": None}]
@@ -33,11 +33,11 @@ def events(*payloads: bytes) -> pa.Array:
 
 def test_event_by_event() -> None:
     codec = pickle.loads(pickle.dumps(CustomCodec("ini_format:Ini", COLUMNS, {"ini.separator": "|"})))
-    made = codec.encode(pa.RecordBatch.from_pylist(ROWS, schema=codec.schema))
-    assert made.to_pylist() == [b"id=1|name=one", b"id=2"]
-    assert codec.decode(made, ["name", "id"]).to_pylist() == ROWS
-    assert codec.decode(made, []).num_rows == 2
-    assert codec.decode(made, ["id"]).schema == pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    payloads = codec.encode(pa.RecordBatch.from_pylist(ROWS, schema=codec.schema))
+    assert payloads.to_pylist() == [b"id=1|name=one", b"id=2"]
+    assert codec.decode(payloads, ["name", "id"]).to_pylist() == ROWS
+    assert codec.decode(payloads, []).num_rows == 2
+    assert codec.decode(payloads, ["id"]).schema == pa.schema([pa.field("id", pa.int64(), nullable=False)])
     with pytest.raises(EventEncodeError, match=r'"ini_format:Ini" can\'t write these rows: a value holds "\|"'):
         codec.encode(pa.RecordBatch.from_pylist([{"id": 1, "name": "|"}], schema=codec.schema))
     assert describe(codec) == "ini_format:Ini"
@@ -45,10 +45,10 @@ def test_event_by_event() -> None:
 
 def test_batch_by_batch() -> None:
     codec = CustomCodec("ini_format:Doubles", StructType([StructField("x", DoubleType())]), {})
-    made = codec.encode(pa.RecordBatch.from_pylist([{"x": 1.5}, {"x": -0.0}], schema=codec.schema))
-    assert codec.decode(made, ["x"]).to_pylist() == [{"x": 1.5}, {"x": -0.0}]
+    payloads = codec.encode(pa.RecordBatch.from_pylist([{"x": 1.5}, {"x": -0.0}], schema=codec.schema))
+    assert codec.decode(payloads, ["x"]).to_pylist() == [{"x": 1.5}, {"x": -0.0}]
     with pytest.raises(BadEventError, match=r"event 1 .* it has 1 bytes, not 8"):
-        codec.decode(events(made[0].as_py(), b"x", b""), ["x"])
+        codec.decode(events(payloads[0].as_py(), b"x", b""), ["x"])
 
 
 @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ def test_batch_by_batch() -> None:
 def test_bad_events_are_those_of_every_format(event: bytes, reason: str) -> None:
     codec = CustomCodec("ini_format:Ini", COLUMNS, {})
     payloads = events(b"id=1", event, b"id=3")
-    with pytest.raises(BadEventError, match=reason) as found:
+    with pytest.raises(BadEventError, match=reason) as error:
         codec.decode(payloads, ["id", "name"])
-    assert found.value.index == 1
+    assert error.value.index == 1
     dropped = lenient.decode(codec, payloads, ["id"], lenient.DROP_MALFORMED)
     assert dropped.batch.to_pylist() == [{"id": 1}, {"id": 3}]
 
 
 def test_headers_and_compression_are_the_registry_s_matter() -> None:
-    known = Encodings({7: WriterSchema(codec=GZIP, type="t"), 8: WriterSchema(type="t")})
-    codec = CustomCodec("ini_format:Ini", COLUMNS, {}, known, header=True).writing(7)
-    made = codec.encode(pa.RecordBatch.from_pylist(ROWS, schema=codec.schema)).to_pylist()
-    assert all(event.startswith(b"\x01\0\0\0\x07\x1f\x8b") for event in made)
-    mixed = events(*made, b"\x01\0\0\0\x08id=3")
+    encodings = Encodings({7: WriterSchema(codec=GZIP, type="t"), 8: WriterSchema(type="t")})
+    codec = CustomCodec("ini_format:Ini", COLUMNS, {}, encodings, header=True).writing(7)
+    events_of_7 = codec.encode(pa.RecordBatch.from_pylist(ROWS, schema=codec.schema)).to_pylist()
+    assert all(event.startswith(b"\x01\0\0\0\x07\x1f\x8b") for event in events_of_7)
+    mixed = events(*events_of_7, b"\x01\0\0\0\x08id=3")
     assert codec.decode(mixed, ["id"]).to_pylist() == [{"id": 1}, {"id": 2}, {"id": 3}]
-    with pytest.raises(BadEventError, match="encoding 8") as found:
-        codec.decode(events(made[0], b"\x01\0\0\0\x08id=x"), ["id"])
-    assert (found.value.index, found.value.encoding_id) == (1, 8)
+    with pytest.raises(BadEventError, match="encoding 8") as error:
+        codec.decode(events(events_of_7[0], b"\x01\0\0\0\x08id=x"), ["id"])
+    assert (error.value.index, error.value.encoding_id) == (1, 8)
     with pytest.raises(BadEventError, match="doesn't begin with 0x01"):
         codec.decode(events(b"id=1"), ["id"])
 
@@ -97,9 +97,9 @@ def test_headers_and_compression_are_the_registry_s_matter() -> None:
 def test_a_class_that_breaks_its_word_is_named(how: str, message: str) -> None:
     table = StructType([StructField("a", LongType(), False)])
     codec = CustomCodec("ini_format:Careless", table, {"careless.how": how})
-    with pytest.raises(EventDecodeError, match="ini_format:Careless") as found:
+    with pytest.raises(EventDecodeError, match="ini_format:Careless") as error:
         codec.decode(events(b"", b""), ["a"])
-    assert message in str(found.value)
+    assert message in str(error.value)
 
 
 def test_nulls_that_a_class_makes_are_not_let_through() -> None:

@@ -61,8 +61,8 @@ def test_lengths_and_comments_are_kept() -> None:
     expected = StructType([StructField("a", StringType(), True, {"comment": "short", CHAR_VARCHAR: "varchar(7)"})])
     assert json_to_spark(spark_to_json(table, name="t")) == expected
     message, descriptors = spark_to_protobuf(table, name="t", namespace="s")
-    found = protobuf_to_spark(descriptors, message)
-    assert found == arrow_safe(one(VarcharType(7)))
+    columns = protobuf_to_spark(descriptors, message)
+    assert columns == arrow_safe(one(VarcharType(7)))
 
 
 @pytest.mark.parametrize(
@@ -162,10 +162,10 @@ def test_nullable_columns_are_optional_and_lists_are_never_null() -> None:
         ]
     )
     name, data = spark_to_protobuf(table, name="my-table", namespace="my-scope")
-    found = protobuf_to_spark(data, name)
+    columns = protobuf_to_spark(data, name)
     assert name == "my_scope.my_table"
-    assert [field.dataType for field in found] == [field.dataType for field in table]
-    assert {field.name: field.nullable for field in found} == {
+    assert [field.dataType for field in columns] == [field.dataType for field in table]
+    assert {field.name: field.nullable for field in columns} == {
         "a": True, "b": False, "c": False, "d": True, "e": False, "f": False, "g": False,
     }  # fmt: skip
 
@@ -187,8 +187,8 @@ enum_type { name: "E" value { name: "ZERO" number: 0 } }
 
 
 def test_messages_of_others() -> None:
-    found = protobuf_to_spark(file_set(MESSAGE), "p.M")
-    assert [(field.name, field.dataType, field.nullable) for field in found] == [
+    columns = protobuf_to_spark(file_set(MESSAGE), "p.M")
+    assert [(field.name, field.dataType, field.nullable) for field in columns] == [
         ("u32", LongType(), False),
         ("u64", DecimalType(20, 0), False),
         ("w", LongType(), True),
@@ -196,7 +196,7 @@ def test_messages_of_others() -> None:
         ("x", StringType(), True),
         ("y", LongType(), True),
     ]
-    assert protobuf_to_spark(file_set(MESSAGE), "") == found, "the first message"
+    assert protobuf_to_spark(file_set(MESSAGE), "") == columns, "the first message"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from format_tools import Encodings, file_set, json_codec, protobuf_codec, texts
 from google.protobuf import message_factory
 
 from pyspark_pravega.errors import EventEncodeError, IncompatibleSchemaError
-from pyspark_pravega.serde import protobuf_schema
-from pyspark_pravega.serde.codec import BadEventError
+from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde.encodings import WriterSchema, header
+from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
 
 UTC = datetime.UTC
 TIME = {"type": "string", "format": "date-time"}
@@ -258,8 +258,8 @@ def test_events_of_a_message_that_can_not_be_read_as_the_tables_are_bad() -> Non
         field = f'name: "a" number: 1 type: TYPE_{kind} label: LABEL_OPTIONAL'
         return file_set(f'name: "x" syntax: "proto3" message_type {{ name: "M" field {{ {field} }} }}')
 
-    known = {0: WriterSchema(schema_data=one("INT32")), 1: WriterSchema(schema_data=one("STRING"))}
-    codec = protobuf_codec(one("INT64"), "M", known=known)
+    schemas = {0: WriterSchema(schema_data=one("INT32")), 1: WriterSchema(schema_data=one("STRING"))}
+    codec = protobuf_codec(one("INT64"), "M", schemas=schemas)
     good, bad = header(0) + b"\x08\x05", header(1) + b"\x0a\x01x"
     assert codec.decode(pa.array([good, b"\x08\x06"], pa.binary()), ["a"]).to_pylist() == [{"a": 5}, {"a": 6}]
     with pytest.raises(BadEventError, match='was written as string "a", which can\'t be read as int64') as caught:
@@ -290,7 +290,7 @@ def test_proto2_has_defaults_required_fields_and_closed_enums() -> None:
 
 
 def test_encodings_that_are_unknown_are_named() -> None:
-    assert Encodings().known.keys() == {0}
+    assert Encodings().schemas.keys() == {0}
     codec = json_codec({"a": {"type": "integer"}})
     with pytest.raises(BadEventError, match="no encoding 4") as caught:
         codec.decode(texts({"a": 1}, header(4) + b"{}"), ["a"])

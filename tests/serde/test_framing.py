@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.errors import EventDecodeError, EventEncodeError
-from pyspark_pravega.serde import framing
-from pyspark_pravega.serde.codec import BadEventError
-from pyspark_pravega.serde.native_module import SWITCH, module
+from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.native_module import SWITCH, module
 
 payloads_ = st.one_of(
     st.lists(st.binary(max_size=40), max_size=60),
@@ -53,9 +53,9 @@ def test_frames_go_to_their_owners_in_their_order(payloads: list[bytes], count: 
     owners = data.draw(st.lists(st.integers(0, count - 1), min_size=len(payloads), max_size=len(payloads)))
     theirs = [[p for p, mine in zip(payloads, owners, strict=True) if mine == owner] for owner in range(count)]
     column, numbers = pa.array([b"before", *payloads], pa.binary()).slice(1), np.array(owners, np.uint32)
-    for found in framing.by_owner(column, numbers, count), in_python(framing.by_owner, column, numbers, count):
-        assert [framing.frames_bytes(frames).to_pybytes() for frames in found] == [frames_of(part) for part in theirs]
-        for frames, part in zip(found, theirs, strict=True):
+    for parts in framing.by_owner(column, numbers, count), in_python(framing.by_owner, column, numbers, count):
+        assert [framing.frames_bytes(frames).to_pybytes() for frames in parts] == [frames_of(part) for part in theirs]
+        for frames, part in zip(parts, theirs, strict=True):
             frames.validate(full=True)
             assert frames.to_pylist() == [frames_of([payload]) for payload in part]
             behind = frames.slice(len(frames) // 2)
@@ -68,14 +68,14 @@ def test_frames_go_to_their_owners_in_their_order(payloads: list[bytes], count: 
 def test_an_event_cut_off_by_the_buffers_end_is_left_for_the_next(payloads: list[bytes], data: st.DataObject) -> None:
     whole = frames_of(payloads)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
-    found: list[bytes] = []
+    results: list[bytes] = []
     rest = b""
     for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
         buffer = rest + whole[start:end]
         frames = framing.split(buffer)
-        found += frames.payloads.to_pylist()
+        results += frames.payloads.to_pylist()
         rest = buffer[frames.consumed :]
-    assert found == payloads
+    assert results == payloads
     assert rest == b""
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.codec import BadEventError, Codec
+from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, TypeFilter
@@ -24,14 +25,14 @@ FORMATS = ["avro", "json", "protobuf"]
 
 @pytest.fixture(params=["native where there is one", "plain"])
 def make(request: pytest.FixtureRequest) -> Callable[[str], Codec]:
-    def made(table_format: str) -> Codec:
+    def codec_for(table_format: str) -> Codec:
         schema = schema_for(table_format, TABLE, name="t", namespace="s")
         text = "" if table_format == "protobuf" else schema.data.decode()
-        known = {0: WriterSchema(schema_text=text, schema_data=schema.data, type=schema.type)}
+        schemas = {0: WriterSchema(schema_text=text, schema_data=schema.data, type=schema.type)}
         codec = Schema.plain_codec if request.param == "plain" else Schema.codec
-        return codec(schema, TABLE, Encodings(known), write_id=0)
+        return codec(schema, TABLE, Encodings(schemas), write_id=0)
 
-    return made
+    return codec_for
 
 
 def events(codec: Codec, good: Sequence[bool]) -> pa.Array:
@@ -58,22 +59,22 @@ def test_fail_fast_names_the_first_one(make: Callable[[str], Codec], table_forma
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_permissive_makes_them_rows_of_nulls(make: Callable[[str], Codec], table_format: str) -> None:
     codec = make(table_format)
-    found = lenient.decode(codec, events(codec, GOOD), ["s", "id"], PERMISSIVE)
-    found.batch.validate(full=True)
+    decoded = lenient.decode(codec, events(codec, GOOD), ["s", "id"], PERMISSIVE)
+    decoded.batch.validate(full=True)
     expected = [{"s": f"s{i}", "id": i} if fine else {"s": None, "id": None} for i, fine in enumerate(GOOD)]
-    assert found.batch.to_pylist() == expected
-    assert (found.rows, found.bad.tolist()) == (None, BAD)
-    assert all(field.nullable for field in found.batch.schema)
+    assert decoded.batch.to_pylist() == expected
+    assert (decoded.rows, decoded.bad.tolist()) == (None, BAD)
+    assert all(field.nullable for field in decoded.batch.schema)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_drop_malformed_leaves_them_out(make: Callable[[str], Codec], table_format: str) -> None:
     codec = make(table_format)
-    found = lenient.decode(codec, events(codec, GOOD), ["id"], DROP_MALFORMED)
-    kept = [i for i, fine in enumerate(GOOD) if fine]
-    assert found.batch.column(0).to_pylist() == kept
-    assert found.rows is not None
-    assert (found.rows.tolist(), found.bad.tolist()) == (kept, BAD)
+    decoded = lenient.decode(codec, events(codec, GOOD), ["id"], DROP_MALFORMED)
+    good = [i for i, fine in enumerate(GOOD) if fine]
+    assert decoded.batch.column(0).to_pylist() == good
+    assert decoded.rows is not None
+    assert (decoded.rows.tolist(), decoded.bad.tolist()) == (good, BAD)
 
 
 @pytest.mark.parametrize("mode", [PERMISSIVE, DROP_MALFORMED])
@@ -86,9 +87,9 @@ def test_how_many_rows_there_are_does_not_depend_on_the_columns(make: Callable[[
 
 @given(st.lists(st.sampled_from([b"ok", b"", b"\xff"]), max_size=300))
 def test_any_mixture(payloads: list[bytes]) -> None:
-    found = lenient.decode(StringCodec(), pa.array(payloads, pa.binary()), ["event"], DROP_MALFORMED)
-    assert found.batch.column(0).to_pylist() == [p.decode() for p in payloads if p != b"\xff"]
-    assert found.bad.tolist() == [i for i, p in enumerate(payloads) if p == b"\xff"]
+    decoded = lenient.decode(StringCodec(), pa.array(payloads, pa.binary()), ["event"], DROP_MALFORMED)
+    assert decoded.batch.column(0).to_pylist() == [p.decode() for p in payloads if p != b"\xff"]
+    assert decoded.bad.tolist() == [i for i, p in enumerate(payloads) if p == b"\xff"]
 
 
 def test_an_error_that_is_not_the_events_fault_is_raised_in_all_modes(make: Callable[[str], Codec]) -> None:

@@ -18,11 +18,12 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, MapTyp
 from random_tables import rows_of, structs, types, values
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde.codec import BadEventError, Codec
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.native_module import SWITCH, module
+from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
-from pyspark_pravega.serde.native import NativeCodec, faster
-from pyspark_pravega.serde.native_module import SWITCH, module
+from pyspark_pravega.serde.native.codec import NativeCodec, faster
 
 pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 
@@ -50,8 +51,8 @@ def for_protobuf(kind: DataType) -> DataType:
 
 
 def in_list(kind: DataType) -> DataType:
-    made = for_protobuf(kind)
-    return made if is_single(made) else StructType([StructField("inner", made, False)])
+    nearest = for_protobuf(kind)
+    return nearest if is_single(nearest) else StructType([StructField("inner", nearest, False)])
 
 
 def is_single(kind: DataType) -> bool:
@@ -64,11 +65,11 @@ def twins(table_format: str, table: StructType, codec: str = "") -> tuple[Codec,
 
 
 def twins_of(schema: Schema, codec: str = "", *older: Schema) -> tuple[Codec, NativeCodec]:
-    known = {7: writer(schema, codec), **{i: writer(one, "") for i, one in enumerate(older)}}
-    plain = schema.plain_codec(schema.columns(), Encodings(known), write_id=7)
-    made = faster(plain)
-    assert isinstance(made, NativeCodec)
-    return plain, made
+    schemas = {7: writer(schema, codec), **{i: writer(one, "") for i, one in enumerate(older)}}
+    plain = schema.plain_codec(schema.columns(), Encodings(schemas), write_id=7)
+    native = faster(plain)
+    assert isinstance(native, NativeCodec)
+    return plain, native
 
 
 def writer(schema: Schema, codec: str) -> WriterSchema:
@@ -131,23 +132,23 @@ def test_rows_are_the_same_whoever_writes_and_reads(
 ) -> None:
     if table_format == "protobuf":
         table = for_protobuf(table)  # type: ignore[assignment]
-    plain, made = twins(table_format, table, codec)
+    plain, native = twins(table_format, table, codec)
     batch = rows_of(plain.schema, data.draw(st.lists(values(table, False), max_size=8)))
     columns = plain.schema.names
-    by_plain, by_native = plain.encode(batch), made.encode(batch)
+    by_plain, by_native = plain.encode(batch), native.encode(batch)
     by_native.validate(full=True)
     if table_format == "avro":
         assert by_native.equals(by_plain)
     expected = comparable(batch, columns)
     for payloads in (by_plain, by_native):
-        assert answer(made, payloads, columns) == expected
+        assert answer(native, payloads, columns) == expected
         assert answer(plain, payloads, columns) == expected
-    assert made.decode(by_native, columns).schema.equals(plain.schema, check_metadata=True)
+    assert native.decode(by_native, columns).schema.equals(plain.schema, check_metadata=True)
     # A slice is written as if it were an array of its own.
-    assert made.encode(batch.slice(1)).to_pylist() == by_native.to_pylist()[1:]
+    assert native.encode(batch.slice(1)).to_pylist() == by_native.to_pylist()[1:]
     # Any selection of columns, in any order, holds the same.
     some = data.draw(st.lists(st.sampled_from(columns), unique=True))
-    assert answer(made, by_plain, some) == answer(plain, by_plain, some)
+    assert answer(native, by_plain, some) == answer(plain, by_plain, some)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -156,7 +157,7 @@ def test_rows_are_the_same_whoever_writes_and_reads(
 def test_of_broken_events_the_same_one_is_named(table_format: str, table: StructType, data: st.DataObject) -> None:
     if table_format == "protobuf":
         table = for_protobuf(table)  # type: ignore[assignment]
-    plain, made = twins(table_format, table)
+    plain, native = twins(table_format, table)
     rows = data.draw(st.lists(values(table, False), min_size=1, max_size=4))
     events = plain.encode(rows_of(plain.schema, rows)).to_pylist()
     broken = bytearray(data.draw(st.sampled_from(events)))
@@ -172,21 +173,21 @@ def test_of_broken_events_the_same_one_is_named(table_format: str, table: Struct
     events.insert(data.draw(st.integers(0, len(events))), bytes(broken))
     payloads = pa.array(events, pa.binary())
     columns = plain.schema.names
-    assert answer(made, payloads, columns) == answer(plain, payloads, columns)
+    assert answer(native, payloads, columns) == answer(plain, payloads, columns)
     some = data.draw(st.lists(st.sampled_from(columns), unique=True, min_size=1))
-    assert answer(made, payloads, some) == answer(plain, payloads, some)
+    assert answer(native, payloads, some) == answer(plain, payloads, some)
 
 
 def test_what_follows_an_event_does_not_decide_what_is_said_of_it() -> None:
     table = StructType([StructField("f0", ArrayType(ArrayType(BooleanType(), False), True), True)])
-    plain, made = twins("avro", table)
+    plain, native = twins("avro", table)
     broken = b"\x01\x00\x00\x00\x07\x02\x11\x02\x02\x02\x00\x00\x00\x00\x00\x02\x00"
     (other,) = plain.encode(rows_of(plain.schema, [{"f0": [[True], [False] * 20]}])).to_pylist()
     alone = answer(plain, pa.array([broken]), ["f0"])
     assert alone[0] == 0
     for events in [broken], [broken, other], [broken, b"\xff" * 20]:
         assert answer(plain, pa.array(events), ["f0"]) == alone
-        assert answer(made, pa.array(events), ["f0"]) == alone
+        assert answer(native, pa.array(events), ["f0"]) == alone
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -194,16 +195,16 @@ def test_what_follows_an_event_does_not_decide_what_is_said_of_it() -> None:
 def test_any_bytes_get_the_same_answer(table_format: str, table: StructType, bodies: list[bytes]) -> None:
     if table_format == "protobuf":
         table = for_protobuf(table)  # type: ignore[assignment]
-    plain, made = twins(table_format, table)
+    plain, native = twins(table_format, table)
     payloads = pa.array([header(7) + body for body in bodies], pa.binary())
-    assert answer(made, payloads, plain.schema.names) == answer(plain, payloads, plain.schema.names)
+    assert answer(native, payloads, plain.schema.names) == answer(plain, payloads, plain.schema.names)
 
 
 @given(structs(types), structs(types), st.data())
 def test_events_of_older_avro_schemas(table: StructType, other: StructType, data: st.DataObject) -> None:
     """The writer's columns and the table's have names in common, and any types."""
     older, newer = (schema_for("avro", one, name="t", namespace="s") for one in (other, table))
-    plain, made = twins_of(newer, "", older)
+    plain, native = twins_of(newer, "", older)
     write = older.codec(older.columns(), Encodings({0: writer(older, "")}), write_id=0)
     rows = data.draw(st.lists(values(other, False), min_size=1, max_size=5))
     events = write.encode(rows_of(write.schema, rows)).to_pylist()
@@ -211,22 +212,22 @@ def test_events_of_older_avro_schemas(table: StructType, other: StructType, data
     events += plain.encode(rows_of(plain.schema, new)).to_pylist()
     payloads = pa.array(data.draw(st.permutations(events)), pa.binary())
     some = data.draw(st.lists(st.sampled_from(plain.schema.names), unique=True, min_size=1))
-    assert answer(made, payloads, some) == answer(plain, payloads, some)
+    assert answer(native, payloads, some) == answer(plain, payloads, some)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_good_events_among_bad_ones_are_found(table_format: str, good: list[bool]) -> None:
     table = StructType([StructField("a", StringType(), False), StructField("b", ArrayType(StringType()), False)])
-    _, made = twins(table_format, table)
+    _, native = twins(table_format, table)
     rows = [{"a": f"{i}", "b": [f"{i}"] * (i % 3)} for i in range(len(good))]
-    events = made.encode(rows_of(made.schema, rows)).to_pylist()
+    events = native.encode(rows_of(native.schema, rows)).to_pylist()
     payloads = pa.array(
         [e if fine else e[:-1] + b"\xff\xff" for e, fine in zip(events, good, strict=True)], pa.binary()
     )
-    found = made.decode_good(payloads, ["b", "a"])
-    assert found is not None
-    batch, bad = found
+    good_and_bad = native.decode_good(payloads, ["b", "a"])
+    assert good_and_bad is not None
+    batch, bad = good_and_bad
     batch.validate(full=True)
     assert bad.tolist() == [i for i, fine in enumerate(good) if not fine]
     assert batch.to_pylist() == [row for row, fine in zip(rows, good, strict=True) if fine]
@@ -235,10 +236,10 @@ def test_good_events_among_bad_ones_are_found(table_format: str, good: list[bool
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_a_value_that_does_not_fit_is_refused_in_the_plain_codec_s_words(table_format: str) -> None:
     table = StructType([StructField("a", StringType(), False)])
-    plain, made = twins(table_format, table)
+    plain, native = twins(table_format, table)
     batch = pa.RecordBatch.from_arrays([pa.array(["x", None])], names=["a"])
     with pytest.raises(EventEncodeError) as by_native:
-        made.encode(batch)
+        native.encode(batch)
     with pytest.raises(EventEncodeError) as by_plain:
         plain.encode(batch)
     assert str(by_native.value) == str(by_plain.value)
@@ -256,19 +257,19 @@ def test_threads_may_share_a_codec() -> None:
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(4) as threads:
-            found = list(threads.map(lambda n: codecs[n // 8].decode(payloads, ["id", "s"]).to_pylist(), range(800)))
+            batches = list(threads.map(lambda n: codecs[n // 8].decode(payloads, ["id", "s"]).to_pylist(), range(800)))
     finally:
         sys.setswitchinterval(patient)
-    assert all(batch == rows for batch in found)
+    assert all(batch == rows for batch in batches)
 
 
 def test_it_travels_to_executors_and_does_without_the_wheel_there(tmp_path: Any) -> None:
     table = StructType([StructField("a", StringType(), False)])
     schema = schema_for("json", table, name="t", namespace="s")
-    made = faster(schema.plain_codec(schema.columns(), Encodings()))
-    assert isinstance(made, NativeCodec)
-    assert pickle.loads(pickle.dumps(made)).is_native
-    (tmp_path / "codec").write_bytes(pickle.dumps(made))
+    native = faster(schema.plain_codec(schema.columns(), Encodings()))
+    assert isinstance(native, NativeCodec)
+    assert pickle.loads(pickle.dumps(native)).is_native
+    (tmp_path / "codec").write_bytes(pickle.dumps(native))
     program = (
         "import pickle, sys, pyarrow as pa\n"
         "codec = pickle.load(open(sys.argv[1], 'rb'))\n"

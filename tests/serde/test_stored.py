@@ -32,22 +32,23 @@ from pyspark.sql.types import (
 from random_tables import decimals, rows_of, scalars, structs, values
 
 from pyspark_pravega.errors import EventEncodeError, UnsupportedTypeError
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.codec import BadEventError, Codec
+from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
-from pyspark_pravega.serde.native import describe
-from pyspark_pravega.serde.native_module import module
+from pyspark_pravega.serde.native.codec import describe
 
 FORMATS = ["avro", "json", "protobuf"]
 KEYS = [IntegerType(), LongType(), DateType(), TimestampType(), TimestampNTZType(), BinaryType(), DecimalType(20, 3)]
-kept = st.one_of(
+stored_kinds = st.one_of(
     scalars,
     decimals,
     st.sampled_from([DayTimeIntervalType(), DayTimeIntervalType(1, 2), TimeType(6), TimeType(0), VariantType()]),
 )
 wide: st.SearchStrategy[DataType] = st.recursive(
-    kept,
+    stored_kinds,
     lambda inner: st.one_of(
         st.builds(ArrayType, inner, st.booleans()),
         st.builds(MapType, st.sampled_from([*KEYS, StringType(), DayTimeIntervalType()]), inner, st.booleans()),
@@ -67,13 +68,13 @@ def codecs(table_format: str, table: StructType) -> tuple[Codec, Codec]:
 
 def codecs_of(schema: Schema, table: StructType | None = None) -> tuple[Codec, Codec]:
     text = "" if schema.format == "protobuf" else schema.data.decode()
-    known = {7: WriterSchema(schema_text=text, schema_data=schema.data, type=schema.type)}
+    schemas = {7: WriterSchema(schema_text=text, schema_data=schema.data, type=schema.type)}
     columns = schema.columns()
     if table is not None:
         assert columns == table
     return (
-        schema.plain_codec(columns, Encodings(known), write_id=7),
-        schema.codec(columns, Encodings(known), write_id=7),
+        schema.plain_codec(columns, Encodings(schemas), write_id=7),
+        schema.codec(columns, Encodings(schemas), write_id=7),
     )
 
 
@@ -82,8 +83,8 @@ def in_protobuf(kind: DataType, *, listed: bool = False) -> DataType:
     if isinstance(kind, StructType):
         fields = []
         for f in kind.fields:
-            made = in_protobuf(f.dataType)
-            fields.append(StructField(f.name, made, f.nullable and not isinstance(made, (ArrayType, MapType))))
+            nearest = in_protobuf(f.dataType)
+            fields.append(StructField(f.name, nearest, f.nullable and not isinstance(nearest, (ArrayType, MapType))))
         return StructType(fields)
     if isinstance(kind, (ArrayType, MapType)) and listed:
         return StructType([StructField("inner", in_protobuf(kind), False)])
@@ -122,18 +123,18 @@ def test_rows_are_the_same_whoever_writes_and_reads(table_format: str, table: St
     written = [plain.encode(batch), native.encode(batch)]
     for payloads in written:
         for codec in (plain, native):
-            found = codec.decode(payloads, columns)
-            found.validate(full=True)
-            assert found.schema.equals(plain.schema, check_metadata=True)
-            assert_same(found, batch)
+            decoded = codec.decode(payloads, columns)
+            decoded.validate(full=True)
+            assert decoded.schema.equals(plain.schema, check_metadata=True)
+            assert_same(decoded, batch)
     assert native.encode(batch.slice(1)).to_pylist() == written[1].to_pylist()[1:]
     some = data.draw(st.lists(st.sampled_from(columns), unique=True))
     assert_same(plain.decode(written[0], some), native.decode(written[0], some))
 
 
-def assert_same(found: pa.RecordBatch, expected: pa.RecordBatch) -> None:
+def assert_same(rows: pa.RecordBatch, expected: pa.RecordBatch) -> None:
     for name in expected.schema.names:
-        one, other = (unordered(batch.column(name)) for batch in (found, expected))
+        one, other = (unordered(batch.column(name)) for batch in (rows, expected))
         assert repr(one) == repr(other)
 
 
@@ -245,12 +246,12 @@ class TestDocuments:
     def test_what_is_no_json_is_bad(self) -> None:
         plain, _ = codecs("json", self.TABLE)
         payloads = pa.array([b"1", b"{", header(7) + b"1e999"], pa.binary())
-        with pytest.raises(BadEventError, match="it isn't JSON") as found:
+        with pytest.raises(BadEventError, match="it isn't JSON") as error:
             plain.decode(payloads, ["doc"])
-        assert found.value.index == 1
-        with pytest.raises(BadEventError, match="out of the range of DOUBLE") as found:
+        assert error.value.index == 1
+        with pytest.raises(BadEventError, match="out of the range of DOUBLE") as error:
             plain.decode(payloads.slice(2), ["doc"])
-        assert found.value.encoding_id == 7
+        assert error.value.encoding_id == 7
         assert lenient.decode(plain, payloads, ["doc"], lenient.PERMISSIVE).bad.tolist() == [1, 2]
 
     def test_no_document_is_no_event(self) -> None:
@@ -299,19 +300,19 @@ class TestRefused:
         if good:
             assert codec.decode(payloads, ["t"]).column(0).cast(pa.int64()).to_pylist() == [None, number * 1000]
             return
-        with pytest.raises(BadEventError, match="out of the range of TIME") as found:
+        with pytest.raises(BadEventError, match="out of the range of TIME") as error:
             codec.decode(payloads, ["v", "t"])
-        assert found.value.index == 1
+        assert error.value.index == 1
 
     def test_the_first_bad_event_is_named(self) -> None:
         codec = self.json()
         payloads = pa.array([b"{}", b'{"t": -1}', b'{"v": 1e999}', b"{"], pa.binary())
-        with pytest.raises(BadEventError, match='"t"') as found:
+        with pytest.raises(BadEventError, match='"t"') as error:
             codec.decode(payloads, ["v", "t"])
-        assert found.value.index == 1
-        with pytest.raises(BadEventError, match="can't be a VARIANT") as found:
+        assert error.value.index == 1
+        with pytest.raises(BadEventError, match="can't be a VARIANT") as error:
             codec.decode(payloads, ["v"])
-        assert found.value.index == 2
+        assert error.value.index == 2
         assert lenient.decode(codec, payloads, ["v"], lenient.DROP_MALFORMED).bad.tolist() == [1, 2, 3]
 
     @pytest.mark.parametrize("table_format", FORMATS)

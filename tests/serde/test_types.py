@@ -43,7 +43,7 @@ def table(*fields: StructField) -> StructType:
     return StructType(list(fields))
 
 
-def made(schema: StructType, name: str = "t", namespace: str = "s") -> Any:
+def avro_of(schema: StructType, name: str = "t", namespace: str = "s") -> Any:
     return json.loads(spark_to_avro(schema, name=name, namespace=namespace))
 
 
@@ -106,7 +106,7 @@ def test_char_and_varchar_come_back_as_spark_hands_them_over() -> None:
     ],
 )
 def test_names_of_pravega_become_names_of_avro(name: str, namespace: str, full: tuple[str, str]) -> None:
-    schema = made(table(StructField("c", LongType())), name, namespace)
+    schema = avro_of(table(StructField("c", LongType())), name, namespace)
     assert (schema["name"], schema["namespace"]) == full
     fastavro.parse_schema(schema)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
 from pyspark_pravega.serde import variant
-from pyspark_pravega.serde.json_read import UnfitError, parse
+from pyspark_pravega.serde.json.read import UnfitError, parse
 from pyspark_pravega.serde.variant import MalformedVariantError, Names, to_json
 
 numbers = st.one_of(
@@ -36,10 +36,10 @@ def of_text(text: str) -> tuple[bytes, bytes]:
 @given(values)
 def test_spark_reads_what_is_made(value: Any) -> None:
     text = json.dumps(value)
-    made, metadata = of_text(text)
+    value_bytes, metadata = of_text(text)
     expected = VariantVal.parseJson(text)
-    assert VariantVal(made, metadata).toPython() == expected.toPython()
-    assert json.loads(to_json(made, metadata)) == json.loads(to_json(expected.value, expected.metadata))
+    assert VariantVal(value_bytes, metadata).toPython() == expected.toPython()
+    assert json.loads(to_json(value_bytes, metadata)) == json.loads(to_json(expected.value, expected.metadata))
 
 
 @given(values)
@@ -51,9 +51,9 @@ def test_what_is_read_is_what_was_made(value: Any) -> None:
             return [plain(one) for one in value]
         return value
 
-    found = json.loads(to_json(*of_text(json.dumps(value))))
-    assert found == plain(value)
-    assert json.dumps(found, sort_keys=True, allow_nan=False).count("\x00") == 0
+    back = json.loads(to_json(*of_text(json.dumps(value))))
+    assert back == plain(value)
+    assert json.dumps(back, sort_keys=True, allow_nan=False).count("\x00") == 0
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_what_is_read_is_what_was_made(value: Any) -> None:
     ],
 )
 def test_bytes_by_hand(text: str, value: bytes, back: str) -> None:
-    made, metadata = of_text(text)
-    assert made == value
-    assert to_json(made, metadata) == back
-    assert VariantVal(made, metadata).toPython() == VariantVal.parseJson(text).toPython()
+    value_bytes, metadata = of_text(text)
+    assert value_bytes == value
+    assert to_json(value_bytes, metadata) == back
+    assert VariantVal(value_bytes, metadata).toPython() == VariantVal.parseJson(text).toPython()
 
 
 def test_names_are_in_the_order_of_java_s_strings() -> None:
-    made, metadata = of_text('{"\U0001f600": 1, "\uff5e": 2}')
+    value_bytes, metadata = of_text('{"\U0001f600": 1, "\uff5e": 2}')
     # Java compares UTF-16: half of a surrogate pair comes before U+FF5E.
-    assert to_json(made, metadata) == '{"\U0001f600":1,"\uff5e":2}'
+    assert to_json(value_bytes, metadata) == '{"\U0001f600":1,"\uff5e":2}'
     many = {f"k{i}": i for i in range(300)}
     assert json.loads(to_json(*of_text(json.dumps(many)))) == many
 
@@ -115,9 +115,9 @@ def test_types_that_json_has_not() -> None:
         *(0.1, "NaN", "-Infinity", -1.0, False),
     ]
     assert "-1.0000000000000000000000000000000000001" in to_json(bytes(out), names.metadata())
-    found = VariantVal(bytes(out), names.metadata()).toPython()
-    assert found[0] == datetime.date(2024, 2, 29)
-    assert found[3] == b"\x00\xff"
+    back = VariantVal(bytes(out), names.metadata()).toPython()
+    assert back[0] == datetime.date(2024, 2, 29)
+    assert back[3] == b"\x00\xff"
 
 
 @given(st.binary(max_size=40), st.binary(max_size=20))

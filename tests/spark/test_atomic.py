@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.ledger import open_ledger
-from pyspark_pravega.connector.snapshot import take_snapshot
-from pyspark_pravega.connector.tail import take_tail
+from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import take_tail
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 

@@ -31,7 +31,7 @@ def catalog_processes() -> list[int]:
             grandparent = int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
         except (OSError, ValueError, IndexError):
             continue
-        if b"pyspark_pravega.catalog.service" in command and grandparent == os.getpid():
+        if b"pyspark_pravega.catalog.process.service" in command and grandparent == os.getpid():
             own.append(int(process.name))
     return own
 

@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.ledger import ledger_name
+from pyspark_pravega.connector.log.ledger import ledger_name
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
 
@@ -72,7 +72,7 @@ STATEMENTS = [
     (
         "INSERT INTO {ns}.t WITH ('transaction-timeout-ms' = '5') VALUES (1)",
         "PRAVEGA_INVALID_CONFIGURATION",
-        "between 10000 and 600000",
+        "from 10000 to 600000",
     ),
     ("SELECT * FROM {ns}.t VERSION AS OF 1", "PRAVEGA_VERSION_NOT_FOUND", "it has no commits yet"),
     ("ALTER TABLE {ns}.t ADD COLUMN x INT NOT NULL", "PRAVEGA_UNSUPPORTED_OPERATION", "leave NOT NULL out"),

@@ -10,7 +10,7 @@ from ingestion_tools import RECORDS, add_file, end, start
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.ledger import open_ledger
+from pyspark_pravega.connector.log.ledger import open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from streaming_tools import make_stream, numbered, run_available, scope_of, write
 
 from pyspark_pravega.client import Client, ScaleType, Stream, StreamCut
-from pyspark_pravega.client.watermarks import watermarks
+from pyspark_pravega.client.positions.watermarks import watermarks
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]

@@ -8,6 +8,8 @@ import pytest
 from entry_tools import descendants
 from pyspark.sql import SparkSession
 
+from pyspark_pravega.settings import Settings
+
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
@@ -58,3 +60,35 @@ def test_a_limit_leaves_its_worker_for_the_next_query(spark: SparkSession, names
     for _ in range(5):
         assert len(spark.sql(f"SELECT * FROM {table} LIMIT 10").collect()) == 10
     assert workers() <= before
+
+
+@pytest.mark.parametrize(
+    "columns", ["_offset BIGINT, _segment INT, _corrupt_event BINARY", "_OFFSET INT, _Segment BIGINT"]
+)
+def test_own_columns_that_are_called_as_metadata_are_no_positions(
+    spark: SparkSession, settings: Settings, namespace: str, columns: str
+) -> None:
+    """Own columns win, whatever they are called: nothing of them is taken for a place in the stream."""
+    table = f"{namespace}.own"
+    spark.sql(f"CREATE TABLE {table} (id INT, {columns}, _event_size STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
+    own = [field.name for field in spark.table(table).schema][1:]
+    values = ["id * 1000", "17", "X'01'", "'big'"] if len(own) == 4 else ["id * 1000", "17", "'big'"]
+    spark.sql(f"INSERT INTO {table} SELECT int(id), {', '.join(values)} FROM range(100)")
+    for query, answer in {
+        f"SELECT count(*) FROM {table} WHERE _segment = 17": 100,
+        f"SELECT count(*) FROM {table} WHERE _segment = 0": 0,
+        f"SELECT sum(id) FROM {table} WHERE _offset >= 50000": sum(range(50, 100)),
+        f"SELECT count(id) FROM {table} WHERE _offset <= 5000": 6,
+        f"SELECT count(*) FROM (SELECT * FROM {table} WHERE _offset = 99000 LIMIT 1)": 1,
+        f"SELECT count(*) FROM {table} WHERE _event_size = 'big'": 100,
+        f"SELECT max(_offset) FROM {table}": 99_000,
+    }.items():
+        row = spark.sql(query).first()
+        assert row is not None
+        assert row[0] == answer, query
+    if len(own) == 4:
+        lenient = spark.read.option("mode", "failfast").table(table)
+        assert {row[0] for row in lenient.select("_corrupt_event").collect()} == {b"\x01"}
+        stream = f"{namespace.rpartition('.')[2].replace('_', '-')}/own"
+        source = spark.read.format("pravega").options(**settings.to_options()).option("stream", stream)
+        assert source.option("mode", "permissive").load().where("_segment = 17").count() == 100

@@ -18,8 +18,9 @@ def catalog_processes(spark: SparkSession) -> set[str]:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     pid = jvm.java.lang.ProcessHandle.current().pid()
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return {line.split()[0] for line in listed.stdout.splitlines() if "pyspark_pravega.catalog.service" in line}
+    command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {line.split()[0] for line in listed.stdout.splitlines() if "pyspark_pravega.catalog.process.service" in line}
 
 
 def test_fifty_sessions_share_one_process(spark: SparkSession, namespace: str) -> None:

@@ -15,10 +15,10 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 
 
 def refused() -> list[tuple[str, str]]:
-    """The statements of the table and the words of their answers."""
-    section = DOCS.read_text().partition("### Refused")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `{1,2} ?(.+?) ?`{1,2} \| (.+) \|$", section, flags=re.MULTILINE)
-    return [(statement, answer.replace("`", "")) for statement, answer in rows]
+    """The statements of the list and the words of their answers."""
+    section = DOCS.read_text().partition("\n## What is refused\n")[2].partition("\n## ")[0]
+    items = re.findall(r"^- `{1,2} ?(.+?) ?`{1,2}:\n((?:  .+\n)+)", section, flags=re.MULTILINE)
+    return [(statement, " ".join(answer.replace("`", "").split())) for statement, answer in items]
 
 
 @pytest.fixture(scope="module")

@@ -196,7 +196,7 @@ def test_a_start_may_be_a_time(spark: SparkSession, client: Client, namespace: s
     for number in range(4):
         spark.sql(f"INSERT INTO {table} VALUES ({number})")
     from pyspark_pravega.client import Stream
-    from pyspark_pravega.connector.ledger import open_ledger
+    from pyspark_pravega.connector.log.ledger import open_ledger
 
     ledger = open_ledger(client, Stream(scope_of(namespace), "t"))
     assert ledger is not None
@@ -228,7 +228,7 @@ def test_lag_is_in_the_progress(spark: SparkSession, client: Client, namespace: 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"maxEventsPerTrigger": "none"}, '"max-events-per-trigger" must be a whole number above 0'),
+        ({"maxEventsPerTrigger": "none"}, '"max-events-per-trigger" must be a number from 1'),
         ({"maxEventPerTrigger": "5"}, 'did you mean "max-events-per-trigger"?'),
         ({"maxTriggerDelay": "5s"}, '"min-events-per-trigger" events: give that, too'),
         ({"startStreamCut": "yesterday"}, "must be earliest, latest, unbounded, a cut"),

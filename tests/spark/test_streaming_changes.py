@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming_tools import TIMEOUT_S, Batches, run_available, scope_of, start
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.ledger import open_ledger
+from pyspark_pravega.connector.log.ledger import open_ledger
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
@@ -221,3 +222,41 @@ def test_dropping_a_namespace_with_tables_needs_cascade(spark: SparkSession) -> 
     spark.sql("DROP NAMESPACE pravega.full_one CASCADE")
     with pytest.raises(Exception, match="SCHEMA_NOT_FOUND"):
         spark.sql("DROP NAMESPACE pravega.full_one")
+
+
+ODD_NAMES = ["größe", "Ключ", "a b", "a.b", "a`b", 'a"b', "日付"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_routing_key_may_be_called_as_it_likes(spark: SparkSession, namespace: str, name: str) -> None:
+    table, quoted = f"{namespace}.odd", "`" + name.replace("`", "``") + "`"
+    spark.sql(
+        f"CREATE TABLE {table} ({quoted} STRING, v INT) CLUSTERED BY ({quoted}) INTO 2 BUCKETS "
+        "TBLPROPERTIES ('format' = 'json')"
+    )
+    spark.sql(f"INSERT INTO {table} SELECT concat('k', id % 7), int(id) FROM range(70)")
+    spark.sql(f"INSERT INTO {table} ({quoted}, v) VALUES ('k1', 100)")
+    spark.createDataFrame([("k2", 200)], f"{quoted} STRING, v INT").writeTo(table).append()
+    rows = spark.sql(f"SELECT {quoted}, count(*), sum(v), count(DISTINCT _segment) FROM {table} GROUP BY {quoted}")
+    answers = {row[0]: (row[1], row[2], row[3]) for row in rows.collect()}
+    expected = {f"k{key}": [10, sum(range(key, 70, 7))] for key in range(7)}
+    for key, value in (("k1", 100), ("k2", 200)):
+        expected[key] = [expected[key][0] + 1, expected[key][1] + value]
+    # The rows of one key lie in one segment.
+    assert answers == {key: (count, total, 1) for key, (count, total) in expected.items()}
+    spark.sql(f"CREATE TABLE {namespace}.alike LIKE {table}")
+    spark.sql(f"INSERT INTO {namespace}.alike SELECT * FROM {table}")
+    assert spark.table(f"{namespace}.alike").count() == 72
+
+
+def test_properties_that_sessions_set_at_once_are_all_kept(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.together"
+    spark.sql(f"CREATE TABLE {table} (id INT)")
+    with ThreadPoolExecutor(6) as threads:
+        statements = [f"ALTER TABLE {table} SET TBLPROPERTIES ('own.{number}' = 'v{number}')" for number in range(30)]
+        for done in [threads.submit(spark.sql, statement) for statement in statements]:
+            done.result()
+    shown = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+    assert {key: value for key, value in shown.items() if key.startswith("own.")} == {
+        f"own.{number}": f"v{number}" for number in range(30)
+    }

@@ -22,6 +22,9 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 FIRST, SECOND, THIRD = 160, 240, 280
 """The ids of the three INSERTs end here."""
 
+SEGMENTS = 8
+"""Of the large table. Each holds a few hundred kilobytes, so that tasks read several: each is a batch of its own."""
+
 Digests = dict[int, str]
 
 SETTINGS = {
@@ -30,27 +33,38 @@ SETTINGS = {
     # What isn't made for a whole stage would be compiled anew for each plan, which takes most of the time.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-WHOLE_STAGES = {"spark.sql.codegen.maxFields": "2000"}
-"""Spark makes code of a stage for whole rows, too, which have more fields than its default; it closes batches early."""
+WHOLE_STAGES = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.maxFields": "2000"}
+"""Spark makes code of whole stages, as it does by default for rows of up to 100 fields. It closes batches early."""
 STREAMING = {"spark.sql.preserveCharVarcharTypeInfo": "true"}
 """Without it Spark 4.3 refuses to stream from a table, of any catalog, that has CHAR or VARCHAR columns."""
 
 
 @contextmanager
 def configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Settings that the session doesn't have otherwise."""
+    """Settings of the session for a while."""
+    before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key in settings:
-            spark.conf.unset(key)
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)
 
 
 def digests(rows: DataFrame) -> Digests:
-    """Of each row its id and a digest of the text of all its columns."""
-    return {row.id: row.d for row in rows.selectExpr("id", "md5(CAST(struct(*) AS STRING)) AS d").collect()}
+    """Of each row its id and a digest of the text of all its columns.
+
+    Raises:
+        AssertionError: two rows have one id.
+    """
+    collected = rows.selectExpr("id", "md5(CAST(struct(*) AS STRING)) AS d").collect()
+    by_id = {row.id: row.d for row in collected}
+    assert len(by_id) == len(collected), f"{len(collected)} rows have only {len(by_id)} ids: some came twice"
+    return by_id
 
 
 def same() -> Callable[[str], Column]:
@@ -76,7 +90,7 @@ def unlucky(number: int) -> int:
 
 @dataclass
 class Crossing:
-    """A table of two INSERTs in four segments, and the same rows in Parquet."""
+    """A table of two INSERTs in several segments, and the same rows in Parquet."""
 
     spark: SparkSession
     table: str
@@ -119,7 +133,9 @@ def streamed(rows: DataFrame, checkpoint: Path) -> Digests:
     collected: Digests = {}
 
     def collect(batch: DataFrame, _: int) -> None:
-        collected.update(digests(batch))
+        rows = digests(batch)
+        assert rows.keys().isdisjoint(collected), "rows of an earlier micro-batch came again"
+        collected.update(rows)
 
     query = rows.writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint))
     query.trigger(availableNow=True).start().awaitTermination()
@@ -143,7 +159,7 @@ def summed(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def settled(spark: SparkSession) -> Iterator[None]:
     with configured(spark, SETTINGS):
         yield
@@ -158,7 +174,7 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
         spark.range(0, THIRD, 1, 2).selectExpr(*values).write.parquet(str(tmp_path / "rows"))
     every_row = spark.read.parquet(str(tmp_path / "rows"))
     names = ", ".join(f"{column.name} {column.type}" for column in made)
-    for table, segments in (("crossed", 4), ("small", 1)):
+    for table, segments in (("crossed", SEGMENTS), ("small", 1)):
         spark.sql(
             f"CREATE TABLE {namespace}.{table} ({names}) CLUSTERED BY (id) INTO {segments} BUCKETS "
             f"TBLPROPERTIES ('format' = '{table_format}')"
@@ -168,6 +184,7 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
     first.withColumn("id", unlucky("id")).writeTo(crossing.table).append()
     every_row.where(f"id >= {FIRST} AND id < {SECOND}").writeTo(crossing.table).append()
     every_row.where("id < 30").coalesce(1).writeTo(f"{namespace}.small").append()
+    assert crossing.rows.rdd.getNumPartitions() < SEGMENTS, "each task reads one batch only"
 
     crossing.check("fields projected", projected)
     crossing.check("aggregates", summed)
@@ -184,6 +201,8 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
         crossing.check_rows(way, lambda read=read: digests(read(crossing.rows)))  # type: ignore[misc]
     with configured(spark, WHOLE_STAGES):
         crossing.check_rows("many batches, in made code", lambda: digests(crossing.rows))
+        crossing.check("fields projected, in made code", projected)
+        crossing.check("aggregates, in made code", summed)
     with columnar_off(spark):
         crossing.check_rows("columnar off", lambda: digests(crossing.rows))
     first_version = spark.sql(f"SELECT * FROM {crossing.table} VERSION AS OF 1")
@@ -244,7 +263,8 @@ def add_column(crossing: Crossing, every_row: DataFrame, tmp_path: Path, table_f
 
 
 def test_structs_of_several_batches_in_one_task(spark: SparkSession, namespace: str) -> None:
-    """Two small segments share a task, which reads a batch of each."""
+    """Two small segments share a task, which reads a batch of each. The stage is made code, as it is by default."""
+    assert spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
     spark.sql(f"CREATE TABLE {namespace}.two (k STRING, st STRUCT<x: INT>) CLUSTERED BY (k) INTO 2 BUCKETS")
     spark.sql(f"INSERT INTO {namespace}.two SELECT concat('k', id), named_struct('x', int(id)) FROM range(10)")
     assert spark.sql(f"SELECT sum(st.x), count(*) FROM {namespace}.two").first() == (45, 10)

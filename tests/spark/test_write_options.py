@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.ledger import open_ledger
+from pyspark_pravega.connector.log.ledger import open_ledger
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 

@@ -21,11 +21,11 @@ def make_home(folder: Path) -> Path | None:
     Returns:
         None where no Java is found: whoever needs it says so.
     """
-    given = os.environ.get("JAVA_HOME")
-    found = Path(given, "bin", "java") if given else shutil.which("java")
-    if not found or not Path(found).exists():
+    home = os.environ.get("JAVA_HOME")
+    command = Path(home, "bin", "java") if home else shutil.which("java")
+    if not command or not Path(command).exists():
         return None
-    java = Path(found).resolve()
+    java = Path(command).resolve()
     for original in java.parent.parent.iterdir():
         if original.name != "bin":
             (folder / original.name).symlink_to(original)

@@ -97,7 +97,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._running: dict[str, Sandbox] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._first_looks: dict[str, _Seen] = {}
         self._modules: dict[str, int] = {}
 
     def get(self, kind: str) -> Sandbox:
@@ -109,40 +109,40 @@ class Servers:
         if kind not in self._running:
             self._running[kind] = KINDS[kind]().start()
             self._modules[kind] = 0
-        self._seen.setdefault(kind, _Seen.now(self._running[kind].pravega_pid))
+        self._first_looks.setdefault(kind, _Seen.now(self._running[kind].pravega_pid))
         return self._running[kind]
 
-    def between_modules(self, wanted: set[str]) -> list[str]:
+    def between_modules(self, kinds: set[str]) -> list[str]:
         """End servers that the next module doesn't want, or that are worn out.
 
         Those with authentication, left to themselves, soon keep a core busy with nothing; so does a plain one now and
-        then (docs/architecture.md, "What was measured": an append of no bytes). And all that is written stays in the
+        then (docs/pravega-facts.md: an append of no bytes). And all that is written stays in the
         heap of a server.
 
         Args:
-            wanted: kinds that the next module uses.
+            kinds: kinds that the next module uses.
 
         Returns:
             A sentence for each that was worn out.
         """
-        said = []
+        sentences = []
         for kind, sandbox in list(self._running.items()):
             if why := self._worn(kind, sandbox):
-                said.append(f"{kind}: {why}")
-            if why or (kind not in wanted and kind != "sandbox"):
+                sentences.append(f"{kind}: {why}")
+            if why or (kind not in kinds and kind != "sandbox"):
                 self.end(kind)
-        return said
+        return sentences
 
     def end(self, kind: str) -> None:
         """End the servers of a kind, when they run.
 
         At the end the log must not tell of transactions that Pravega fails to move to long-term storage again and
-        again, as it does when transactions are merged into each other (docs/architecture.md, "Why a copy").
+        again, as it does when transactions are merged into each other (docs/internals/writes.md, "Why a copy").
 
         Args:
             kind: one of `KINDS`.
         """
-        self._seen.pop(kind, None)
+        self._first_looks.pop(kind, None)
         sandbox = self._running.pop(kind, None)
         if sandbox is None:
             return
@@ -152,12 +152,12 @@ class Servers:
 
     def _worn(self, kind: str, sandbox: Sandbox) -> str:
         """Why servers should not be used further; nothing when they should."""
-        pid, seen = sandbox.pravega_pid, self._seen.pop(kind, None)
+        pid, first_look = sandbox.pravega_pid, self._first_looks.pop(kind, None)
         if sandbox.ended():
             return f"ended by itself: {sandbox.ended()}"
         if memory_used(pid) > self._memory_limit(kind):
             return f"{memory_used(pid) >> 20} MB of memory are in use"
-        if seen is None or seen.since(pid) < SUSPECT:
+        if first_look is None or first_look.since(pid) < SUSPECT:
             return ""
         # What was busy with work becomes idle soon; what goes round and round doesn't.
         for _ in range(_LOOKS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,12 @@ class Sessions:
     def __init__(self) -> None:
         self._session: SparkSession | None = None
         self._controller = ""
+        self._modules = tempfile.TemporaryDirectory(prefix="tests-modules-")
+
+    @property
+    def modules(self) -> Path:
+        """A folder in which the catalog's process and the workers find modules, as those of a user."""
+        return Path(self._modules.name)
 
     def get(self, sandbox: Sandbox) -> SparkSession:
         """The session for servers, configured as a user would do it: four task slots; a task may fail twice.
@@ -40,12 +47,17 @@ class Sessions:
             self._session.stop()
             self._session = None
 
+    def end(self) -> None:
+        """Stop it, and take away what was made for it."""
+        self.stop()
+        self._modules.cleanup()
+
     def _start(self, sandbox: Sandbox) -> SparkSession:
         # Where the catalog's process and the workers find a user's formats, and how coverage is measured.
-        places = [str(_TESTS / "serde"), str(_TESTS / "tools")]
-        given = os.environ.get("PYTHONPATH", "")
-        if not given.startswith(os.pathsep.join(places)):
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, given]))
+        places = [str(_TESTS / "serde"), str(_TESTS / "tools"), str(self.modules)]
+        path = os.environ.get("PYTHONPATH", "")
+        if not path.startswith(os.pathsep.join(places)):
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, path]))
         builder = SparkSession.builder.master("local[4,3]").appName("tests")
         builder = pyspark_pravega.configure(
             builder, controller=sandbox.controller_uri, schema_registry=sandbox.schema_registry_uri

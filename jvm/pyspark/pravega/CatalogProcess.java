@@ -18,6 +18,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.function.Supplier;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 
 /**
@@ -30,8 +32,9 @@ final class CatalogProcess {
 
   private final Map<String, Object> configuration;
   private final List<String> command;
-  private final Map<String, Map<String, Object>> residents = new LinkedHashMap<>();
+  private final Map<String, Resumption> residents = new LinkedHashMap<>();
   private Incarnation current;
+  private volatile JsonNode greeting;
 
   private CatalogProcess(List<String> command, Map<String, Object> configuration) {
     this.command = command;
@@ -47,12 +50,17 @@ final class CatalogProcess {
     configuration.put("session", session);
     return PROCESSES.computeIfAbsent(
         configuration,
-        c -> new CatalogProcess(List.of(python, "-u", "-m", "pyspark_pravega.catalog.service"), c));
+        c -> new CatalogProcess(List.of(python, "-u", "-m", "pyspark_pravega.catalog.process.service"), c));
   }
 
-  /** What the process said of itself when it started. */
+  /** What the process said of itself when it first started; each one of the same configuration says the same. */
   JsonNode greeting() {
-    return incarnation().greeting;
+    JsonNode known = greeting;
+    if (known == null) {
+      known = again(() -> incarnation().greeting);
+      greeting = known;
+    }
+    return known;
   }
 
   /** Spark's handle for the functions that the process pickles. */
@@ -67,26 +75,48 @@ final class CatalogProcess {
 
   /** Calls a method that may be done twice: once more when the process died meanwhile. */
   JsonNode callAgain(String method, Object... parameters) {
+    return again(() -> call(method, parameters));
+  }
+
+  private static JsonNode again(Supplier<JsonNode> question) {
     try {
-      return call(method, parameters);
+      return question.get();
     } catch (RuntimeException error) {
       if (!(error.getCause() instanceof Died)) {
         throw error;
       }
-      return call(method, parameters);
+      return question.get();
     }
   }
 
-  /** Calls a method whose effect is to last: it is called again in each process that replaces a dead one. */
-  void callResident(String key, String method, Object... parameters) {
-    Map<String, Object> resident = new HashMap<>(Map.of("method", method, "params", parameters(parameters)));
+  /**
+   * Calls a method that begins something which lasts.
+   *
+   * @param resume makes of its answer what is called, in each process that replaces a dead one, to go on with it: a
+   *     method and its parameters; the key is that of {@link #dismiss}
+   */
+  JsonNode begin(Function<JsonNode, Resumption> resume, String method, Object... parameters) {
+    Incarnation asked = incarnation();
+    JsonNode answer = asked.call(method, parameters(parameters));
+    Resumption resumption = resume.apply(answer);
     synchronized (this) {
-      residents.put(key, resident);
+      residents.put(resumption.key, resumption);
+      if (current != asked && !current.dead) {
+        // It was replaced before the new one could be told.
+        resume(resumption);
+      }
     }
-    call(method, parameters);
+    return answer;
   }
 
-  /** Ends the effect of a resident call. */
+  /** How what a method has begun goes on in another process. */
+  record Resumption(String key, String method, Object... parameters) {}
+
+  private void resume(Resumption resumption) {
+    current.send(resumption.method, parameters(resumption.parameters));
+  }
+
+  /** What was begun has ended. */
   synchronized void dismiss(String key) {
     residents.remove(key);
   }
@@ -109,9 +139,7 @@ final class CatalogProcess {
   private synchronized Incarnation incarnation() {
     if (current == null || current.dead) {
       current = new Incarnation();
-      for (Map<String, Object> resident : new ArrayList<>(residents.values())) {
-        current.send((String) resident.get("method"), resident.get("params"));
-      }
+      new ArrayList<>(residents.values()).forEach(this::resume);
     }
     return current;
   }

@@ -28,7 +28,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Hands rows to the Python worker as they lie in memory, many in one value, instead of writing each value of each row
- * into an Arrow vector. The Python side takes them apart ({@code connector/unsafe_rows.py}). It runs Spark's Arrow
+ * into an Arrow vector. The Python side takes them apart ({@code connector/write/unsafe_rows.py}). It runs Spark's Arrow
  * runner itself, as {@link ColumnarReaderFactory} does, and under the same conditions.
  */
 final class PackedWriterFactory implements DataWriterFactory {

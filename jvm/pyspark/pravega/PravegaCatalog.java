@@ -4,8 +4,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Changelog;
@@ -21,6 +23,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableContext;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableSummary;
 import org.apache.spark.sql.connector.catalog.View;
@@ -135,6 +138,24 @@ public class PravegaCatalog
   @Override
   public Table loadTable(Identifier table, long microseconds) {
     return table(table, ask(table, "loadTableAt", "timestamp", microseconds));
+  }
+
+  @Override
+  public Set<String> tableStateOptionKeys() {
+    Set<String> keys = new HashSet<>();
+    process.greeting().get("checkedOptions").forEach(key -> keys.add(key.asText()));
+    return keys;
+  }
+
+  /** With options of a read, which are checked here: Spark asks for a scan much later, of a stream only when it runs. */
+  @Override
+  public Table loadTable(Identifier table, TableContext context, CaseInsensitiveStringMap options)
+      throws NoSuchTableException {
+    Table loaded = RelationCatalog.super.loadTable(table, context, options);
+    if (!options.isEmpty()) {
+      ask(table, "checkRead", "options", options.asCaseSensitiveMap());
+    }
+    return loaded;
   }
 
   @Override

@@ -103,7 +103,7 @@ final class PravegaMicroBatchStream implements MicroBatchStream, SupportsTrigger
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return PravegaScan.readerFactory(
+    return PravegaBatch.readerFactory(
         process.python(),
         Base64.getDecoder().decode(opened.get("function").asText()),
         readSchema,

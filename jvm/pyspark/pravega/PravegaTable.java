@@ -84,7 +84,12 @@ class PravegaTable
     if (key == null || !Arrays.asList(schema.fieldNames()).contains(key)) {
       return new Transform[0];
     }
-    return new Transform[] {Expressions.bucket(Integer.parseInt(properties.get("segments")), key)};
+    return new Transform[] {Expressions.bucket(Integer.parseInt(properties.get("segments")), quoted(key))};
+  }
+
+  /** A column's name as Spark parses it, whatever letters it has. */
+  static String quoted(String name) {
+    return "`" + name.replace("`", "``") + "`";
   }
 
   @Override
@@ -104,7 +109,7 @@ class PravegaTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new PravegaScan.Builder(this, options);
+    return new PravegaScanBuilder(this, options);
   }
 
   @Override

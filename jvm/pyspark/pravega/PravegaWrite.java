@@ -106,16 +106,26 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   /** Begins a write, or one micro-batch of a query. */
   DataWriterFactory begin(PhysicalWriteInfo physical) {
     Object packed = ColumnarReaderFactory.available() ? info.schema().json() : null;
-    JsonNode begun = table.process.call("beginWrite", "plan", plan(), "packed", packed, "overwrite", overwrite);
+    int partitions = physical.numPartitions();
+    JsonNode begun =
+        table.process.begin(
+            answer -> resumption(answer.get("writer").asText(), partitions),
+            "beginWrite",
+            "plan", plan(),
+            "partitions", partitions,
+            "packed", packed,
+            "overwrite", overwrite);
     writer = begun.get("writer").asText();
-    table.process.callResident(
-        writer, "startWrite", "writer", writer, "partitions", physical.numPartitions());
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
     if (begun.get("packed").asBoolean()) {
       return new PackedWriterFactory(table.process.python(), function, info.schema());
     }
     return new PythonBatchWriterFactory(
         table.process.python(), function, info.schema(), Option.empty(), Option.empty());
+  }
+
+  private static CatalogProcess.Resumption resumption(String writer, int partitions) {
+    return new CatalogProcess.Resumption(writer, "resumeWrite", "writer", writer, "partitions", partitions);
   }
 
   @Override
@@ -147,7 +157,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   }
 
   private static NamedReference column(String name) {
-    return Expressions.column("`" + name.replace("`", "``") + "`");
+    return Expressions.column(PravegaTable.quoted(name));
   }
 
   /** Appends, or replaces all rows; never some of them. A streaming query may also append its updates. */

@@ -81,13 +81,13 @@ def command(number: int) -> Callable[[type[C]], type[C]]:
     """
 
     def register(cls: type[C]) -> type[C]:
-        made = dataclass(frozen=True, kw_only=True)(cls)
-        made.TYPE = number
-        made.LAYOUT = tuple((f.name, f.metadata["wire"]) for f in dataclasses.fields(made))  # type: ignore[arg-type]
+        command_class = dataclass(frozen=True, kw_only=True)(cls)
+        command_class.TYPE = number
+        command_class.LAYOUT = tuple((f.name, f.metadata["wire"]) for f in dataclasses.fields(command_class))  # type: ignore[arg-type]
         if number in COMMANDS:
             raise WireError(f"command number {number} is taken by {COMMANDS[number].__name__}")
-        COMMANDS[number] = made
-        return made
+        COMMANDS[number] = command_class
+        return command_class
 
     return register
 

@@ -35,9 +35,9 @@ class Cursor:
             raise WireError(f"a command announces a value of {count} bytes")
         if end > len(self._data):
             raise WireError(f"a command's payload ends {end - len(self._data)} bytes too early")
-        taken = self._data[self._position : end]
+        data = self._data[self._position : end]
         self._position = end
-        return taken
+        return data
 
     def take_rest(self) -> memoryview:
         """All bytes that haven't been taken."""
@@ -53,9 +53,9 @@ class Cursor:
             WireError: that many can't follow, or the number is negative.
         """
         (count,) = _I32.unpack(self.take(4))
-        left = len(self._data) - self._position
-        if count < 0 or count * size > left:
-            raise WireError(f"a command announces a list of {count} values in {left} bytes")
+        size_left = len(self._data) - self._position
+        if count < 0 or count * size > size_left:
+            raise WireError(f"a command announces a list of {count} values in {size_left} bytes")
         return int(count)
 
 

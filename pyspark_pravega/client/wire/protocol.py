@@ -113,8 +113,8 @@ class FrameDecoder:
             return None
         kind, payload = self._type, self._target
         self._type, self._target, self._position = None, memoryview(self._header), 0
-        known = COMMANDS.get(kind)
-        return known.decode(payload) if known else UnknownCommand(type=kind, payload=payload)
+        command_class = COMMANDS.get(kind)
+        return command_class.decode(payload) if command_class else UnknownCommand(type=kind, payload=payload)
 
     def feed(self, data: Buffer) -> list[Command | UnknownCommand]:
         """Take bytes of any number of frames, whole or not.
@@ -135,7 +135,7 @@ class FrameDecoder:
             count = min(len(target), len(view))
             target[:count] = view[:count]
             view = view[count:]
-            done = self.filled(count)
-            if done is not None:
-                commands.append(done)
+            command = self.filled(count)
+            if command is not None:
+                commands.append(command)
         return commands

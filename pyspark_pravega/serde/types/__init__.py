@@ -1,17 +1,33 @@
-"""How Spark's types and those of the formats correspond. docs/types.md has it as tables."""
+"""How Spark's types and those of the formats correspond; docs/types.md has it as tables.
+
+`common` is for all formats, `avro`, `json` and `protobuf` for one each. `fitting` makes a table's columns of others
+that hold the same values, `nesting` makes nested columns anew. It uses `serde.schemas`.
+"""
 
 from pyspark_pravega.serde.types.avro import avro_to_spark, spark_to_avro
-from pyspark_pravega.serde.types.common import CHAR_VARCHAR, arrow_safe
-from pyspark_pravega.serde.types.json import json_to_spark, spark_to_json
-from pyspark_pravega.serde.types.protobuf import protobuf_to_spark, spark_to_protobuf
+from pyspark_pravega.serde.types.common import CHAR_VARCHAR, arrow_safe, entry_of, is_plain_key
+from pyspark_pravega.serde.types.fitting import cast, check_nulls, fit
+from pyspark_pravega.serde.types.json import is_document, json_to_spark, spark_to_json
+from pyspark_pravega.serde.types.nesting import with_children
+from pyspark_pravega.serde.types.protobuf import field_type, has_keys, is_nullable, protobuf_to_spark, spark_to_protobuf
 
 __all__ = [
     "CHAR_VARCHAR",
     "arrow_safe",
     "avro_to_spark",
+    "cast",
+    "check_nulls",
+    "entry_of",
+    "field_type",
+    "fit",
+    "has_keys",
+    "is_document",
+    "is_nullable",
+    "is_plain_key",
     "json_to_spark",
     "protobuf_to_spark",
     "spark_to_avro",
     "spark_to_json",
     "spark_to_protobuf",
+    "with_children",
 ]

@@ -30,8 +30,8 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde import avro_schema as avro
-from pyspark_pravega.serde.avro_schema import VARIANT
+from pyspark_pravega.serde.schemas import avro
+from pyspark_pravega.serde.schemas.avro import VARIANT
 from pyspark_pravega.serde.types.common import (
     CHAR_VARCHAR,
     MAX_PRECISION,
@@ -84,7 +84,7 @@ def spark_to_avro(schema: StructType, *, name: str, namespace: str) -> str:
         raise UnsupportedTypeError("a table needs at least one column")
     record = sanitised(name)
     space = ".".join(sanitised(part) for part in namespace.split(".") if part)
-    writer = _Writer(taken={record})
+    writer = _Writer(names={record})
     value = writer.record(schema, record, "")
     return json.dumps({"type": "record", "name": record, **({"namespace": space} if space else {}), **value})
 
@@ -106,8 +106,8 @@ def avro_to_spark(schema_text: str) -> StructType:
 
 
 class _Writer:
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = taken
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
 
     def record(self, schema: StructType, name: str, path: str) -> dict[str, Any]:
         names = Names(path)
@@ -181,9 +181,9 @@ class _Writer:
     def _unique(self, name: str) -> str:
         unique = name
         number = 2
-        while unique in self._taken:
+        while unique in self._names:
             unique, number = f"{name}_{number}", number + 1
-        self._taken.add(unique)
+        self._names.add(unique)
         return unique
 
 
@@ -223,9 +223,9 @@ def _spark(kind: avro.AvroType, path: str) -> tuple[DataType, bool]:
     if isinstance(kind, avro.Array):
         item, contains_null = _spark(kind.items, f"{path}.element")
         if kind.is_map and not contains_null and isinstance(item, StructType):
-            made = map_of(item)
-            if made is not None and not is_plain_key(made.keyType):
-                return made, False
+            map_type = map_of(item)
+            if map_type is not None and not is_plain_key(map_type.keyType):
+                return map_type, False
         return ArrayType(item, contains_null), False
     if isinstance(kind, avro.Map):
         value, contains_null = _spark(kind.values, f"{path}.value")
@@ -252,9 +252,9 @@ def _primitive(kind: avro.Primitive, path: str) -> DataType:
         raise UnsupportedTypeError(f'field "{path}" is always null; Spark has no such columns')
     if kind.kind == "int" and kind.logical is None and kind.spark in ("tinyint", "smallint"):
         return ByteType() if kind.spark == "tinyint" else ShortType()
-    named = named_type(kind.spark) if kind.kind == "long" else None
-    if named is not None:
-        return named
+    own_type = named_type(kind.spark) if kind.kind == "long" else None
+    if own_type is not None:
+        return own_type
     if kind.logical == "date":
         return DateType()
     if kind.logical in ("timestamp-millis", "timestamp-micros"):

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde.avro_schema import SPARK_TYPE as SPARK_TYPE
+from pyspark_pravega.serde.schemas.avro import SPARK_TYPE as SPARK_TYPE
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key under which Spark keeps that a string column is CHAR or VARCHAR."""
@@ -71,15 +71,15 @@ def kept_lengths(field: StructField) -> str | None:
     return text
 
 
-def with_lengths(kind: DataType, kept: str | None) -> str | None:
+def with_lengths(kind: DataType, own_lengths: str | None) -> str | None:
     """A column's type with the lengths of CHAR and VARCHAR, as Spark's metadata has it; None where it has none.
 
     Args:
         kind: the type with STRING in place of CHAR and VARCHAR; the fields of structs have their metadata.
-        kept: what the schema keeps of the column.
+        own_lengths: what the schema keeps of the column.
     """
     if not isinstance(kind, StructType):
-        return kept
+        return own_lengths
     if not any(CHAR_VARCHAR in field.metadata for field in kind.fields):
         return None
     texts = (f"{_quoted(f.name)}:{f.metadata.get(CHAR_VARCHAR) or f.dataType.simpleString()}" for f in kind.fields)
@@ -133,11 +133,11 @@ def spark_name(kind: DataType) -> str | None:
 
 def named_type(name: str | None) -> DataType | None:
     """The type that `spark_name` tells; None for other names."""
-    found = _INTERVAL.fullmatch(name or "")
-    if found and (found[2] is None or _UNITS.index(found[1]) < _UNITS.index(found[2])):
-        return DayTimeIntervalType(_UNITS.index(found[1]), _UNITS.index(found[2] or found[1]))
-    found = _TIME.fullmatch(name or "")
-    return TimeType(int(found[1])) if found else None
+    match = _INTERVAL.fullmatch(name or "")
+    if match and (match[2] is None or _UNITS.index(match[1]) < _UNITS.index(match[2])):
+        return DayTimeIntervalType(_UNITS.index(match[1]), _UNITS.index(match[2] or match[1]))
+    match = _TIME.fullmatch(name or "")
+    return TimeType(int(match[1])) if match else None
 
 
 def is_plain_key(kind: DataType) -> bool:
@@ -174,7 +174,7 @@ class Names:
             what: what the fields are called in messages.
         """
         self._path, self._what = path, what
-        self._seen: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def add(self, name: str) -> None:
         """Take a name.
@@ -182,13 +182,13 @@ class Names:
         Raises:
             UnsupportedTypeError: there was one that differs at most in case.
         """
-        twin = self._seen.get(name.lower())
+        twin = self._names.get(name.lower())
         if twin is not None:
             raise UnsupportedTypeError(
                 f'{self._what} "{self._path}{twin}" and "{self._path}{name}" differ at most in case; Spark takes '
                 "them for the same: rename one"
             )
-        self._seen[name.lower()] = name
+        self._names[name.lower()] = name
 
 
 def sanitised(name: str) -> str:

@@ -28,8 +28,8 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde import json_schema
-from pyspark_pravega.serde.json_schema import NOT_NULL, SPARK_TYPE
+from pyspark_pravega.serde.schemas import json as json_schema
+from pyspark_pravega.serde.schemas.json import NOT_NULL, SPARK_TYPE
 from pyspark_pravega.serde.types.common import (
     CHAR_VARCHAR,
     Names,
@@ -139,10 +139,10 @@ def _document(field: StructField) -> dict[str, Any]:
 
 
 def _document_column(schema: Any) -> StructField:
-    told = schema if isinstance(schema, dict) else {}
-    name, comment = told.get(_COLUMN), told.get("description")
-    metadata = {"comment": comment} if isinstance(comment, str) and _COLUMN in told else None
-    return StructField(name if isinstance(name, str) else "value", VariantType(), not told.get(NOT_NULL), metadata)
+    keywords = schema if isinstance(schema, dict) else {}
+    name, comment = keywords.get(_COLUMN), keywords.get("description")
+    metadata = {"comment": comment} if isinstance(comment, str) and _COLUMN in keywords else None
+    return StructField(name if isinstance(name, str) else "value", VariantType(), not keywords.get(NOT_NULL), metadata)
 
 
 def _object(schema: StructType, path: str) -> dict[str, Any]:
@@ -232,9 +232,9 @@ def _spark(kind: json_schema.JsonType, path: str) -> DataType:
     if isinstance(kind, json_schema.Items):
         item = _spark(kind.item, f"{path}.element")
         if kind.is_map and not kind.nullable and isinstance(item, StructType):
-            made = map_of(item)
-            if made is not None and not is_plain_key(made.keyType):
-                return made
+            map_type = map_of(item)
+            if map_type is not None and not is_plain_key(map_type.keyType):
+                return map_type
         return ArrayType(item, kind.nullable)
     if isinstance(kind, json_schema.Entries):
         return MapType(StringType(), _spark(kind.value, f"{path}.value"), kind.nullable)
@@ -242,8 +242,8 @@ def _spark(kind: json_schema.JsonType, path: str) -> DataType:
         return _struct(kind, f"{path}.")
     if kind.kind == "decimal":
         return DecimalType(kind.precision, kind.scale)
-    if kind.kind == "bigint" and (named := named_type(kind.spark)) is not None:
-        return named
+    if kind.kind == "bigint" and (own_type := named_type(kind.spark)) is not None:
+        return own_type
     if kind.kind == "json" and kind.spark == "variant":
         return VariantType()
     return _READ[kind.kind]

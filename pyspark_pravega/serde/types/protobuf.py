@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde import protobuf_schema as protobuf
-from pyspark_pravega.serde.protobuf_schema import MAP, NOT_NULL, TIMESTAMP, VARIANT
+from pyspark_pravega.serde.schemas import protobuf
+from pyspark_pravega.serde.schemas.protobuf import MAP, NOT_NULL, TIMESTAMP, VARIANT
 from pyspark_pravega.serde.types.common import (
     CHAR_VARCHAR,
     Names,
@@ -104,7 +104,7 @@ def spark_to_protobuf(schema: StructType, *, name: str, namespace: str) -> tuple
         raise UnsupportedTypeError("a table needs at least one column")
     package = ".".join(sanitised(part) for part in namespace.split(".") if part)
     message = sanitised(name)
-    made = descriptor_pb2.FileDescriptorSet()
+    file_set = descriptor_pb2.FileDescriptorSet()
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=package, syntax="proto3")
     full_name = f"{package}.{message}" if package else message
     writer = _Writer(_free_name({field.name for field in schema.fields}, "Timestamp"), full_name)
@@ -112,8 +112,8 @@ def spark_to_protobuf(schema: StructType, *, name: str, namespace: str) -> tuple
     if writer.timestamps:
         root.nested_type.append(_timestamp(writer.timestamp))
     file.message_type.append(root)
-    made.file.append(file)
-    return full_name, made.SerializeToString(deterministic=True)
+    file_set.file.append(file)
+    return full_name, file_set.SerializeToString(deterministic=True)
 
 
 def protobuf_to_spark(schema_data: bytes, type_name: str) -> StructType:
@@ -140,7 +140,7 @@ class _Writer:
         self.timestamps = False
 
     def message(self, schema: StructType, name: str, full_name: str, path: str) -> descriptor_pb2.DescriptorProto:
-        made = descriptor_pb2.DescriptorProto(name=name)
+        message = descriptor_pb2.DescriptorProto(name=name)
         names = Names(path)
         for number, field in enumerate(schema.fields, 1):
             where = f"{path}{field.name}"
@@ -152,36 +152,36 @@ class _Writer:
                 )
             names.add(field.name)
             # 19000 to 19999 are Protobuf's own.
-            self._field(made, field, number if number < 19000 else number + 1000, full_name, where)
+            self._field(message, field, number if number < 19000 else number + 1000, full_name, where)
         # Optional fields' oneofs come last, as protoc wants it.
-        for one in made.field:
+        for one in message.field:
             if one.proto3_optional:
-                one.oneof_index = len(made.oneof_decl)
-                made.oneof_decl.add(name=f"_{one.name}")
-        return made
+                one.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{one.name}")
+        return message
 
     def _field(
-        self, made: descriptor_pb2.DescriptorProto, field: StructField, number: int, full_name: str, path: str
+        self, message: descriptor_pb2.DescriptorProto, field: StructField, number: int, full_name: str, path: str
     ) -> None:
-        one = made.field.add(name=field.name, number=number, json_name=field.name, label=_Proto.LABEL_OPTIONAL)
+        one = message.field.add(name=field.name, number=number, json_name=field.name, label=_Proto.LABEL_OPTIONAL)
         kind = field.dataType
         if isinstance(kind, ArrayType):
             one.label = _Proto.LABEL_REPEATED
-            self._single(made, one, kind.elementType, full_name, f"{path}.element")
+            self._single(message, one, kind.elementType, full_name, f"{path}.element")
         elif isinstance(kind, MapType) and not has_keys(kind.keyType):
             one.label = _Proto.LABEL_REPEATED
             entry = entry_of(kind.keyType, kind.valueType, kind.valueContainsNull)
-            self._single(made, one, entry, full_name, path)
+            self._single(message, one, entry, full_name, path)
             protobuf.set_option(one, MAP)
         elif isinstance(kind, MapType):
-            self._map(made, one, kind, full_name, path)
+            self._map(message, one, kind, full_name, path)
         else:
-            self._single(made, one, kind, full_name, path)
+            self._single(message, one, kind, full_name, path)
             if one.type == _Proto.TYPE_MESSAGE:
                 if not field.nullable:
-                    told = f"{TIMESTAMP} " if isinstance(kind, TimestampType) else ""
-                    told = f"{VARIANT} " if isinstance(kind, VariantType) else told
-                    protobuf.set_option(one, f"{told}{NOT_NULL}")
+                    hint = f"{TIMESTAMP} " if isinstance(kind, TimestampType) else ""
+                    hint = f"{VARIANT} " if isinstance(kind, VariantType) else hint
+                    protobuf.set_option(one, f"{hint}{NOT_NULL}")
             else:
                 one.proto3_optional = field.nullable
         spark = kept_lengths(field)
@@ -189,7 +189,7 @@ class _Writer:
             protobuf.set_option(one, spark)
 
     def _single(
-        self, made: descriptor_pb2.DescriptorProto, one: Any, kind: DataType, full_name: str, path: str
+        self, message: descriptor_pb2.DescriptorProto, one: Any, kind: DataType, full_name: str, path: str
     ) -> None:
         if type(kind) in _SIMPLE:
             plain, spark = _SIMPLE[type(kind)]
@@ -213,11 +213,11 @@ class _Writer:
             one.type = _Proto.TYPE_INT64
             protobuf.set_option(one, spark_type)
         elif isinstance(kind, VariantType):
-            made.nested_type.append(_variant(self._type_name(made, one, full_name)))
+            message.nested_type.append(_variant(self._type_name(message, one, full_name)))
             protobuf.set_option(one, VARIANT)
         elif isinstance(kind, StructType):
-            name = self._type_name(made, one, full_name)
-            made.nested_type.append(self.message(kind, name, f"{full_name}.{name}", f"{path}."))
+            name = self._type_name(message, one, full_name)
+            message.nested_type.append(self.message(kind, name, f"{full_name}.{name}", f"{path}."))
         elif isinstance(kind, (ArrayType, MapType)):
             raise UnsupportedTypeError(
                 f'column "{path}" is {kind.simpleString().upper()} within an ARRAY or MAP, which Protobuf doesn\'t '
@@ -226,21 +226,21 @@ class _Writer:
         else:
             raise unsupported(kind, path, "Protobuf")
 
-    def _type_name(self, made: descriptor_pb2.DescriptorProto, one: Any, full_name: str) -> str:
-        name = _free(made, f"{''.join(part.capitalize() for part in one.name.split('_'))}Type")
+    def _type_name(self, message: descriptor_pb2.DescriptorProto, one: Any, full_name: str) -> str:
+        name = _free(message, f"{''.join(part.capitalize() for part in one.name.split('_'))}Type")
         one.type = _Proto.TYPE_MESSAGE
         one.type_name = f".{full_name}.{name}"
         return name
 
-    def _map(self, made: descriptor_pb2.DescriptorProto, one: Any, kind: MapType, full_name: str, path: str) -> None:
+    def _map(self, message: descriptor_pb2.DescriptorProto, one: Any, kind: MapType, full_name: str, path: str) -> None:
         # protoc derives this name, and readers that make classes expect it.
         name = f"{''.join(part[:1].upper() + part[1:] for part in one.name.split('_'))}Entry"
-        entry = made.nested_type.add(name=name)
+        entry = message.nested_type.add(name=name)
         entry.options.map_entry = True
         for number, (part, of) in enumerate((("key", kind.keyType), ("value", kind.valueType)), 1):
             inner = entry.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL)
             # Types within an entry are kept beside it.
-            within = made if isinstance(of, (StructType, VariantType)) else entry
+            within = message if isinstance(of, (StructType, VariantType)) else entry
             self._single(within, inner, of, full_name, f"{path}.{part}")
         one.label = _Proto.LABEL_REPEATED
         one.type = _Proto.TYPE_MESSAGE
@@ -256,33 +256,33 @@ def is_variant(field: protobuf.Field) -> bool:
     """Whether a field's message holds the bytes of a VARIANT."""
     assert field.message is not None
     parts = [(one.name, one.kind, one.label) for one in field.message.fields]
-    told = field.spark is not None and field.spark.startswith(VARIANT)
-    return told and parts == [("value", "bytes", "one"), ("metadata", "bytes", "one")]
+    is_marked = field.spark is not None and field.spark.startswith(VARIANT)
+    return is_marked and parts == [("value", "bytes", "one"), ("metadata", "bytes", "one")]
 
 
 def _variant(name: str) -> descriptor_pb2.DescriptorProto:
-    made = descriptor_pb2.DescriptorProto(name=name)
+    message = descriptor_pb2.DescriptorProto(name=name)
     for number, part in enumerate(("value", "metadata"), 1):
-        made.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL, type=_Proto.TYPE_BYTES)
-    return made
+        message.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL, type=_Proto.TYPE_BYTES)
+    return message
 
 
-def _free(made: descriptor_pb2.DescriptorProto, name: str) -> str:
-    return _free_name({one.name for one in made.nested_type} | {one.name for one in made.field}, name)
+def _free(message: descriptor_pb2.DescriptorProto, name: str) -> str:
+    return _free_name({one.name for one in message.nested_type} | {one.name for one in message.field}, name)
 
 
-def _free_name(taken: set[str], name: str) -> str:
+def _free_name(names: set[str], name: str) -> str:
     free, number = name, 2
-    while free in taken:
+    while free in names:
         free, number = f"{name}{number}", number + 1
     return free
 
 
 def _timestamp(name: str) -> descriptor_pb2.DescriptorProto:
-    made = descriptor_pb2.DescriptorProto(name=name)
+    message = descriptor_pb2.DescriptorProto(name=name)
     for number, (part, kind) in enumerate((("seconds", _Proto.TYPE_INT64), ("nanos", _Proto.TYPE_INT32)), 1):
-        made.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL, type=kind)
-    return made
+        message.field.add(name=part, number=number, json_name=part, label=_Proto.LABEL_OPTIONAL, type=kind)
+    return message
 
 
 def _struct(message: protobuf.Message, path: str) -> StructType:
@@ -297,8 +297,8 @@ def _struct(message: protobuf.Message, path: str) -> StructType:
         names.add(field.name)
         where = f"{path}{field.name}"
         kind = field_type(field, where)
-        kept = field.spark if field.spark and re.search(r"(var)?char\(", field.spark) else None
-        lengths = with_lengths(kind, kept)
+        own_lengths = field.spark if field.spark and re.search(r"(var)?char\(", field.spark) else None
+        lengths = with_lengths(kind, own_lengths)
         metadata = {CHAR_VARCHAR: lengths} if lengths else None
         fields.append(StructField(field.name, kind, is_nullable(field), metadata))
     return StructType(fields)
@@ -324,11 +324,11 @@ def field_type(field: protobuf.Field, path: str) -> DataType:
         key, value = field.message.fields
         return MapType(_single(key, f"{path}.key"), _single(value, f"{path}.value"), True)
     if field.label == "many":
-        made = None
+        map_type = None
         if field.message is not None and field.kind == "message" and field.spark == MAP:
-            made = map_of(_struct(field.message, f"{path}."))
-        if made is not None and not has_keys(made.keyType):
-            return made
+            map_type = map_of(_struct(field.message, f"{path}."))
+        if map_type is not None and not has_keys(map_type.keyType):
+            return map_type
         return ArrayType(_single(field, f"{path}.element"), True)
     return _single(field, path)
 
@@ -337,15 +337,15 @@ def _single(field: protobuf.Field, path: str) -> DataType:
     hint = _HINTS.get((field.kind, field.spark or ""))
     if hint is not None:
         return hint
-    named = named_type(field.spark) if field.kind == "int64" else None
-    if named is not None:
-        return named
+    own_type = named_type(field.spark) if field.kind == "int64" else None
+    if own_type is not None:
+        return own_type
     if field.kind == "message" and is_variant(field):
         return VariantType()
     if field.kind == "string" and field.spark:
-        found = _DECIMAL.fullmatch(field.spark)
-        if found and int(found[2]) <= int(found[1]) <= 38 and int(found[1]):
-            return DecimalType(int(found[1]), int(found[2]))
+        match = _DECIMAL.fullmatch(field.spark)
+        if match and int(match[2]) <= int(match[1]) <= 38 and int(match[1]):
+            return DecimalType(int(match[1]), int(match[2]))
     if field.kind == "wrapper":
         assert field.message is not None
         return _single(field.message.fields[0], path)

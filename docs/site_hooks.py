@@ -1,0 +1,73 @@
+"""Makes pages of the site out of files that stand outside `docs/`, and points links at them (`make docs`)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "results.md",
+    "README.md": "index.md",
+}
+"""A file of the repository to its page."""
+_LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages.
+
+    Args:
+        files: those of `docs/`.
+        config: the site's.
+    """
+    for source, page in PAGES.items():
+        if files.get_file_from_path(page) is None:
+            text = (ROOT / source).read_text()
+            files.append(File.generated(config, page, content=moved(text, source, page)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Point a page's links to files outside `docs/` at their pages.
+
+    Args:
+        markdown: the page's text.
+        page: the page.
+    """
+    if page.file.src_uri in PAGES.values() and page.file.src_uri != "index.md":
+        return markdown
+    return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def moved(text: str, source: str, page: str) -> str:
+    """A text whose relative links lead to the same places from its page as they did from its file.
+
+    Args:
+        text: the text.
+        source: its file, from the root of the repository.
+        page: its page, from the root of the site.
+    """
+
+    def target(link: re.Match[str]) -> str:
+        place = _normal(PurePosixPath(source).parent / link[1])
+        to = PAGES.get(place, place.removeprefix("docs/"))
+        up = "../" * (len(PurePosixPath(page).parts) - 1)
+        return f"{up}{to}"
+
+    return _LINK.sub(target, text)
+
+
+def _normal(place: PurePosixPath) -> str:
+    parts: list[str] = []
+    for part in place.parts:
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)

@@ -1,0 +1,102 @@
+package pyspark.pravega;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Base64;
+import java.util.OptionalLong;
+import java.util.function.Supplier;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+
+/** A batch read. The catalog process plans it when Spark first asks about it: its ends are fixed from then on. */
+final class PravegaBatch implements Batch {
+  private static final boolean COLUMNAR = ColumnarReaderFactory.available();
+
+  private final PravegaTable table;
+  private final StructType readSchema;
+  private final boolean limited;
+  private final Supplier<JsonNode> planner;
+  private JsonNode plan;
+
+  PravegaBatch(PravegaTable table, StructType readSchema, boolean limited, Supplier<JsonNode> planner) {
+    this.table = table;
+    this.readSchema = readSchema;
+    this.limited = limited;
+    this.planner = planner;
+  }
+
+  /** Plans it, unless that is done. */
+  synchronized JsonNode plan() {
+    if (plan == null) {
+      plan = planner.get();
+    }
+    return plan;
+  }
+
+  /** What it reads, once it is planned; Spark asks also where nothing is read. */
+  synchronized String extent() {
+    if (plan == null) {
+      return "";
+    }
+    return " [" + plan.get("segments").asInt() + " segments with events, " + size() + " bytes]";
+  }
+
+  long size() {
+    return plan().get("size").asLong();
+  }
+
+  /** About how many rows. */
+  OptionalLong rows() {
+    JsonNode rows = plan().get("rows");
+    return rows.isNull() ? OptionalLong.empty() : OptionalLong.of(rows.asLong());
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    JsonNode planned = plan().get("partitions");
+    InputPartition[] partitions = new InputPartition[planned.size()];
+    for (int i = 0; i < partitions.length; i++) {
+      partitions[i] = new PythonInputPartition(i, Base64.getDecoder().decode(planned.get(i).asText()));
+    }
+    return partitions;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return readerFactory(
+        table.process.python(),
+        Base64.getDecoder().decode(plan().get("function").asText()),
+        readSchema,
+        (StructType) DataType.fromJson(plan().get("schema").asText()),
+        limited);
+  }
+
+  /** Whether tasks hand over batches of columns. */
+  static Scan.ColumnarSupportMode columnarSupportMode() {
+    return COLUMNAR ? Scan.ColumnarSupportMode.SUPPORTED : Scan.ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  /**
+   * Reads what a pickled function gives: columnar where this Spark can do it.
+   *
+   * @param endsSoon whether it ends by itself right behind what the query takes of it
+   */
+  static PartitionReaderFactory readerFactory(
+      UserDefinedPythonDataSource python,
+      byte[] function,
+      StructType readSchema,
+      StructType batchSchema,
+      boolean endsSoon) {
+    if (COLUMNAR) {
+      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon);
+    }
+    return new PythonPartitionReaderFactory(python, function, batchSchema, Option.empty(), Option.empty());
+  }
+}

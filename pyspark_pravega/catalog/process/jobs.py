@@ -1,0 +1,374 @@
+"""Scans and writes that Spark's JVM asks for: planned here, run by Spark's Python workers, committed here."""
+
+from __future__ import annotations
+
+import io
+import struct
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
+from pyspark.worker_util import pickleSer
+
+from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, counted_rows, estimated_rows, narrowed
+from pyspark_pravega.catalog.statements import OverwritingJob
+from pyspark_pravega.connector.datasource import DefaultSource
+from pyspark_pravega.connector.log import open_ledger, take_snapshot
+from pyspark_pravega.connector.options import (
+    BOUND_KEYS,
+    EXACTLY_ONCE,
+    KEPT_LEASE_MS,
+    MODE,
+    TABLE_READ_KEYS,
+    TABLE_WRITE_KEYS,
+    ReadOptions,
+    WriteOptions,
+    canonical,
+)
+from pyspark_pravega.connector.read import (
+    BatchReader,
+    ChangesRange,
+    ChangesReader,
+    Moment,
+    bounded_snapshot,
+    check_extents,
+    committed_slices,
+    snapshot_until,
+)
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.stream import check_no_bounds
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import CommitReport, Epoch, WriteJob, WritePlan, can_unpack, take_over, unpack
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
+
+_WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
+_INT = struct.Struct(">i")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedScan:
+    """A read as Spark's Python runner takes it."""
+
+    function: bytes
+    """The pickled read function."""
+    partitions: tuple[bytes, ...]
+    """The pickled partitions; at least one."""
+    schema: StructType
+    """What the batches hold."""
+    size: int
+    """Bytes of events, frames included."""
+    rows: int | None
+    """About how many rows that is; None when there's nothing to tell by."""
+    slices: int
+    """Number of segments that hold events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedWrite:
+    """A write that has been settled."""
+
+    plan: bytes
+    """The pickled plan."""
+    cluster_by: tuple[str, ...]
+    """Rows with the same values in these columns are to come to one task."""
+    order_by: str | None
+    """The column with their event times, by which each task is to have them in order then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BegunWrite:
+    """A write as Spark's Python runner takes it."""
+
+    writer: bytes
+    """The pickled writer, which commits or aborts, in this process or another one."""
+    function: bytes
+    """The pickled write function."""
+    packed: bool
+    """Whether it expects packed rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanRequest:
+    """What a query wants of a table."""
+
+    columns: Sequence[str]
+    """The wanted columns; none for rows only."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The read's options."""
+    position: Mapping[str, Any] | None = None
+    """Which part of the stream: `{"offsets": ..., "name": ...}` up to a moment, `{"changes": ...}` what
+    versions have added (`ChangesRange`); None for all of it as it is now."""
+    predicates: Sequence[Mapping[str, Any]] = ()
+    """See `Bounds.of`."""
+    limit: int | None = None
+    """Rows that are enough."""
+
+
+def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
+    """Plan a read.
+
+    Args:
+        definition: what the stream is as a table.
+        request: what is wanted.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    given = canonical(request.options, TABLE_READ_KEYS, "read option")
+    if MODE in given:
+        definition = in_mode(definition, given[MODE], request.columns)
+    client, stream = shared_client(definition.settings), definition.stream
+    between, own_columns = ReadOptions.parse(given), definition.schema.fieldNames()
+    ledger = open_ledger(client, stream)
+    reader: BatchReader
+    if request.position is not None and "changes" in request.position:
+        check_no_bounds(between)
+        first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
+        committed = committed_slices(client, ledger, first, last) if ledger is not None and first <= last else []
+        reader = ChangesReader(definition, committed, request.columns)
+        slices = [part.part for part in committed]
+    else:
+        if request.position is not None:
+            offsets = {int(segment): offset for segment, offset in request.position["offsets"].items()}
+            snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
+        else:
+            snapshot = bounded_snapshot(client, stream, between, ledger=ledger)
+        bounds = Bounds.of(request.predicates, own_columns)
+        snapshot = narrowed(snapshot, bounds, ledger)
+        reader = BatchReader(
+            definition,
+            snapshot,
+            request.columns,
+            min_partitions=between.min_partitions,
+            fail_on_data_loss=between.fail_on_data_loss,
+        )
+        slices = [part for part in snapshot.parts if part.size]
+    size = sum(part.size for part in slices)
+    last_offset = Bounds.of(request.predicates, own_columns).last if "_offset" in request.columns else None
+    planned: DataSourceReader = reader
+    if request.limit is not None or last_offset is not None:
+        planned = EarlyEnd(reader, request.limit, MOST if last_offset is None else last_offset)
+    function, partitions = pickled_read(planned, reader.schema)
+    return PlannedScan(
+        function=function,
+        partitions=tuple(partitions),
+        schema=reader.schema,
+        size=size,
+        rows=estimated_rows(size, ledger),
+        slices=len(slices),
+    )
+
+
+def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
+    """Refuse a read's options that are wrong, before it is planned.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the read's options.
+
+    Raises:
+        ConfigurationError: one is unknown or malformed, or means nothing in this stream, or two contradict each other.
+        InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
+    """
+    read = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+    check_extents(shared_client(definition.settings), [definition.stream], read)
+
+
+def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> int | None:
+    """How many rows a table has, where that is known without reading it.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the read's options.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    given = canonical(options, TABLE_READ_KEYS, "read option")
+    if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
+        return None
+    client, stream = shared_client(definition.settings), definition.stream
+    ledger = open_ledger(client, stream)
+    return counted_rows(take_snapshot(client, stream, ledger), ledger)
+
+
+def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:
+    """A read as Spark's Python runner takes it.
+
+    Args:
+        reader: plans and reads.
+        schema: what its batches hold.
+
+    Returns:
+        The pickled read function, and the pickled partitions: at least one.
+    """
+    out = io.BytesIO()
+    write_read_func_and_partitions(
+        out,
+        reader=reader,
+        data_source=DefaultSource({}),
+        schema=schema,
+        max_arrow_batch_size=1,
+        binary_as_bytes=True,
+    )
+    data = memoryview(out.getvalue())
+    function, rest = _block(data)
+    (count,) = _INT.unpack(rest[:4])
+    rest, partitions = rest[4:], []
+    for _ in range(count):
+        partition, rest = _block(rest)
+        partitions.append(partition)
+    return function, partitions
+
+
+def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> PlannedWrite:
+    """Settle a write, before Spark plans its query.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the write's options.
+
+    Raises:
+        ConfigurationError: an option is unknown, malformed, or contradicts others.
+    """
+    plan = WritePlan.of(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
+    return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
+
+
+def take_over_query(plan: bytes, query: str, run: str) -> None:
+    """Begin or go on with a streaming query; see `connector.writer.take_over`.
+
+    Args:
+        plan: what `plan_write` returned.
+        query: the query's id.
+        run: the driver's.
+    """
+    take_over(_unpickle(plan), query, run)
+
+
+class WriteJobs:
+    """Keeps the transactions of writes open until they end. Safe for use by several threads.
+
+    Nothing of a write is known only here: the JVM holds the writer, so that another process can go on with it.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[uuid.UUID, ExitStack] = {}
+
+    def begin(
+        self, plan: bytes, partitions: int, *, packed: StructType | None = None, overwrite: bool = False
+    ) -> BegunWrite:
+        """Begin a write, or a micro-batch of a streaming query, and keep its transactions open from now on.
+
+        Args:
+            plan: what `plan_write` returned.
+            partitions: how many partitions the write has.
+            packed: the columns of the rows, where the JVM can hand them over as they lie in its memory.
+            overwrite: whether the rows take the place of all that are there.
+
+        Raises:
+            UnsupportedOperationError: they can't, in this writer mode.
+        """
+        kind = OverwritingJob if overwrite else WriteJob
+        job = kind(_unpickle(plan))
+        unpacked = packed if packed is not None and can_unpack(packed) else None
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            message = pickle(job.write_task(batches if unpacked is None else unpack(batches, unpacked)))
+            yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
+
+        begun = BegunWrite(writer=pickle(job), function=pickle((write, _WRITE_RESULT)), packed=unpacked is not None)
+        self._keep_alive(job, partitions)
+        return begun
+
+    def resume(self, writer: bytes, partitions: int) -> None:
+        """Keep the transactions of a write open that another process has begun.
+
+        Args:
+            writer: what `begin` returned.
+            partitions: how many partitions the write has.
+        """
+        self._keep_alive(_unpickle(writer), partitions)
+
+    def _keep_alive(self, job: WriteJob, partitions: int) -> None:
+        if job.plan.mode != EXACTLY_ONCE:
+            return
+        running = self._running[job.job] = ExitStack()
+        running.enter_context(job.kept_alive(partitions))
+
+    def commit(self, writer: bytes, messages: Sequence[bytes | None], epoch: Epoch | None = None) -> CommitReport:
+        """Make a write visible. Doing it again is harmless.
+
+        Args:
+            writer: what `begin` returned.
+            messages: the pickled messages of the tasks that count.
+            epoch: the streaming query's micro-batch that it is.
+
+        Raises:
+            TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
+        """
+        job: WriteJob = _unpickle(writer)
+        # From here on the commit itself keeps them open.
+        self._stop(job)
+        return job.commit_job([None if message is None else _unpickle(message) for message in messages], epoch)
+
+    def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
+        """Throw a write away.
+
+        Args:
+            writer: what `begin` returned.
+            messages: the pickled messages of its tasks; None where one has failed.
+        """
+        job: WriteJob = _unpickle(writer)
+        self._stop(job)
+        job.abort_job([None if message is None else _unpickle(message) for message in messages])
+
+    def _stop(self, job: WriteJob) -> None:
+        running = self._running.pop(job.job, None)
+        if running is not None:
+            running.close()
+
+
+def in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
+    """A table as a read with the option `mode` takes it.
+
+    Args:
+        definition: what the stream is as a table.
+        mode: one of `serde.lenient.MODES`.
+        columns: the wanted columns.
+
+    Raises:
+        ConfigurationError: there is no such mode, or columns that can't be null would have to be.
+    """
+    made = definition.with_mode(mode)
+    # Spark has taken the table's columns for what they were before it told the option.
+    strict = [f.name for f in definition.schema if not f.nullable and f.name in columns]
+    if strict and made.mode == PERMISSIVE:
+        raise ConfigurationError(
+            f"mode permissive puts nulls into the columns of events that can't be decoded, and {', '.join(strict)} of "
+            f'stream "{definition.stream}" can\'t be null: make "mode" a property of the table, or read with '
+            'spark.read.format("pravega")'
+        )
+    return made
+
+
+def pickle(value: object) -> bytes:
+    """A value as Spark's Python workers unpickle it."""
+    pickled: bytes = pickleSer.dumps(value)  # type: ignore[no-untyped-call]
+    return pickled
+
+
+def _unpickle(data: bytes) -> Any:
+    return pickleSer.loads(data)  # type: ignore[no-untyped-call]
+
+
+def _block(data: memoryview) -> tuple[bytes, memoryview]:
+    (length,) = _INT.unpack(data[:4])
+    return bytes(data[4 : 4 + length]), data[4 + length :]

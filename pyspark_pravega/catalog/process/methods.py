@@ -1,0 +1,300 @@
+"""The methods of the catalog process, as `protocol` declares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog import statements
+from pyspark_pravega.catalog.base import PLANNED_S
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.jobs import (
+    ScanRequest,
+    WriteJobs,
+    check_read,
+    count_rows,
+    plan_scan,
+    plan_write,
+    take_over_query,
+)
+from pyspark_pravega.catalog.process.protocol import (
+    BegunWrite,
+    CommitReport,
+    MetadataTable,
+    Parameter,
+    PlannedScan,
+    PlannedWrite,
+    Procedure,
+    ProcedureResult,
+    Table,
+    Text64,
+    View,
+    bytes_of,
+    text_of,
+)
+from pyspark_pravega.catalog.process.stream_reads import StreamReads
+from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, snapshot_until
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import Epoch
+from pyspark_pravega.errors import (
+    StreamNotFoundError,
+    UnsupportedOperationError,
+    ViewNotFoundError,
+)
+from pyspark_pravega.settings import Settings
+
+
+class CatalogMethods(StreamReads):
+    """What Spark's JVM asks of a catalog. Safe for use by several threads.
+
+    `protocol.Methods` says what each method does.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Serve a catalog.
+
+        Args:
+            settings: where the cluster and the registry are.
+        """
+        super().__init__(self._definition)
+        self.catalog = Catalog(settings)
+        self._writes = WriteJobs()
+
+    def list_namespaces(self) -> list[str]:
+        return self.catalog.list_namespaces()
+
+    def load_namespace(self, namespace: list[str]) -> dict[str, str]:
+        return self.catalog.namespace_properties(namespace)
+
+    def create_namespace(self, namespace: list[str], properties: dict[str, str]) -> None:
+        self.catalog.create_namespace(namespace, properties)
+
+    def alter_namespace(self, namespace: list[str], changes: list[dict[str, Any]]) -> None:
+        self.catalog.alter_namespace(namespace, changes)
+
+    def drop_namespace(self, namespace: list[str], cascade: bool) -> bool:
+        return self.catalog.drop_namespace(namespace, cascade=cascade)
+
+    def list_tables(self, namespace: list[str]) -> list[str]:
+        return self.catalog.list_tables(namespace)
+
+    def rename_table(self, namespace: list[str], table: str) -> None:
+        self.catalog.rename_table(namespace, table)
+
+    def truncate_table(self, namespace: list[str], table: str) -> None:
+        self.catalog.truncate_table(namespace, table)
+
+    def refuse_row_level(self, namespace: list[str], table: str, command: str) -> None:
+        self.catalog.refuse_row_level(namespace, table, command)
+
+    def metadata_rows(self, namespace: list[str], table: str, columns: list[str]) -> list[list[Any]]:
+        return self.catalog.metadata_rows(namespace, table, columns)
+
+    def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
+        self.catalog.commit_staged(staged, written=written)
+
+    def abort_staged(self, staged: dict[str, Any]) -> None:
+        self.catalog.abort_staged(staged)
+
+    def list_views(self, namespace: list[str]) -> list[str]:
+        return self.catalog.list_views(namespace)
+
+    def store_view(self, namespace: list[str], table: str, definition: View, create: bool, replace: bool) -> None:
+        self.catalog.store_view(namespace, table, dict(definition), create=create, replace=replace)
+
+    def drop_view(self, namespace: list[str], table: str) -> bool:
+        return self.catalog.drop_view(namespace, table)
+
+    def rename_view(self, namespace: list[str], table: str, to_namespace: list[str], to: str) -> None:
+        self.catalog.rename_view(namespace, table, to_namespace, to)
+
+    def list_procedures(self, namespace: list[str]) -> list[str]:
+        return self.catalog.list_procedures(namespace)
+
+    def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | Mapping[str, Any]:
+        if is_metadata(table):
+            return {"rows_of": table, "schema": self.catalog.metadata_schema(namespace, table).json()}
+        try:
+            return _table(self.catalog.load_table(namespace, table))
+        except StreamNotFoundError:
+            # Streams are more frequent, so views are looked for behind them.
+            try:
+                return self.catalog.load_view(namespace, table)
+            except ViewNotFoundError:
+                pass
+            raise
+
+    def load_table_at(
+        self, namespace: list[str], table: str, version: str | None = None, timestamp: int | None = None
+    ) -> Table:
+        if is_metadata(table):
+            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without AS OF')
+        definition = self.catalog.load_table(namespace, table)
+        client, stream = self.catalog.client, definition.stream
+        if version is not None:
+            moment = moment_of(client, stream, version)
+        else:
+            assert timestamp is not None
+            moment = moment_at(client, stream, timestamp)
+        # What was truncated away is found out now, not in the middle of a job.
+        snapshot_until(client, stream, moment)
+        return _table(definition) | {"position": {"offsets": moment.offsets, "name": moment.name}}
+
+    def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
+        if is_metadata(table):
+            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without {", ".join(options)}')
+        check_read(self._definition(namespace, table, options), options)
+
+    def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
+        definition = self.catalog.load_table(namespace, table)
+        schema = StructType([*definition.schema, *CHANGE_COLUMNS])
+        return _table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
+
+    def create_table(
+        self,
+        namespace: list[str],
+        table: str,
+        schema: dict[str, Any],
+        transforms: list[dict[str, Any]],
+        properties: dict[str, str],
+    ) -> Table:
+        columns = StructType.fromJson(schema)
+        return _table(self.catalog.create_table(namespace, table, columns, transforms, properties))
+
+    def alter_table(self, namespace: list[str], table: str, changes: list[dict[str, Any]]) -> Table:
+        return _table(self.catalog.alter_table(namespace, table, changes))
+
+    def drop_table(self, namespace: list[str], table: str) -> bool:
+        if self.catalog.drop_table(namespace, table):
+            return True
+        if self.catalog.has_view(namespace, table):
+            raise UnsupportedOperationError(f'"{table}" is a view: use DROP VIEW')
+        return False
+
+    def stage_table(
+        self,
+        namespace: list[str],
+        table: str,
+        schema: dict[str, Any],
+        transforms: list[dict[str, Any]],
+        properties: dict[str, str],
+        create: bool,
+        replace: bool,
+    ) -> Table:
+        definition, staged = self.catalog.stage_table(
+            namespace, table, StructType.fromJson(schema), transforms, properties, create=create, replace=replace
+        )
+        return _table(definition) | {"staged": staged}
+
+    def describe_procedure(self, namespace: list[str], name: str) -> Procedure:
+        procedure = self.catalog.procedure(namespace, name)
+        parameters = [_parameter(parameter) for parameter in procedure.parameters]
+        return {"name": procedure.name, "description": procedure.description, "parameters": parameters}
+
+    def call_procedure(self, name: str, arguments: list[Any]) -> ProcedureResult:
+        return {"columns": PROCEDURES[name].columns, "rows": self.catalog.call_procedure(name, arguments)}
+
+    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> int | None:
+        return count_rows(self._definition(namespace, table, options), options)
+
+    def plan_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        options: dict[str, str],
+        position: dict[str, Any] | None = None,
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+    ) -> PlannedScan:
+        request = ScanRequest(
+            columns=columns, options=options, position=position, predicates=predicates or [], limit=limit
+        )
+        scan = plan_scan(self._definition(namespace, table, options), request)
+        return {
+            "function": text_of(scan.function),
+            "partitions": [text_of(partition) for partition in scan.partitions],
+            "schema": scan.schema.json(),
+            "size": scan.size,
+            "rows": scan.rows,
+            "segments": scan.slices,
+        }
+
+    def plan_write(
+        self, namespace: list[str], table: str, options: dict[str, str], staged: dict[str, Any] | None = None
+    ) -> PlannedWrite:
+        if staged is not None:
+            definition = self._with_options(self.catalog.staged_definition(staged), options)
+        else:
+            definition = self._definition(namespace, table, options)
+        planned = plan_write(definition, options)
+        return {"plan": text_of(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
+
+    def take_over_query(self, plan: Text64, query: str, run: str) -> None:
+        take_over_query(bytes_of(plan), query, run)
+
+    def begin_write(
+        self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False
+    ) -> BegunWrite:
+        columns = None if packed is None else StructType.fromJson(json.loads(packed))
+        write = self._writes.begin(bytes_of(plan), partitions, packed=columns, overwrite=overwrite)
+        return {"writer": text_of(write.writer), "function": text_of(write.function), "packed": write.packed}
+
+    def resume_write(self, writer: Text64, partitions: int) -> None:
+        self._writes.resume(bytes_of(writer), partitions)
+
+    def commit_write(
+        self,
+        writer: Text64,
+        messages: list[Text64 | None],
+        query: str | None = None,
+        run: str | None = None,
+        epoch: int | None = None,
+    ) -> CommitReport:
+        of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch)
+        report = self._writes.commit(bytes_of(writer), _messages(messages), of_query)
+        return {
+            "rows": report.rows,
+            "bytes": report.bytes,
+            "transactions": report.transactions,
+            "milliseconds": report.milliseconds,
+            "repeated": report.repeated,
+        }
+
+    def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
+        self._writes.abort(bytes_of(writer), _messages(messages))
+
+    def _definition(self, namespace: list[str], table: str, options: dict[str, str]) -> TableDefinition:
+        # The statement's analysis has just looked it up, and counts on what it has found.
+        return self._with_options(self.catalog.load_table(namespace, table, age_s=PLANNED_S), options)
+
+    def _with_options(self, definition: TableDefinition, options: dict[str, str]) -> TableDefinition:
+        return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))
+
+
+def _parameter(parameter: statements.Parameter) -> Parameter:
+    return {
+        "name": parameter.name,
+        "type": parameter.type,
+        "comment": parameter.comment,
+        "default": parameter.default,
+        "columns": parameter.columns,
+    }
+
+
+def _messages(messages: list[Text64 | None]) -> list[bytes | None]:
+    return [None if message is None else bytes_of(message) for message in messages]
+
+
+def _table(definition: TableDefinition) -> Table:
+    return {
+        "schema": definition.schema.json(),
+        "properties": shown_properties(definition),
+        "stream": str(definition.stream),
+    }

@@ -1,0 +1,148 @@
+"""The catalog process: answers Spark's JVM over pipes, one JSON document a line.
+
+The first line configures it: `{"options": {...}, "session": {...}}`. Then come requests, answered in any order;
+`protocol` says which there are. The process ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TextIO
+
+from pyspark_pravega.catalog.process.methods import CatalogMethods
+from pyspark_pravega.catalog.process.protocol import Failure, Greeting, Methods, call
+from pyspark_pravega.connector.options import BOUND_KEYS, TRIGGER_KEYS, spellings
+from pyspark_pravega.connector.table import METADATA_COLUMNS
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    PravegaError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    ScopeNotFoundError,
+    StreamExistsError,
+    StreamNotFoundError,
+    ViewExistsError,
+    ViewNotFoundError,
+    did_you_mean,
+)
+from pyspark_pravega.settings import KEYS, Settings, canonical_key
+
+THREADS = 32
+
+_KINDS: list[tuple[type[PravegaError], str]] = [
+    (ScopeNotFoundError, "no-such-namespace"),
+    (StreamNotFoundError, "no-such-table"),
+    (ScopeExistsError, "namespace-exists"),
+    (StreamExistsError, "table-exists"),
+    (ScopeNotEmptyError, "namespace-not-empty"),
+    (ViewNotFoundError, "no-such-view"),
+    (ViewExistsError, "view-exists"),
+]
+_log = logging.getLogger(__name__)
+
+
+def answer(service: Methods, request: dict[str, Any]) -> dict[str, Any]:
+    """Answer a request.
+
+    Args:
+        service: does what is asked.
+        request: id, method and params.
+
+    Returns:
+        id and result, or id and error.
+    """
+    try:
+        return {"id": request["id"], "result": call(service, request["method"], request["params"])}
+    except PravegaError as error:
+        return {"id": request["id"], "error": describe(error)}
+    except Exception as error:
+        _log.exception("%s failed", request["method"])
+        return {"id": request["id"], "error": describe(error)}
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer requests until there are no more; what hasn't been answered by then isn't waited for.
+
+    Args:
+        requests: lines of JSON, the first one the configuration: `{"options": {...}, "session": {...}}`.
+        answers: lines of JSON.
+    """
+    lock = threading.Lock()
+
+    def send(answer: dict[str, Any]) -> None:
+        line = json.dumps(answer, separators=(",", ":"))
+        with lock:
+            answers.write(line + "\n")
+            answers.flush()
+
+    configuration = json.loads(requests.readline())
+    try:
+        settings = settle_settings(configuration["options"], configuration["session"])
+        service: Methods = CatalogMethods(settings)
+    except PravegaError as error:
+        send({"id": 0, "error": describe(error)})
+        return
+    greeting: Greeting = {
+        "metadata": METADATA_COLUMNS.json(),
+        "scope": settings.scope,
+        "checkedOptions": sorted(spellings(BOUND_KEYS | TRIGGER_KEYS)),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+    send({"id": 0, "result": greeting})
+    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="catalog")
+    for line in requests:
+        threads.submit(lambda request: send(answer(service, request)), json.loads(line))
+    # Threads may wait for a server: nobody is there to hear their answer any more.
+    threads.shutdown(wait=False, cancel_futures=True)
+
+
+def settle_settings(options: dict[str, str], session: dict[str, str]) -> Settings:
+    """The connection from a catalog's configuration and the session's.
+
+    Args:
+        options: `spark.sql.catalog.<name>.*` without that prefix.
+        session: `spark.pravega.*`.
+
+    Raises:
+        ConfigurationError: a key is unknown, or a value malformed.
+    """
+    for key in options:
+        name = canonical_key(key)
+        if name not in KEYS:
+            raise ConfigurationError(f'unknown catalog configuration "{key}"{did_you_mean(name, KEYS)}')
+    return Settings.resolve(catalog=options, session=session)
+
+
+def describe(error: Exception) -> Failure:
+    """An error as the JVM takes it.
+
+    Args:
+        error: what was raised; of anything unexpected only its kind and text are told, never a trace.
+    """
+    if isinstance(error, PravegaError):
+        kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "other")
+        return {"kind": kind, "condition": error.condition, "message": str(error)}
+    return {
+        "kind": "other",
+        "condition": PravegaError.condition,
+        "message": f"unexpected {type(error).__name__}: {error}; the catalog process's log tells more",
+    }
+
+
+def main() -> None:
+    """Serve standard input and output; whatever else is printed goes to standard error."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="pravega catalog: %(levelname)s %(message)s")
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin, answers)
+    # Not sys.exit, which waits for the threads.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

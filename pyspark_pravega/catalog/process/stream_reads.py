@@ -1,0 +1,140 @@
+"""Streaming reads that Spark's JVM asks for: planned here, run by Spark's Python workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
+from pyspark_pravega.catalog.process.protocol import OpenedStream, Source, Text64, text_of
+from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.connector.read import ChangesRange, ChangesReader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.stream import ChangesSource, SeveralStreamsReader, StreamSource, check_no_bounds
+from pyspark_pravega.connector.table import TableDefinition
+
+
+class StreamRead:
+    """One query's read of one table."""
+
+    def __init__(
+        self,
+        definition: TableDefinition,
+        columns: list[str],
+        options: Mapping[str, str],
+        position: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Begin a read.
+
+        Args:
+            definition: what the stream is as a table.
+            columns: the wanted columns.
+            options: the read's options.
+            position: see `ScanRequest`: CHANGES are read by version, anything else by stream cut.
+
+        Raises:
+            ConfigurationError: an option is unknown or malformed.
+        """
+        given = canonical(options, TABLE_READ_KEYS, "read option")
+        if MODE in given:
+            definition = in_mode(definition, given[MODE], columns)
+        self.options = ReadOptions.parse(given)
+        client, stream = shared_client(definition.settings), definition.stream
+        self.reader: SeveralStreamsReader | ChangesReader
+        # Offsets of both are values that know their text; which kind they are is the source's matter.
+        self.source: Any
+        if position is not None and "changes" in position:
+            check_no_bounds(self.options)
+            self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
+            self.source = ChangesSource(client, stream, ChangesRange.of(position["changes"]), self.options)
+        else:
+            self.reader = SeveralStreamsReader([definition], columns, self.options)
+            self.source = StreamSource(client, [stream], self.options)
+        self.lock = threading.Lock()
+
+
+class StreamReads:
+    """All streaming reads of a catalog process, as methods that the JVM calls. Safe for use by several threads.
+
+    Each call says all that is needed to begin its read: so another process can go on with it.
+    """
+
+    def __init__(self, load: Callable[[list[str], str, dict[str, str]], TableDefinition]) -> None:
+        """Serve reads.
+
+        Args:
+            load: what a namespace's table is, read with some options.
+        """
+        self._load = load
+        self._reads: dict[str, StreamRead] = {}
+        self._lock = threading.Lock()
+
+    def _read(self, source: Source) -> StreamRead:
+        with self._lock:
+            read = self._reads.get(source["id"])
+        if read is None:
+            options = source["options"]
+            definition = self._load(source["namespace"], source["table"], options)
+            new_read = StreamRead(definition, source["columns"], options, source["position"])
+            with self._lock:
+                read = self._reads.setdefault(source["id"], new_read)
+        return read
+
+    def open_stream(self, source: Source) -> OpenedStream:
+        read = self._read(source)
+        with read.lock:
+            read.source.subscribe()
+        # The partitions are planned with each micro-batch; the one that stands for none isn't needed.
+        function, _ = pickled_read(read.reader, read.reader.schema)
+        options = read.options
+        return {
+            "function": text_of(function),
+            "schema": read.reader.schema.json(),
+            "maxEvents": options.max_events,
+            "maxBytes": options.max_bytes,
+            "minEvents": options.min_events,
+            "maxDelayMs": round(options.max_delay_s * 1000),
+        }
+
+    def stream_initial(self, source: Source) -> str:
+        read = self._read(source)
+        with read.lock:
+            return str(read.source.initial_offset().to_json())
+
+    def stream_latest(self, source: Source, start: str, limited: bool, target: str | None) -> str:
+        read = self._read(source)
+        end = None if target is None else read.source.offset(target)
+        with read.lock:
+            return str(read.source.latest_offset(read.source.offset(start), limited=limited, target=end).to_json())
+
+    def stream_target(self, source: Source) -> str:
+        read = self._read(source)
+        with read.lock:
+            return str(read.source.target().to_json())
+
+    def stream_tail(self, source: Source) -> str:
+        read = self._read(source)
+        with read.lock:
+            return str(read.source.tail().to_json())
+
+    def stream_plan(self, source: Source, start: str, end: str) -> list[Text64]:
+        read = self._read(source)
+        with read.lock:
+            partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
+        return [text_of(pickle(partition)) for partition in partitions]
+
+    def stream_commit(self, source: Source, end: str) -> None:
+        read = self._read(source)
+        with read.lock:
+            read.source.commit(read.source.offset(end))
+
+    def stream_metrics(self, source: Source, consumed: str) -> dict[str, str]:
+        read = self._read(source)
+        with read.lock:
+            figures: dict[str, str] = read.source.metrics(read.source.offset(consumed))
+            return figures
+
+    def stop_stream(self, id: str) -> None:
+        with self._lock:
+            self._reads.pop(id, None)

@@ -1,0 +1,373 @@
+"""ALTER TABLE: properties, and columns, which become new versions of the schema in the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from pyspark_pravega.catalog.names import stream_of
+from pyspark_pravega.catalog.properties import (
+    CODEC,
+    COMPATIBILITY,
+    FORMAT,
+    check_compatibility,
+    check_format,
+    check_writes,
+    known_properties,
+)
+from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule
+from pyspark_pravega.catalog.statements.tables import Tables, schema_info
+from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import create_ledger
+from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table import PINNED_SCHEMA, SCHEMA_TYPE, TableDefinition, load_definition
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    IncompatibleSchemaError,
+    UnsupportedOperationError,
+)
+from pyspark_pravega.registry import SchemaRegistry, VersionInfo
+from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema, schema_for
+from pyspark_pravega.serde.raw import EVENT
+from pyspark_pravega.settings import canonical_key
+
+SCHEMA = "schema"
+"""The property that, together with `format`, gives a stream without a group its schema."""
+
+Change = Mapping[str, Any]
+
+
+class Altering(Tables):
+    """Changes tables that are there."""
+
+    def alter_table(self, namespace: Sequence[str], table: str, changes: Sequence[Change]) -> TableDefinition:
+        """Change a table's properties or columns.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            changes: `kind` is the name of Spark's class of the change; its other fields are under their names.
+
+        Returns:
+            The table as it is now.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            ConfigurationError: a property is unknown or malformed.
+            IncompatibleSchemaError: the group's policy forbids a change of columns.
+            UnsupportedOperationError: what a stream, or a format, can't do.
+        """
+        stream = stream_of(namespace, table)
+        definition = self.definition(stream, age_s=0)
+        given: dict[str, str] = {}
+        removed: set[str] = set()
+        columns: list[Change] = []
+        for change in changes:
+            if change["kind"] == "SetProperty":
+                given[change["property"]] = change["value"]
+            elif change["kind"] == "RemoveProperty":
+                removed.add(_canonical(change["property"]))
+            elif change["kind"] == "ClusterBy":
+                _cluster(change["columns"], given, removed)
+            elif "column" in change:
+                columns.append(change)
+            else:
+                raise UnsupportedOperationError(
+                    f'stream "{stream}" can\'t be changed so ({change["kind"]}): a stream enforces no constraints'
+                )
+        if columns:
+            self._alter_columns(definition, columns)
+        if given or removed:
+            self._alter_properties(definition, given, removed)
+        self.forget(stream)
+        return self.definition(stream, age_s=0)
+
+    def rename_table(self, namespace: Sequence[str], table: str) -> None:
+        """Refuse to rename a table.
+
+        Raises:
+            UnsupportedOperationError: always.
+        """
+        stream = stream_of(namespace, table)
+        raise UnsupportedOperationError(
+            f'stream "{stream}" can\'t be renamed: create a new table AS SELECT from it, and drop it; or create a view'
+        )
+
+    def register_schema(
+        self,
+        stream: Stream,
+        *,
+        table_format: str,
+        text: str | None = None,
+        columns: StructType | None = None,
+        compatibility: str | None = None,
+    ) -> VersionInfo:
+        """Give a stream its first schema, or its next one.
+
+        Args:
+            stream: the stream.
+            table_format: `avro`, `json` or `protobuf`.
+            text: the schema, Avro's or a JSON Schema; else `columns`.
+            columns: a table's columns.
+            compatibility: the policy of a group that is made.
+
+        Returns:
+            The schema's version.
+
+        Raises:
+            ConfigurationError: what is given doesn't go together.
+            SchemaError: it isn't a schema, or the registry refuses it.
+        """
+        made = self._schema(stream, table_format, text, columns)
+        made.columns()
+        registry = self._registry(stream)
+        scope, group = stream.scope, stream.name
+        policy = check_compatibility(made.format, {COMPATIBILITY: compatibility} if compatibility else {})
+        new = registry.create_group(scope, group, serialization_format=REGISTERED[made.format], compatibility=policy)
+        try:
+            version = self._add_schema(stream, made)
+        except Exception:
+            if new:
+                registry.delete_group(scope, group)
+            raise
+        names = made.columns().fieldNames()
+
+        def changed(before: dict[str, str]) -> dict[str, str]:
+            gone = {PINNED_SCHEMA} | (set() if before.get(ROUTING_KEY) in names else {ROUTING_KEY})
+            return {**_without(before, gone), FORMAT: made.format}
+
+        create_ledger(self.client, stream).change_properties(changed)
+        self.forget(stream)
+        return version
+
+    def set_compatibility(self, stream: Stream, policy: str) -> str:
+        """Change the policy that decides about a group's next schemas.
+
+        Args:
+            stream: the stream.
+            policy: its name.
+
+        Returns:
+            The policy so far.
+
+        Raises:
+            ConfigurationError: there is no such policy, or the stream has no schema.
+        """
+        definition = self.definition(stream, age_s=0)
+        if definition.registered is None or definition.compatibility is None:
+            raise ConfigurationError(
+                f'stream "{stream}" has no schema that could be compatible: give it one with CALL register_schema'
+            )
+        wanted = check_compatibility(definition.format, {COMPATIBILITY: policy})
+        self._registry(stream).update_compatibility(stream.scope, stream.name, wanted)
+        self.forget(stream)
+        return definition.compatibility
+
+    # Columns
+
+    def _alter_columns(self, definition: TableDefinition, changes: Sequence[Change]) -> None:
+        stream = definition.stream
+        if definition.registered is None:
+            raise UnsupportedOperationError(
+                f'stream "{stream}" holds events without a schema, so its columns can\'t be changed: give it a schema '
+                "with CALL register_schema"
+            )
+        for change in changes:
+            if change["kind"] == "DeleteColumn" and list(change["column"]) == [definition.routing_key]:
+                raise UnsupportedOperationError(
+                    f'column "{definition.routing_key}" is the routing key of stream "{stream}": take another one '
+                    "first, ALTER TABLE ... SET TBLPROPERTIES ('routing-key' = ...)"
+                )
+        info, _ = definition.registered
+        schema = registered_schema(info.serialization_format, info.type, info.schema_data)
+        new = evolved(schema, changes, stream=str(stream))
+        new.columns()
+        for old, _ in self._registry(stream).schemas(stream.scope, stream.name, info.type):
+            check_readable(
+                registered_schema(old.serialization_format, old.type, old.schema_data), new, stream=str(stream)
+            )
+        self._add_schema(stream, new)
+        if PINNED_SCHEMA in definition.properties:
+            create_ledger(self.client, stream).change_properties(lambda before: _without(before, {PINNED_SCHEMA}))
+
+    def _add_schema(self, stream: Stream, schema: Schema) -> VersionInfo:
+        """Make a schema the group's latest one."""
+        registry = self._registry(stream)
+        scope, group = stream.scope, stream.name
+        history = registry.schemas(scope, group)
+        newest = history[-1][1].id if history else -1
+        try:
+            version = registry.add_schema(scope, group, schema_info(schema))
+            if version.id < newest:
+                version = registry.add_schema(scope, group, schema_info(revised(schema, newest + 1)))
+        except IncompatibleSchemaError:
+            properties = registry.group(scope, group)
+            types = {known.type for known, _ in history}
+            if properties.serialization_format != REGISTERED[schema.format]:
+                raise
+            if schema.type not in types and not properties.allow_multiple_types:
+                raise IncompatibleSchemaError(
+                    f'the events of stream "{stream}" are of type {", ".join(sorted(types))}, and can\'t be of type '
+                    f"{schema.type}, too: name the schema so"
+                ) from None
+            policy = properties.compatibility
+            raise IncompatibleSchemaError(
+                f'the compatibility policy of stream "{stream}" is {policy}, which forbids this change: it allows '
+                f"{rule(policy)}. Change the table otherwise, or its policy: ALTER TABLE ... SET TBLPROPERTIES "
+                "('compatibility' = 'AllowAny')"
+            ) from None
+        return version
+
+    def _schema(self, stream: Stream, table_format: str, text: str | None, columns: StructType | None) -> Schema:
+        wanted = SYNONYMS.get(table_format.lower(), table_format.lower())
+        if wanted not in REGISTERED:
+            raise ConfigurationError(
+                f'a schema is of format {", ".join(REGISTERED)}, not "{table_format}": streams of raw or string '
+                "events have none"
+            )
+        if (text is None) == (columns is None):
+            raise ConfigurationError(f'a schema for stream "{stream}" is given by its text or by columns, one of them')
+        if columns is not None:
+            return schema_for(wanted, columns, name=stream.name, namespace=stream.scope)
+        assert text is not None
+        if wanted == "protobuf":
+            raise ConfigurationError("a Protobuf schema is no text: give columns, or register it in the registry")
+        return _from_text(wanted, text, stream)
+
+    def _registry(self, stream: Stream) -> SchemaRegistry:
+        registry = shared_registry(self.settings)
+        if registry is None:
+            raise ConfigurationError(
+                f'the schema of stream "{stream}" is to be kept in a schema registry: set schema-registry-uri '
+                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
+            )
+        return registry
+
+    # Properties
+
+    def _alter_properties(self, definition: TableDefinition, given: Mapping[str, str], removed: set[str]) -> None:
+        stream = definition.stream
+        text = {key: value for key, value in given.items() if _canonical(key) == SCHEMA}
+        wanted = known_properties({key: value for key, value in given.items() if key not in text})
+        if CODEC in {_canonical(key) for key in given} | removed:
+            raise ConfigurationError(f'table property "{CODEC}" tells which codec reads the events; it can\'t be set')
+        table_format = self._new_format(definition, wanted, removed)
+        if definition.format not in REGISTERED and table_format in REGISTERED and not text:
+            raise ConfigurationError(
+                f'stream "{stream}" has no schema yet, and format {table_format} needs one: CALL '
+                f"register_schema(table => ..., format => '{table_format}', columns => 'id BIGINT, ...'), or set "
+                '"schema" to its text together with "format"'
+            )
+        if text and table_format not in REGISTERED:
+            raise ConfigurationError(f'table property "{SCHEMA}" goes with a "format" that has schemas')
+        first_schema = definition.format not in REGISTERED and table_format in REGISTERED
+        if text and not first_schema:
+            raise ConfigurationError(
+                f'stream "{stream}" has a schema already: change its columns with ALTER TABLE, or CALL register_schema'
+            )
+        kept = {key: value for key, value in wanted.items() if key not in STREAM_PROPERTIES}
+        merged = {**_without(definition.properties, removed), **kept, FORMAT: table_format}
+        merged.pop(COMPATIBILITY, None)
+        merged.pop(PINNED_SCHEMA, None)
+        schema = definition.schema
+        if first_schema:
+            (written,) = text.values()
+            schema = self._schema(stream, table_format, written, None).columns()
+        elif table_format in (RAW, STRING):
+            kind = StringType() if table_format == STRING else BinaryType()
+            schema = StructType([StructField(EVENT, kind, False)])
+        merged = self._checked(definition, schema, merged)
+        configuration = definition.configuration
+        changed = stream_configuration(configuration, wanted, removed)
+        policy = wanted.get(COMPATIBILITY)
+        if COMPATIBILITY in removed and policy is None:
+            policy = check_compatibility(table_format, {})
+        if policy is not None:
+            check_compatibility(table_format, {COMPATIBILITY: policy})
+        # All of it is in order: from here on it is done.
+        if first_schema:
+            self.register_schema(
+                stream, table_format=table_format, text=next(iter(text.values())), compatibility=policy
+            )
+        elif policy is not None:
+            self.set_compatibility(stream, policy)
+        if changed != configuration:
+            self.client.controller.update_stream(stream, lambda before: stream_configuration(before, wanted, removed))
+        known = definition.properties
+        gone = {key for key in known if key not in merged and not key.startswith("_")}
+        new = {key: value for key, value in merged.items() if known.get(key) != value}
+
+        def changed_properties(before: dict[str, str]) -> dict[str, str]:
+            # Others may have changed other ones since they were looked up.
+            after = {**_without(before, gone), **new}
+            check_writes(schema, {key: value for key, value in after.items() if not key.startswith("_")})
+            return after
+
+        if gone or new:
+            create_ledger(self.client, stream).change_properties(changed_properties)
+
+    def _new_format(self, definition: TableDefinition, wanted: Mapping[str, str], removed: set[str]) -> str:
+        before, plain = definition.format, (RAW, STRING)
+        found = wanted.get(FORMAT)
+        if found is None:
+            return RAW if FORMAT in removed and before in plain else before
+        found = SYNONYMS.get(found.lower(), found.lower())
+        if found == before or (found in plain and before in plain):
+            return found
+        if before in REGISTERED and found in (*REGISTERED, *plain):
+            raise UnsupportedOperationError(
+                f'the events of stream "{definition.stream}" are {before}, and will stay so: make another table for '
+                f"{found}"
+            )
+        return found
+
+    def _checked(self, definition: TableDefinition, schema: StructType, merged: dict[str, str]) -> dict[str, str]:
+        """The table's properties, each and all of them in order."""
+        stream = definition.stream
+        type_name = merged.pop(SCHEMA_TYPE, None)
+        check_format(schema, merged)
+        if merged[FORMAT] == definition.format and FORMAT not in definition.properties:
+            # Others have made the stream: what its format is, its group says.
+            del merged[FORMAT]
+        if type_name is not None:
+            load_definition(self.client, self.settings, stream, {SCHEMA_TYPE: type_name})
+            merged[SCHEMA_TYPE] = type_name
+        check_writes(schema, merged)
+        return merged
+
+
+def _from_text(table_format: str, text: str, stream: Stream) -> Schema:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f'the schema for stream "{stream}" isn\'t JSON: {error}') from None
+    name = f"{stream.scope}.{stream.name}"
+    if table_format == "avro" and isinstance(document, dict):
+        space = document.get("namespace")
+        name = document.get("name", "")
+        name = f"{space}.{name}" if space and "." not in name else name
+    return registered_schema(REGISTERED[table_format], name, text.encode())
+
+
+def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -> None:
+    if not columns:
+        removed.add(ROUTING_KEY)
+    elif len(columns) == 1:
+        given[ROUTING_KEY] = columns[0]
+    else:
+        raise UnsupportedOperationError(
+            f"CLUSTER BY ({', '.join(columns)}): a routing key is one column; add a column that combines them"
+        )
+
+
+def _canonical(key: str) -> str:
+    return key if "." in key else canonical_key(key)
+
+
+def _without(properties: Mapping[str, str], removed: set[str]) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key not in removed}

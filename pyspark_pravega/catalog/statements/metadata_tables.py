@@ -1,0 +1,268 @@
+"""Metadata tables: what is known about a stream, as rows. `orders$commits` is one of the stream `orders`."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.names import stream_of
+from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.names import segment_epoch, segment_number
+from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.read import proper_cut
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.errors import (
+    GroupNotFoundError,
+    InvalidNameError,
+    NotFoundError,
+    PravegaError,
+    SchemaNotFoundError,
+    StreamNotFoundError,
+    did_you_mean,
+)
+
+Row = dict[str, Any]
+_OFFSETS = MapType(LongType(), LongType())
+
+
+def _columns(**kinds: DataType) -> StructType:
+    return StructType([StructField(name, kind, True) for name, kind in kinds.items()])
+
+
+SCHEMAS: dict[str, StructType] = {
+    "commits": _columns(
+        version=LongType(),
+        committed_at=TimestampType(),
+        rows=LongType(),
+        bytes=LongType(),
+        job=StringType(),
+        transactions=ArrayType(StringType()),
+        cut=StringType(),
+        offsets=_OFFSETS,
+    ),
+    "segments": _columns(
+        segment=LongType(),
+        epoch=IntegerType(),
+        number=IntegerType(),
+        min_key=DoubleType(),
+        max_key=DoubleType(),
+        start_offset=LongType(),
+        end_offset=LongType(),
+        bytes=LongType(),
+        sealed=BooleanType(),
+        current=BooleanType(),
+        successors=ArrayType(LongType()),
+    ),
+    "epochs": _columns(epoch=IntegerType(), segments=ArrayType(LongType()), current=BooleanType()),
+    "transactions": _columns(
+        transaction=StringType(), state=StringType(), epoch=IntegerType(), job=StringType(), version=LongType()
+    ),
+    "schemas": _columns(
+        id=IntegerType(),
+        type=StringType(),
+        format=StringType(),
+        version=IntegerType(),
+        added_at=TimestampType(),
+        encoding_ids=ArrayType(IntegerType()),
+        schema=StringType(),
+    ),
+    "cuts": _columns(name=StringType(), created_at=TimestampType(), cut=StringType(), offsets=_OFFSETS),
+    "properties": _columns(key=StringType(), value=StringType()),
+}
+"""The metadata tables and their columns."""
+
+
+def is_metadata(table: str) -> bool:
+    """Whether a table's name is one of a metadata table: streams have no `$`."""
+    return "$" in table
+
+
+class MetadataTables(CatalogBase):
+    """Looks into streams, commit logs and the registry; each row is of the moment when it was asked for."""
+
+    def metadata_schema(self, namespace: Sequence[str], table: str) -> StructType:
+        """The columns of a metadata table.
+
+        Args:
+            namespace: the stream's namespace.
+            table: the stream's name, `$` and what is asked for.
+
+        Raises:
+            StreamNotFoundError: there is no such stream, or no such metadata table.
+        """
+        stream, kind = _named(namespace, table)
+        if not self.exists(stream):
+            raise StreamNotFoundError(f'stream "{stream}" does not exist')
+        return SCHEMAS[kind]
+
+    def metadata_rows(self, namespace: Sequence[str], table: str, columns: Sequence[str]) -> list[list[Any]]:
+        """The rows of a metadata table.
+
+        Args:
+            namespace: the stream's namespace.
+            table: the stream's name, `$` and what is asked for.
+            columns: the wanted columns.
+
+        Returns:
+            Their values; timestamps in microseconds, maps as lists of pairs.
+
+        Raises:
+            StreamNotFoundError: there is no such stream, or no such metadata table.
+        """
+        stream, kind = _named(namespace, table)
+        makers: dict[str, Callable[[Stream], Iterator[Row]]] = {
+            "commits": self._commits,
+            "segments": self._segments,
+            "epochs": self._epochs,
+            "transactions": self._transactions,
+            "schemas": self._schemas,
+            "cuts": self._cuts,
+            "properties": self._properties,
+        }
+        return [[row[column] for column in columns] for row in makers[kind](stream)]
+
+    def _commits(self, stream: Stream) -> Iterator[Row]:
+        ledger = open_ledger(self.client, stream)
+        for commit in ledger.all_commits() if ledger is not None else ():
+            yield {
+                "version": commit.version,
+                "committed_at": commit.committed_at * 1000,
+                "rows": commit.rows,
+                "bytes": commit.bytes,
+                "job": commit.job,
+                "transactions": list(commit.transactions),
+                **_cut(self.client, stream, commit.cut),
+            }
+
+    def _segments(self, stream: Stream) -> Iterator[Row]:
+        controller = self.client.controller
+        current = controller.current_segments(stream).ids
+        ids = sorted({*controller.segments_between(stream), *current})
+        ranges = controller.segment_ranges(stream, ids)
+        states = segment_states(self.client.pool, stream, ids)
+        for segment in ids:
+            state = states[segment]
+            if state is None:
+                continue
+            yield {
+                "segment": segment,
+                "epoch": segment_epoch(segment),
+                "number": segment_number(segment),
+                "min_key": ranges[segment].min_key,
+                "max_key": ranges[segment].max_key,
+                "start_offset": state.start_offset,
+                "end_offset": state.write_offset,
+                "bytes": state.write_offset - state.start_offset,
+                "sealed": state.sealed,
+                "current": segment in current,
+                "successors": [next_one.segment.segment_id for next_one in controller.successors(stream, segment)],
+            }
+
+    def _epochs(self, stream: Stream) -> Iterator[Row]:
+        found: list[Row] = []
+        for epoch in itertools.count():
+            try:
+                segments = self.client.controller.epoch_segments(stream, epoch).ids
+            except NotFoundError:
+                break
+            found.append({"epoch": epoch, "segments": list(segments), "current": False})
+        if found and self.client.controller.current_segments(stream).ids:
+            found[-1]["current"] = True
+        yield from found
+
+    def _transactions(self, stream: Stream) -> Iterator[Row]:
+        controller = self.client.controller
+        ledger = open_ledger(self.client, stream)
+        known: dict[uuid.UUID, tuple[str | None, int | None]] = {}
+        if ledger is not None:
+            for commit in ledger.all_commits():
+                known |= {uuid.UUID(text): (commit.job, commit.version) for text in commit.transactions}
+            pending = ledger.state().pending
+            if pending is not None:
+                known |= dict.fromkeys(pending.transaction_ids(), (pending.job, None))
+            for transaction in ledger.noted_transactions():
+                known.setdefault(transaction, (None, None))
+        for transaction in controller.completed_transactions(stream):
+            known.setdefault(transaction, (None, None))
+        for transaction, (job, version) in known.items():
+            state = "COMMITTED" if version is not None else controller.transaction_state(stream, transaction).name
+            yield {
+                "transaction": str(transaction),
+                "state": state,
+                "epoch": transaction.int >> 96,
+                "job": job,
+                "version": version,
+            }
+
+    def _schemas(self, stream: Stream) -> Iterator[Row]:
+        registry = shared_registry(self.settings)
+        try:
+            history = [] if registry is None else registry.history(stream.scope, stream.name)
+        except GroupNotFoundError:
+            return
+        encodings: dict[int, list[int]] = {}
+        for encoding in itertools.count() if history and registry is not None else ():
+            try:
+                found = registry.encoding(stream.scope, stream.name, encoding)  # type: ignore[union-attr]
+            except SchemaNotFoundError:
+                break
+            encodings.setdefault(found.version.id, []).append(encoding)
+        for schema, version, added_at in history:
+            is_text = schema.serialization_format in ("Avro", "Json")
+            yield {
+                "id": version.id,
+                "type": schema.type,
+                "format": schema.serialization_format,
+                "version": version.version,
+                "added_at": added_at * 1000,
+                "encoding_ids": encodings.get(version.id, []),
+                "schema": schema.text if is_text else base64.b64encode(schema.schema_data).decode(),
+            }
+
+    def _cuts(self, stream: Stream) -> Iterator[Row]:
+        ledger = open_ledger(self.client, stream)
+        for name, cut in sorted(ledger.cuts().items()) if ledger is not None else ():
+            yield {"name": name, "created_at": cut.created_at * 1000, **_cut(self.client, stream, cut.offsets)}
+
+    def _properties(self, stream: Stream) -> Iterator[Row]:
+        for key, value in sorted(shown_properties(self.definition(stream)).items()):
+            yield {"key": key, "value": value}
+
+
+def _named(namespace: Sequence[str], table: str) -> tuple[Stream, str]:
+    name, _, kind = table.rpartition("$")
+    try:
+        stream = stream_of(namespace, name)
+    except InvalidNameError as error:
+        raise StreamNotFoundError(str(error)) from None
+    if kind.lower() not in SCHEMAS:
+        raise InvalidNameError(f'stream "{stream}" has no metadata table "{kind}"{did_you_mean(kind, SCHEMAS)}')
+    return stream, kind.lower()
+
+
+def _cut(client: Client, stream: Stream, offsets: Mapping[int, int]) -> Row:
+    try:
+        text = proper_cut(client, stream, offsets).to_text()
+    except PravegaError:
+        text = None
+    return {"cut": text, "offsets": [[segment, offset] for segment, offset in sorted(offsets.items())]}

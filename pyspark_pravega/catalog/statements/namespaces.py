@@ -1,0 +1,137 @@
+"""Scopes as namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.names import scope_of, to_sql
+from pyspark_pravega.catalog.store import STORE
+from pyspark_pravega.connector.log import is_ledger_name
+from pyspark_pravega.errors import PravegaError, ScopeExistsError, ScopeNotEmptyError, UnsupportedOperationError
+
+_OURS = "scope"
+"""The property that says what the scope is called in Pravega."""
+_SPARKS = frozenset({"owner", "collation"})
+
+
+class Namespaces(CatalogBase):
+    """A namespace is a scope, with a comment and properties in its store."""
+
+    def list_namespaces(self) -> list[str]:
+        """The names of all scopes, in SQL's spelling, sorted."""
+        return sorted(to_sql(scope) for scope in self.client.controller.list_scopes())
+
+    def namespace_properties(self, namespace: Sequence[str]) -> dict[str, str]:
+        """A namespace's properties, its comment among them.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        if self.is_empty_default(namespace):
+            return {_OURS: scope_of(namespace)}
+        scope = self.scope(namespace)
+        return {**self.store(scope).properties(), _OURS: scope}
+
+    def create_namespace(self, namespace: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
+        """Create a scope.
+
+        Args:
+            namespace: its name.
+            properties: its comment and properties.
+
+        Raises:
+            ScopeExistsError: it was there.
+            UnsupportedOperationError: it is to have a location.
+        """
+        scope = scope_of(namespace)
+        kept = _checked(properties or {})
+        if not self.client.controller.create_scope(scope):
+            raise ScopeExistsError(f'scope "{scope}" exists already')
+        if not kept:
+            return
+        try:
+            self.store(scope).change_properties(lambda _: kept)
+        except PravegaError:
+            self.client.controller.delete_scope(scope)
+            raise
+
+    def alter_namespace(self, namespace: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> None:
+        """Set and remove properties of a namespace.
+
+        Args:
+            namespace: which one.
+            changes: `{"kind": "SetProperty", "property": ..., "value": ...}`, or "RemoveProperty".
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+            UnsupportedOperationError: it is to have a location.
+        """
+        given = _checked({c["property"]: c["value"] for c in changes if c["kind"] == "SetProperty"})
+        scope = self.scope(namespace, make=True)
+        removed = {c["property"] for c in changes if c["kind"] == "RemoveProperty"}
+        self.store(scope).change_properties(
+            lambda before: {**{key: value for key, value in before.items() if key not in removed}, **given}
+        )
+
+    def drop_namespace(self, namespace: Sequence[str], *, cascade: bool) -> bool:
+        """Delete a scope.
+
+        Args:
+            namespace: which one.
+            cascade: delete its tables, views and reader groups (as those of `subscriber`) first.
+
+        Returns:
+            False when there was none.
+
+        Raises:
+            ScopeNotEmptyError: it holds tables, views or reader groups, and `cascade` isn't set.
+            UnsupportedOperationError: it holds key-value tables of somebody else's, which SQL can't show.
+        """
+        scope = scope_of(namespace)
+        controller = self.client.controller
+        if not controller.scope_exists(scope):
+            return False
+        tables = list(controller.list_key_value_tables(scope))
+        store = self.store(scope) if STORE in tables else None
+        if not cascade:
+            streams = sum(1 for _ in controller.list_streams(scope))
+            views = len(store.views()) if store is not None else 0
+            groups = sum(1 for _ in controller.list_reader_groups(scope))
+            counts = {"streams": streams, "views": views, "reader groups": groups}
+            if any(counts.values()):
+                held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+                raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
+        else:
+            unknown = [table for table in tables if table != STORE and not is_ledger_name(table)]
+            if unknown:
+                names = ", ".join(sorted(unknown)[:5])
+                raise UnsupportedOperationError(
+                    f'scope "{scope}" holds key-value tables that SQL doesn\'t know ({names}): nothing was dropped; '
+                    "delete them with a client of Pravega first"
+                )
+            # Before their streams: the controller can't end the subscription to one that is gone.
+            for group in list(controller.list_reader_groups(scope)):
+                controller.delete_reader_group(scope, group)
+            self.drop_streams(scope)
+            # The logs of streams that were deleted by other means.
+            for table in filter(is_ledger_name, list(controller.list_key_value_tables(scope))):
+                controller.delete_key_value_table(scope, table)
+        if store is not None:
+            store.delete()
+        return controller.delete_scope(scope)
+
+    def drop_streams(self, scope: str) -> None:
+        """Delete all tables of a scope."""
+        raise NotImplementedError
+
+
+def _checked(properties: Mapping[str, str]) -> dict[str, str]:
+    if "location" in properties:
+        raise UnsupportedOperationError("a Pravega scope has no location: leave LOCATION out")
+    if _OURS in properties:
+        raise UnsupportedOperationError(
+            f'property "{_OURS}" tells what the namespace is called in Pravega: a scope can\'t be renamed'
+        )
+    return {key: value for key, value in properties.items() if key not in _SPARKS}

@@ -1,0 +1,315 @@
+"""Procedures: `CALL pravega.system.scale(table => 'shop.orders', segments => 8)`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.names import stream_of
+from pyspark_pravega.catalog.statements.altering import Altering
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
+from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
+from pyspark_pravega.client.controller import even_ranges
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
+from pyspark_pravega.connector.read import moment_of, proper_cut
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, TransactionError, did_you_mean
+
+NAMESPACE = "system"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
+_TRANSACTION_WAIT_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """What a procedure takes."""
+
+    name: str
+    type: str
+    """As SQL says it."""
+    comment: str
+    default: str | None = None
+    """A literal of SQL; None when the argument must be given."""
+    columns: bool = False
+    """Whether it is a list of columns, which comes parsed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Procedure:
+    """A procedure."""
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    columns: str
+    """The columns of its result, as SQL says them."""
+
+
+_TABLE = Parameter(name="table", type="STRING", comment="the table, as namespace.table")
+_CUT = "cut STRING, offsets MAP<BIGINT, BIGINT>"
+PROCEDURES = {
+    procedure.name: procedure
+    for procedure in (
+        Procedure(
+            name="scale",
+            description="Gives the stream another number of segments, of equal parts of the keys",
+            parameters=(_TABLE, Parameter(name="segments", type="INT", comment="how many")),
+            columns="segment BIGINT, min_key DOUBLE, max_key DOUBLE",
+        ),
+        Procedure(
+            name="seal",
+            description="Makes the stream read-only, for ever",
+            parameters=(_TABLE,),
+            columns=_CUT,
+        ),
+        Procedure(
+            name="truncate",
+            description="Removes all events before a version, for ever",
+            parameters=(
+                _TABLE,
+                Parameter(name="version", type="STRING", comment="a commit's number, a stream cut, or a cut's name"),
+            ),
+            columns=_CUT,
+        ),
+        Procedure(
+            name="create_cut",
+            description="Gives a version, or the stream's end as it is now, a name to read AS OF",
+            parameters=(
+                _TABLE,
+                Parameter(name="name", type="STRING", comment="the name"),
+                Parameter(name="version", type="STRING", comment="a commit's number or a stream cut", default="NULL"),
+            ),
+            columns=f"name STRING, {_CUT}",
+        ),
+        Procedure(
+            name="drop_cut",
+            description="Forgets a cut's name",
+            parameters=(_TABLE, Parameter(name="name", type="STRING", comment="the name")),
+            columns="dropped BOOLEAN",
+        ),
+        Procedure(
+            name="commit",
+            description="Commits an open transaction",
+            parameters=(_TABLE, Parameter(name="transaction", type="STRING", comment="its id")),
+            columns="transaction STRING, state STRING",
+        ),
+        Procedure(
+            name="abort",
+            description="Aborts an open transaction",
+            parameters=(_TABLE, Parameter(name="transaction", type="STRING", comment="its id")),
+            columns="transaction STRING, state STRING",
+        ),
+        Procedure(
+            name="register_schema",
+            description="Gives the stream its first schema, or its next one",
+            parameters=(
+                _TABLE,
+                Parameter(name="columns", type="STRING", comment="as in CREATE TABLE", default="NULL", columns=True),
+                Parameter(name="schema", type="STRING", comment="an Avro or JSON Schema", default="NULL"),
+                Parameter(name="format", type="STRING", comment="avro, json or protobuf", default="'avro'"),
+            ),
+            columns="id INT, type STRING, version INT",
+        ),
+        Procedure(
+            name="set_compatibility",
+            description="Changes the policy that decides which schemas may come next",
+            parameters=(_TABLE, Parameter(name="policy", type="STRING", comment="Backward, Full, AllowAny ...")),
+            columns="before STRING, policy STRING",
+        ),
+        Procedure(
+            name="watermark",
+            description="Notes how far a writer has come in event time; the stream's watermark is made of that",
+            parameters=(
+                _TABLE,
+                Parameter(name="time", type="BIGINT", comment="all its later events have at least this time"),
+                Parameter(name="writer", type="STRING", comment="the writer", default="'sql'"),
+            ),
+            columns=f"writer STRING, time BIGINT, {_CUT}",
+        ),
+        Procedure(
+            name="subscribers",
+            description="Shows who keeps retention from removing what they haven't read",
+            parameters=(_TABLE,),
+            columns="subscriber STRING",
+        ),
+    )
+}
+
+
+class Procedures(Altering):
+    """What Pravega can do with a stream and SQL has no statement for."""
+
+    def list_procedures(self, namespace: Sequence[str]) -> list[str]:
+        """The names of all procedures; in any namespace but `system` there are none.
+
+        Args:
+            namespace: the namespace; empty for the whole catalog.
+        """
+        return sorted(PROCEDURES) if list(namespace) in ([], [NAMESPACE]) else []
+
+    def procedure(self, namespace: Sequence[str], name: str) -> Procedure:
+        """A procedure by its name.
+
+        Args:
+            namespace: its namespace.
+            name: its name.
+
+        Raises:
+            InvalidNameError: there is none.
+        """
+        if list(namespace) != [NAMESPACE] or name.lower() not in PROCEDURES:
+            raise InvalidNameError(
+                f'there is no procedure "{".".join([*namespace, name])}": all are in the namespace "{NAMESPACE}"'
+                f"{did_you_mean(name, PROCEDURES)}"
+            )
+        return PROCEDURES[name.lower()]
+
+    def call_procedure(self, name: str, arguments: Sequence[Any]) -> list[list[Any]]:
+        """Call a procedure.
+
+        Args:
+            name: its name.
+            arguments: one for each of its parameters.
+
+        Returns:
+            The rows of its result.
+
+        Raises:
+            ConfigurationError: an argument is missing or wrong.
+            PravegaError: it can't be done.
+        """
+        procedure = PROCEDURES[name]
+        for parameter, argument in zip(procedure.parameters, arguments, strict=True):
+            if argument is None and parameter.default != "NULL":
+                raise ConfigurationError(f'argument "{parameter.name}" of procedure "{name}" must not be null')
+        call: Callable[..., list[list[Any]]] = getattr(self, f"_{name}")
+        stream = self._stream(arguments[0])
+        result = call(stream, *arguments[1:])
+        self.forget(stream)
+        return result
+
+    def _scale(self, stream: Stream, segments: int) -> list[list[Any]]:
+        if not 1 <= segments <= MAX_SEGMENTS:
+            raise ConfigurationError(f'argument "segments" must be a number from 1 to {MAX_SEGMENTS}, not {segments}')
+        controller = self.client.controller
+        current = controller.current_segments(stream)
+        scaling = controller.stream_configuration(stream).scaling
+        if scaling.scale_type is ScaleType.FIXED:
+            # What its configuration says would undo any other scale sooner or later.
+            controller.update_stream(stream, lambda before: _with_segments(before, segments))
+        if len(controller.current_segments(stream).ids) != segments:
+            controller.scale_stream(stream, current.ids, even_ranges(segments))
+        return [[r.segment_id, r.min_key, r.max_key] for r in controller.current_segments(stream).ranges]
+
+    def _seal(self, stream: Stream) -> list[list[Any]]:
+        self.client.controller.seal_stream(stream)
+        return [_row(self.client.tail(stream))]
+
+    def _truncate(self, stream: Stream, version: str) -> list[list[Any]]:
+        moment = moment_of(self.client, stream, version)
+        cut = proper_cut(self.client, stream, moment.offsets)
+        self.client.truncate(cut)
+        return [_row(cut)]
+
+    def _create_cut(self, stream: Stream, name: str, version: str | None) -> list[list[Any]]:
+        if not _NAME.fullmatch(name):
+            raise InvalidNameError(
+                f'"{name[:60]}" can\'t be the name of a cut: it begins with a letter or _, and holds letters, digits, '
+                '"_", "-" and "." behind that'
+            )
+        if version is None:
+            offsets = take_snapshot(self.client, stream).cut
+        else:
+            offsets = moment_of(self.client, stream, version).offsets
+        cut = proper_cut(self.client, stream, offsets)
+        named = NamedCut(created_at=now_ms(), offsets=dict(cut))
+
+        def add(cuts: dict[str, NamedCut]) -> dict[str, NamedCut]:
+            if name in cuts:
+                raise ConfigurationError(
+                    f'stream "{stream}" has a cut "{name}" already: drop it first, CALL drop_cut, or take another name'
+                )
+            return {**cuts, name: named}
+
+        create_ledger(self.client, stream).change_cuts(add)
+        return [[name, *_row(cut)]]
+
+    def _drop_cut(self, stream: Stream, name: str) -> list[list[Any]]:
+        ledger = open_ledger(self.client, stream)
+        if ledger is None or name not in ledger.cuts():
+            return [[False]]
+        ledger.change_cuts(lambda cuts: {other: cut for other, cut in cuts.items() if other != name})
+        return [[True]]
+
+    def _commit(self, stream: Stream, transaction: str) -> list[list[Any]]:
+        found = self._open(stream, transaction)
+        self.client.controller.commit_transaction(stream, found)
+        return [[str(found), self._settled(stream, found, TransactionState.COMMITTING).name]]
+
+    def _abort(self, stream: Stream, transaction: str) -> list[list[Any]]:
+        found = self._open(stream, transaction)
+        self.client.controller.abort_transaction(stream, found)
+        return [[str(found), self._settled(stream, found, TransactionState.ABORTING).name]]
+
+    def _register_schema(
+        self, stream: Stream, columns: str | None, schema: str | None, table_format: str
+    ) -> list[list[Any]]:
+        parsed = None if columns is None else StructType.fromJson(json.loads(columns))
+        version = self.register_schema(stream, table_format=table_format, text=schema, columns=parsed)
+        return [[version.id, version.type, version.version]]
+
+    def _set_compatibility(self, stream: Stream, policy: str) -> list[list[Any]]:
+        return [[self.set_compatibility(stream, policy), policy]]
+
+    def _watermark(self, stream: Stream, at: int, writer: str) -> list[list[Any]]:
+        cut = self.client.tail(stream)
+        self.client.controller.note_timestamp(stream, writer, at, cut)
+        return [[writer, at, *_row(cut)]]
+
+    def _subscribers(self, stream: Stream) -> list[list[Any]]:
+        return [[subscriber] for subscriber in self.client.controller.subscribers(stream)]
+
+    def _stream(self, text: str) -> Stream:
+        parts = [part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", text)]
+        if len(parts) == 1 and self.settings.scope:
+            parts.insert(0, self.settings.scope)
+        if len(parts) not in (2, 3):
+            raise InvalidNameError(f'table "{text}" must be named as namespace.table')
+        stream = stream_of(parts[-2:-1], parts[-1])
+        self.client.controller.stream_configuration(stream)
+        return stream
+
+    def _open(self, stream: Stream, text: str) -> uuid.UUID:
+        try:
+            transaction = uuid.UUID(text)
+        except ValueError:
+            raise ConfigurationError(
+                f'"{text}" is no transaction\'s id: it is a UUID, as `{stream.name}$transactions` shows it'
+            ) from None
+        state = self.client.controller.transaction_state(stream, transaction)
+        if state is not TransactionState.OPEN:
+            raise TransactionError(f'transaction {transaction} of stream "{stream}" isn\'t open: it is {state.name}')
+        return transaction
+
+    def _settled(self, stream: Stream, transaction: uuid.UUID, passing: TransactionState) -> TransactionState:
+        deadline = time.monotonic() + _TRANSACTION_WAIT_S
+        while True:
+            state = self.client.controller.transaction_state(stream, transaction)
+            if state not in (TransactionState.OPEN, passing) or time.monotonic() > deadline:
+                return state
+            time.sleep(0.01)
+
+
+def _with_segments(before: StreamConfiguration, segments: int) -> StreamConfiguration:
+    return replace(before, scaling=ScalingPolicy.fixed(segments))
+
+
+def _row(cut: StreamCut) -> list[Any]:
+    return [cut.to_text(), [[segment, offset] for segment, offset in cut.items()]]

@@ -1,0 +1,202 @@
+"""Streams as tables: made, changed, emptied, dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
+from pyspark_pravega.catalog.properties import TableRequest, check_request
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.reader_groups import ReaderGroup
+from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, take_snapshot
+from pyspark_pravega.connector.read import proper_cut
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    PravegaError,
+    StreamExistsError,
+)
+from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
+from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
+
+CLAIM_S = 30.0
+"""How long another one's CREATE TABLE of the same name may take."""
+
+
+class Tables(CatalogBase):
+    """A table is a stream, with a schema group in the registry and a commit log beside it."""
+
+    def list_tables(self, namespace: Sequence[str]) -> list[str]:
+        """The names of all streams in a scope, in SQL's spelling, sorted.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        if self.is_empty_default(namespace):
+            return []
+        return sorted(to_sql(stream) for stream in self.client.controller.list_streams(scope_of(namespace)))
+
+    def create_table(
+        self,
+        namespace: Sequence[str],
+        table: str,
+        schema: StructType,
+        transforms: Sequence[Mapping[str, Any]],
+        properties: Mapping[str, str],
+    ) -> TableDefinition:
+        """Create a stream with its schema and its commit log. When this fails nothing is left behind.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            schema: its columns.
+            transforms: see `check_request`.
+            properties: its properties.
+
+        Raises:
+            StreamExistsError: there is a stream of this name.
+            ScopeNotFoundError: there is no such scope.
+            SchemaError: a column can't be mapped, or the registry refuses the schema.
+            ConfigurationError: a property is wrong.
+        """
+        stream = stream_of(namespace, table)
+        request = check_request(schema, transforms, properties)
+        registry = formed = None
+        custom = request.format not in FORMATS
+        if request.format in REGISTERED or custom:
+            registry = shared_registry(self.settings)
+            if registry is None and (not custom or request.properties.get("encoding-header") == "true"):
+                raise ConfigurationError(
+                    "a table with columns needs a schema registry: set schema-registry-uri (or "
+                    "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
+                    "TBLPROPERTIES ('format' = 'raw')"
+                )
+            formed = schema_for(request.format, schema, name=stream.name, namespace=stream.scope)
+        self.scope(namespace, make=True)
+        if self.exists(stream):
+            raise StreamExistsError(f'stream "{stream}" exists already')
+        if self.store(stream.scope).view(stream.name) is not None:
+            raise StreamExistsError(f'view "{stream}" exists already: a table needs another name')
+        self._make(stream, request, registry, formed)
+        return self.definition(stream, age_s=0)
+
+    def drop_table(self, namespace: Sequence[str], table: str) -> bool:
+        """Delete a stream with its events, its schema group and its commit log.
+
+        Returns:
+            False when there was none.
+        """
+        stream = stream_of(namespace, table)
+        if not self.exists(stream):
+            return False
+        self.drop_stream(stream)
+        return True
+
+    def truncate_table(self, namespace: Sequence[str], table: str) -> None:
+        """Remove all events of a stream that are visible now, for ever.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            StreamSealedError: it is sealed.
+        """
+        truncate_visible(self.client, stream_of(namespace, table))
+
+    def drop_streams(self, scope: str) -> None:
+        """Delete all tables of a scope."""
+        for name in list(self.client.controller.list_streams(scope)):
+            self.drop_stream(Stream(scope, name))
+
+    def _make(
+        self, stream: Stream, request: TableRequest, registry: SchemaRegistry | None, formed: Schema | None
+    ) -> None:
+        """The stream comes last: before it is there, nobody sees anything of the table."""
+        client = self.client
+        ledger = self._claim(stream)
+        made_group = False
+        try:
+            ledger.set_properties(request.properties)
+            if registry is not None and formed is not None:
+                info = schema_info(formed)
+                made_group = registry.create_group(
+                    stream.scope,
+                    stream.name,
+                    serialization_format=info.serialization_format,
+                    compatibility=request.compatibility,
+                )
+                registry.add_schema(stream.scope, stream.name, info)
+            made = client.controller.create_stream(stream, request.configuration)
+        except PravegaError:
+            if not self.exists(stream):
+                delete_ledger(client, stream)
+                if registry is not None and made_group:
+                    registry.delete_group(stream.scope, stream.name)
+            raise
+        if not made:
+            raise StreamExistsError(f'stream "{stream}" exists already')
+        # Who was so slow that others took it for dead may find theirs there; the stream's maker decides.
+        if ledger.properties() != request.properties:
+            ledger.set_properties(request.properties)
+
+    def _claim(self, stream: Stream) -> Ledger:
+        """The table's commit log, which of several who create the table at once only one can make."""
+        deadline = time.monotonic() + CLAIM_S
+        while (ledger := claim_ledger(self.client, stream)) is None:
+            if self.exists(stream):
+                raise StreamExistsError(f'stream "{stream}" exists already')
+            if time.monotonic() > deadline:
+                # Nobody is making the table: its stream was deleted by other means, or its maker has died.
+                delete_ledger(self.client, stream)
+                deadline = time.monotonic() + CLAIM_S
+            time.sleep(0.1)
+        return ledger
+
+    def drop_stream(self, stream: Stream) -> None:
+        """Delete a stream with its events, its schema group, its commit log and the subscriptions to it."""
+        self.forget(stream)
+        controller = self.client.controller
+        self._end_subscriptions(stream)
+        controller.seal_stream(stream)
+        controller.delete_stream(stream)
+        registry = shared_registry(self.settings)
+        if registry is not None:
+            registry.delete_group(stream.scope, stream.name)
+        delete_ledger(self.client, stream)
+
+    def _end_subscriptions(self, stream: Stream) -> None:
+        """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted
+        (measured with 0.13: it tries again for ever)."""
+        controller = self.client.controller
+        for subscriber in controller.subscribers(stream):
+            scope, _, name = subscriber.partition("/")
+            if any(one.stream != stream for one in controller.reader_group(scope, name).streams):
+                controller.update_reader_group(scope, name, lambda group: _without(group, stream))
+            else:
+                controller.delete_reader_group(scope, name)
+
+
+def _without(group: ReaderGroup, stream: Stream) -> ReaderGroup:
+    return replace(group, streams=tuple(one for one in group.streams if one.stream != stream))
+
+
+def schema_info(formed: Schema) -> SchemaInfo:
+    """A schema as the registry takes it."""
+    return SchemaInfo(
+        type=formed.type, serialization_format=REGISTERED.get(formed.format, formed.format), schema_data=formed.data
+    )
+
+
+def truncate_visible(client: Client, stream: Stream) -> None:
+    """Remove all events of a stream that are visible now.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+    """
+    client.truncate(proper_cut(client, stream, take_snapshot(client, stream).cut))

@@ -1,0 +1,103 @@
+"""Views: queries with a name, kept in their namespace's scope in Pravega."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
+from pyspark_pravega.connector.log import Content
+from pyspark_pravega.errors import StreamExistsError, ViewExistsError, ViewNotFoundError
+
+
+class Views(CatalogBase):
+    """A view is what Spark tells of it; nothing here understands its query."""
+
+    def list_views(self, namespace: Sequence[str]) -> list[str]:
+        """The names of all views of a namespace, in SQL's spelling, sorted.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        if self.is_empty_default(namespace):
+            return []
+        return sorted(to_sql(name) for name in self.store(self.scope(namespace)).views())
+
+    def load_view(self, namespace: Sequence[str], table: str) -> Content:
+        """A view's definition.
+
+        Raises:
+            ViewNotFoundError: there is none.
+        """
+        name = stream_of(namespace, table)
+        found = self.store(name.scope).view(name.name)
+        if found is None:
+            raise ViewNotFoundError(f'view "{name}" does not exist')
+        return found
+
+    def store_view(
+        self, namespace: Sequence[str], table: str, definition: dict[str, Any], *, create: bool, replace: bool
+    ) -> None:
+        """Make a view, or give it another query.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            definition: what Spark tells of it.
+            create: whether it may be new.
+            replace: whether it may be there.
+
+        Raises:
+            ViewExistsError: it is there and mustn't be.
+            ViewNotFoundError: it isn't there and must be.
+            StreamExistsError: there is a stream of this name.
+            ScopeNotFoundError: there is no such scope.
+        """
+        name = stream_of(namespace, table)
+        self.scope(namespace, make=create)
+        if self.exists(name):
+            raise StreamExistsError(f'stream "{name}" exists already: a view needs another name')
+
+        def change(before: Content | None) -> Content:
+            if before is None and not create:
+                raise ViewNotFoundError(f'view "{name}" does not exist')
+            if before is not None and not replace:
+                raise ViewExistsError(f'view "{name}" exists already')
+            return definition
+
+        self.store(name.scope).change_view(name.name, change)
+
+    def drop_view(self, namespace: Sequence[str], table: str) -> bool:
+        """Remove a view.
+
+        Returns:
+            False when there was none.
+        """
+        name = stream_of(namespace, table)
+        return self.store(name.scope).drop_view(name.name)
+
+    def rename_view(self, namespace: Sequence[str], table: str, to_namespace: Sequence[str], to: str) -> None:
+        """Give a view another name.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            to_namespace: its new namespace; the same one when empty.
+            to: its new name.
+
+        Raises:
+            ViewNotFoundError: there is none.
+            ViewExistsError: there is one of the new name.
+        """
+        definition = self.load_view(namespace, table)
+        target = list(to_namespace) or list(namespace)
+        if scope_of(target) == scope_of(namespace) and stream_of(target, to) == stream_of(namespace, table):
+            return
+        self.store_view(target, to, definition, create=True, replace=False)
+        self.drop_view(namespace, table)
+
+    def has_view(self, namespace: Sequence[str], table: str) -> bool:
+        """Whether there is a view of this name."""
+        name = stream_of(namespace, table)
+        return self.store(name.scope).view(name.name) is not None

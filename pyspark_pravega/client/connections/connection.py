@@ -1,0 +1,272 @@
+"""One blocking connection to a segment store: the wire protocol's core on a socket, with deadlines."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, NoReturn, Self, TypeVar
+
+from pyspark_pravega.client.wire import FrameDecoder, UnknownCommand, encode_frame
+from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    CertificateError,
+    ConflictError,
+    NoAnswerError,
+    OperationFailedError,
+    PravegaError,
+    SegmentNotFoundError,
+    SegmentSealedError,
+    SegmentStoreUnavailableError,
+    SegmentTruncatedError,
+    TokenExpiredError,
+    TransactionError,
+    WireError,
+    WrongHostError,
+)
+from pyspark_pravega.security import Tls
+
+RECEIVE_BUFFER_BYTES = 4 << 20
+TOKEN_EXPIRED = 1
+"""`AuthTokenCheckFailed.code` of a token that is too old."""
+
+
+Expected = TypeVar("Expected", bound=wire.Command)
+
+
+class Connection:
+    """A connection to one segment store. Used by one thread at a time; a context manager."""
+
+    def __init__(self, host: str, port: int, *, timeout: float, tls: Tls | None = None) -> None:
+        """Connect and exchange greetings.
+
+        Args:
+            host: the segment store's host.
+            port: its port.
+            timeout: for connecting and for each reply, in seconds.
+            tls: which servers to believe; None for a connection without TLS.
+
+        Raises:
+            SegmentStoreUnavailableError: nothing answers there.
+            CertificateError: the segment store's certificate isn't trusted.
+        """
+        self.endpoint = (host, port)
+        self.timeout = timeout
+        self.healthy = True
+        self.used_at = time.monotonic()
+        """When the last reply came, by `time.monotonic`."""
+        self._ids = itertools.count(1)
+        self._decoder = FrameDecoder()
+        self._socket = self._connect(tls, Limit(timeout).cap(timeout))
+        # Pools of clients that nobody closes end with the process, or when the last one who knew them forgets them.
+        self._end = weakref.finalize(self, self._socket.close)
+        try:
+            self.send(wire.Hello())
+            greeting = self.receive()
+            if not isinstance(greeting, wire.Hello) or greeting.low_version > wire.WIRE_VERSION:
+                raise WireError(f"{host}:{port} doesn't speak a segment store's protocol that this client knows")
+        except PravegaError:
+            self.close()
+            raise
+
+    def _connect(self, tls: Tls | None, timeout: float) -> socket.socket:
+        host, port = self.endpoint
+        try:
+            plain = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise SegmentStoreUnavailableError(
+                f"no Pravega segment store answers at {host}:{port} ({error.strerror or error}): "
+                "check that this machine can reach the address that the controller names"
+            ) from None
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        if tls is None:
+            return plain
+        try:
+            return tls.ssl_context().wrap_socket(plain, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            plain.close()
+            raise CertificateError(
+                f"the certificate of segment store {host}:{port} isn't trusted ({error.verify_message}): set tls-ca "
+                "(or PRAVEGA_TLS_CA) to the PEM file of the authority that signed it, and use a name that it is for"
+            ) from None
+        except OSError as error:
+            plain.close()
+            raise SegmentStoreUnavailableError(
+                f"segment store {host}:{port} doesn't speak TLS, or none that is safe ({error.strerror or error})"
+            ) from None
+        except PravegaError:
+            plain.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.healthy = False
+        self._end()
+
+    def next_id(self) -> int:
+        """A request id that this connection hasn't used."""
+        return next(self._ids)
+
+    def is_sound(self) -> bool:
+        """Whether the other side still answers, found out by a keep-alive."""
+        try:
+            self.send(wire.KeepAlive())
+            return isinstance(self._next(self._deadline(None)), wire.KeepAlive)
+        except PravegaError:
+            return False
+
+    def send(self, command: wire.Command) -> None:
+        """Send a command.
+
+        Raises:
+            SegmentStoreUnavailableError: the connection is lost.
+        """
+        try:
+            self._socket.settimeout(Limit(self.timeout).cap(self.timeout))
+            for piece in encode_frame(command):
+                self._socket.sendall(piece)
+        except OSError as error:
+            self._lost(error)
+
+    def receive(self, *, timeout: float | None = None) -> wire.Command:
+        """The next reply; keep-alives are passed over.
+
+        Args:
+            timeout: seconds to wait; the connection's own when None.
+
+        Raises:
+            SegmentStoreUnavailableError: nothing came in time, or the connection is lost.
+            WireError: what came isn't the protocol.
+        """
+        deadline = self._deadline(timeout)
+        while isinstance(reply := self._next(deadline), wire.KeepAlive):
+            pass
+        return reply
+
+    def poll(self, timeout: float) -> wire.Command | None:
+        """The next reply, keep-alives among them, if one comes soon; the connection stays usable if none does.
+
+        Args:
+            timeout: seconds to wait.
+
+        Raises:
+            SegmentStoreUnavailableError: the connection is lost.
+            WireError: what came isn't the protocol.
+        """
+        try:
+            return self._next(time.monotonic() + timeout)
+        except NoAnswerError:
+            self.healthy = True
+            return None
+
+    def call(self, command: wire.Command, expected: type[Expected]) -> Expected:
+        """Send a command and wait for its reply.
+
+        Args:
+            command: what to send.
+            expected: the class of the reply that means success.
+
+        Raises:
+            PravegaError: what a failure reply stands for; see `failure`.
+        """
+        self.send(command)
+        return self.expect(self.receive(), expected)
+
+    def expect(self, reply: wire.Command, expected: type[Expected]) -> Expected:
+        """Narrow a reply to what was expected, or raise what a failure stands for."""
+        if isinstance(reply, expected):
+            return reply
+        if isinstance(reply, wire.Failure):
+            raise failure(reply)
+        self.healthy = False
+        raise WireError(f"{self._name} answered {type(reply).__name__} where {expected.__name__} was expected")
+
+    def _deadline(self, timeout: float | None) -> float:
+        seconds = self.timeout if timeout is None else timeout
+        return time.monotonic() + Limit(seconds).cap(seconds)
+
+    @property
+    def _name(self) -> str:
+        return f"segment store {self.endpoint[0]}:{self.endpoint[1]}"
+
+    def _next(self, deadline: float) -> wire.Command:
+        try:
+            while True:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                count = self._socket.recv_into(self._decoder.next_buffer())
+                if count == 0:
+                    self._lost(ConnectionResetError("closed by the server"))
+                reply = self._decoder.filled(count)
+                if isinstance(reply, UnknownCommand):
+                    raise WireError(f"{self._name} sent a command of type {reply.type}, which this client doesn't know")
+                if reply is not None:
+                    self.used_at = time.monotonic()
+                    return reply
+        except OSError as error:
+            self._lost(error)
+        except WireError:
+            self.healthy = False
+            raise
+
+    def _lost(self, error: OSError) -> NoReturn:
+        self.healthy = False
+        if isinstance(error, TimeoutError):
+            raise NoAnswerError(
+                f"the connection to {self._name} was lost: no answer in time; it can be reached, so it is overloaded, "
+                "or throttles while it moves data to long-term storage: write less at a time, or set a longer timeout"
+            ) from None
+        reason = error.strerror or error
+        raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
+
+
+def failure(reply: wire.Failure) -> PravegaError:
+    """The error that a failure reply stands for.
+
+    Args:
+        reply: what the segment store answered.
+    """
+    make = _FAILURES.get(type(reply))
+    return make(reply) if make else WireError(f"unexpected {type(reply).__name__}")
+
+
+_FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
+    wire.WrongHost: lambda r: WrongHostError(
+        f'segment "{r.segment}" has moved to another segment store ({r.correct_host or "not known yet"})',
+        r.correct_host,
+    ),
+    wire.SegmentIsSealed: lambda r: SegmentSealedError(f'segment "{r.segment}" is sealed'),
+    wire.SegmentAlreadyExists: lambda r: OperationFailedError(f'segment "{r.segment}" exists already'),
+    wire.NoSuchSegment: lambda r: SegmentNotFoundError(f'segment "{r.segment}" does not exist'),
+    wire.SegmentIsTruncated: lambda r: SegmentTruncatedError(
+        f'segment "{r.segment}" begins at offset {r.start_offset}: offset {r.offset} has been truncated'
+    ),
+    wire.InvalidEventNumber: lambda r: TransactionError(
+        f"another writer took over from writer {r.writer_id} (event number {r.event_number})"
+    ),
+    wire.OperationUnsupported: lambda r: OperationFailedError(
+        f"the segment store doesn't know {r.operation}: Pravega 0.13 or newer is needed"
+    ),
+    wire.AuthTokenCheckFailed: lambda r: (
+        TokenExpiredError("the segment store refused the delegation token: it has expired")
+        if r.code == TOKEN_EXPIRED
+        else AuthenticationError("the segment store refused the delegation token: may this user do that?")
+    ),
+    wire.ErrorMessage: lambda r: OperationFailedError(
+        f'the segment store failed on segment "{r.segment}": {r.message} (code {r.code})'
+    ),
+    wire.TableSegmentNotEmpty: lambda r: OperationFailedError(f'table segment "{r.segment}" still holds entries'),
+    wire.TableKeyDoesNotExist: lambda r: ConflictError(f'a key of table segment "{r.segment}" is gone'),
+    wire.TableKeyBadVersion: lambda r: ConflictError(f'an entry of table segment "{r.segment}" has been changed'),
+}

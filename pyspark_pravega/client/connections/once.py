@@ -1,0 +1,81 @@
+"""Commands that mustn't be carried out twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark_pravega.client.connections.connection import Connection
+from pyspark_pravega.client.connections.pool import ConnectionPool
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.deadlines import Retries
+from pyspark_pravega.errors import (
+    DeadlineExceededError,
+    SegmentStoreUnavailableError,
+    TokenExpiredError,
+    UnavailableError,
+    WrongHostError,
+)
+
+
+def call_once(
+    pool: ConnectionPool,
+    stream: Stream,
+    segment_id: int,
+    request: Callable[[Connection], wire.Command],
+    *expected: type[wire.Command],
+    what: str,
+) -> wire.Command:
+    """Send a command, again only while it is certain that no server has carried it out.
+
+    Args:
+        pool: connections to the segment stores.
+        stream: the segment's stream.
+        segment_id: the segment.
+        request: makes the command; it asks for tokens anew each time.
+        expected: the replies that are returned.
+        what: what it does, as the subject of a sentence.
+
+    Returns:
+        The reply.
+
+    Raises:
+        PravegaError: what another reply stands for.
+        SegmentStoreUnavailableError: the segment store can't be reached; if the connection was lost on the way, the
+            message says that it may have been done.
+        DeadlineExceededError: the same, because of the caller's deadline.
+    """
+    retries = Retries(pool.timeout)
+    while True:
+        is_sent = False
+        try:
+            # An idle connection may have been closed long ago, which says nothing about this command: take a sound one.
+            fresh = retries.failures > 0
+            with pool.connection(stream, segment_id, fresh=fresh, check=True) as connection:
+                command = request(connection)
+                is_sent = True
+                connection.send(command)
+                reply = connection.receive()
+                if not isinstance(reply, expected):
+                    connection.expect(reply, expected[0])
+            return reply
+        except (WrongHostError, TokenExpiredError):
+            # The server has said no: nothing was done.
+            if not retries.again():
+                raise
+        except (SegmentStoreUnavailableError, DeadlineExceededError) as error:
+            if is_sent:
+                raise uncertain(what, error) from error
+            if isinstance(error, DeadlineExceededError) or not retries.again():
+                raise
+
+
+def uncertain(what: str, error: Exception) -> UnavailableError:
+    """The error of a command that may have been carried out.
+
+    Args:
+        what: the subject of a sentence.
+        error: why nobody knows.
+    """
+    kind = DeadlineExceededError if isinstance(error, DeadlineExceededError) else SegmentStoreUnavailableError
+    return kind(f"{what} may or may not have been made: look before it is tried again ({error})")

@@ -1,0 +1,199 @@
+"""Connections to the segment stores, found through the controller and kept for the next user."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self, TypeVar
+
+from pyspark_pravega.client.connections.connection import Connection
+from pyspark_pravega.client.connections.tokens import Tokens
+from pyspark_pravega.client.controller import Controller
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.deadlines import Retries
+from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
+from pyspark_pravega.security import Tls
+
+MAX_IDLE_PER_ENDPOINT = 8
+IDLE_S = 5.0
+"""A connection that nobody has used for so long is tried out before it is used."""
+
+Result = TypeVar("Result")
+
+
+class ConnectionPool:
+    """Connections by segment, and the tokens to use on them. Safe for use by several threads; a context manager."""
+
+    def __init__(
+        self, controller: Controller, *, timeout: float, authenticated: bool = False, tls: Tls | None = None
+    ) -> None:
+        """Keep connections to the segment stores of a controller's cluster.
+
+        Args:
+            controller: knows which segment store serves a segment.
+            timeout: for connecting and for each reply, in seconds; also how long an operation is tried again where the
+                caller sets no deadline.
+            authenticated: whether the segment stores want tokens.
+            tls: which servers to believe; None for connections without TLS.
+        """
+        self.controller = controller
+        self.timeout = timeout
+        self.tokens = Tokens(controller, enabled=authenticated)
+        self._tls = tls
+        self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
+        self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            idle = [connection for connections in self._idle.values() for connection in connections]
+            self._idle.clear()
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def connection(
+        self, stream: Stream, segment_id: int, *, fresh: bool = False, check: bool = False
+    ) -> Iterator[Connection]:
+        """A connection to the segment store that serves a segment, for one user at a time.
+
+        Args:
+            stream: the segment's stream.
+            segment_id: the segment.
+            fresh: connect anew instead of using an idle connection, and ask the controller again.
+            check: find out first whether an idle connection is still sound, for what mustn't be done twice.
+
+        Raises:
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        connection = self._take(stream, segment_id, fresh=fresh, check=check)
+        try:
+            yield connection
+        except BaseException as error:
+            # A reply may still be under way: the connection is of no use to the next one.
+            connection.close()
+            self.learn(stream, segment_id, error)
+            raise
+        self._give_back(connection)
+
+    def call(self, stream: Stream, segment_id: int, use: Callable[[Connection], Result]) -> Result:
+        """Do something that may be done twice, again on a new connection when the first is lost.
+
+        Args:
+            stream: the segment's stream.
+            segment_id: the segment.
+            use: what to do with a connection. It asks for tokens anew each time.
+
+        Raises:
+            SegmentStoreUnavailableError: it couldn't be done until the caller's deadline, or within the time-out.
+        """
+        retries = Retries(self.timeout)
+        while True:
+            try:
+                with self.connection(stream, segment_id, fresh=retries.failures > 0) as connection:
+                    return use(connection)
+            except (SegmentStoreUnavailableError, TokenExpiredError):
+                if not retries.again():
+                    raise
+
+    def open(self, stream: Stream, segment_id: int, *, fresh: bool = False) -> Connection:
+        """A new connection to the segment store that serves a segment; the caller closes it.
+
+        Args:
+            stream: the segment's stream.
+            segment_id: the segment.
+            fresh: ask the controller again where the segment is.
+
+        Raises:
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        return self._connect(self._endpoint(stream, segment_id, fresh=fresh))
+
+    def by_place(self, stream: Stream, segment_ids: Iterable[int]) -> list[list[int]]:
+        """Segments by the segment store that serves them, or probably does.
+
+        To ask the controller for each of a thousand segments takes a second, so one whose place isn't known is looked
+        for where another one is: a segment store says so when it isn't the right one.
+
+        Args:
+            stream: the segments' stream.
+            segment_ids: the segments, at least one.
+
+        Returns:
+            The segments of each segment store, in their order; the first of each is at a known place.
+        """
+        ids = list(segment_ids)
+        unknown = [segment_id for segment_id in ids if (stream, segment_id) not in self._endpoints]
+        if len(unknown) == len(ids):
+            self._endpoint(stream, unknown.pop(0), fresh=False)
+        places: dict[tuple[str, int], list[int]] = {}
+        for segment_id in ids:
+            if (stream, segment_id) in self._endpoints:
+                places.setdefault(self._endpoints[stream, segment_id], []).append(segment_id)
+        next(iter(places.values())).extend(unknown)
+        return list(places.values())
+
+    def confirm(self, stream: Stream, segment_ids: Iterable[int], endpoint: tuple[str, int]) -> None:
+        """Remember that a segment store has answered for segments."""
+        for segment_id in segment_ids:
+            self._endpoints[stream, segment_id] = endpoint
+
+    def misplaced(self, stream: Stream, segment_ids: Iterable[int]) -> None:
+        """Forget where segments were thought to be."""
+        for segment_id in segment_ids:
+            self._endpoints.pop((stream, segment_id), None)
+
+    def learn(self, stream: Stream, segment_id: int, error: BaseException) -> None:
+        """Learn from what became of a connection: that a token is too old, or that the segment has moved.
+
+        Args:
+            stream: the segment's stream.
+            segment_id: the segment.
+            error: what happened to one that `open` made; for `connection` and `call` the pool does it itself.
+        """
+        if isinstance(error, TokenExpiredError):
+            self.tokens.forget(stream)
+        elif isinstance(error, WrongHostError):
+            # As Java's client does: the controller is asked for the new place, not the old place's guess believed.
+            self._endpoints.pop((stream, segment_id), None)
+
+    def _connect(self, endpoint: tuple[str, int]) -> Connection:
+        return Connection(*endpoint, timeout=self.timeout, tls=self._tls)
+
+    def _endpoint(self, stream: Stream, segment_id: int, *, fresh: bool) -> tuple[str, int]:
+        key = (stream, segment_id)
+        if fresh or key not in self._endpoints:
+            self._endpoints[key] = self.controller.endpoint(stream, segment_id)
+        return self._endpoints[key]
+
+    def _take(self, stream: Stream, segment_id: int, *, fresh: bool, check: bool) -> Connection:
+        endpoint = self._endpoint(stream, segment_id, fresh=fresh)
+        while not fresh:
+            with self._lock:
+                if not self._idle[endpoint]:
+                    break
+                connection = self._idle[endpoint].pop()
+            if not check and time.monotonic() - connection.used_at < IDLE_S:
+                return connection
+            if connection.is_sound():
+                return connection
+            connection.close()
+            fresh, endpoint = True, self._endpoint(stream, segment_id, fresh=True)
+        return self._connect(endpoint)
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            if connection.healthy and len(self._idle[connection.endpoint]) < MAX_IDLE_PER_ENDPOINT:
+                self._idle[connection.endpoint].append(connection)
+                return
+        connection.close()

@@ -1,0 +1,75 @@
+"""What the parts of `Controller` share: its calls, its pages, and the errors of what isn't there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from google.protobuf.message import Message
+
+from pyspark_pravega.client.controller.rpc import ControllerRpc, Reply
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.errors import (
+    KeyValueTableNotFoundError,
+    NotFoundError,
+    ScopeNotFoundError,
+    StreamNotFoundError,
+    StreamSealedError,
+)
+
+NO_TIMESTAMP = -(2**63)
+
+
+class ControllerCalls:
+    """The base of every part of `Controller`, which sets the attribute."""
+
+    _rpc: ControllerRpc
+
+    def _call(
+        self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None
+    ) -> Reply:
+        return self._rpc.call(method, request, reply, missing=missing)
+
+    def _status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
+        return self._rpc.status(method, request, missing=missing)
+
+    def _pages(self, method: str, request: Callable[[str], Message], reply: type[Reply], field: str) -> Iterator[Reply]:
+        """A listing's pages, each asked for when the one before is used up.
+
+        Args:
+            method: the listing.
+            request: the request that goes on behind a token.
+            reply: the class of a page.
+            field: where a page has its entries. The token never ends: an empty page does.
+        """
+        token = ""
+        while True:
+            page = self._call(method, request(token), reply)
+            yield page
+            if not getattr(page, field):
+                return
+            token = page.continuation_token.token  # type: ignore[attr-defined]
+
+
+def no_scope(scope: str) -> ScopeNotFoundError:
+    """The error of a scope that isn't there."""
+    return ScopeNotFoundError(f'scope "{scope}" does not exist: create it first')
+
+
+def no_stream(stream: Stream) -> StreamNotFoundError:
+    """The error of a stream that isn't there."""
+    return StreamNotFoundError(f'stream "{stream}" does not exist')
+
+
+def no_table(scope: str, table: str) -> KeyValueTableNotFoundError:
+    """The error of a key-value table that isn't there."""
+    return KeyValueTableNotFoundError(f'key-value table "{scope}/{table}" does not exist')
+
+
+def stream_sealed(stream: Stream, what: str) -> StreamSealedError:
+    """The error of a stream that is sealed.
+
+    Args:
+        stream: the stream.
+        what: what can't be done any more: "updated", "scaled".
+    """
+    return StreamSealedError(f'stream "{stream}" is sealed: it can\'t be {what} any more')

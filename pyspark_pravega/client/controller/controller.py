@@ -1,0 +1,45 @@
+"""Pravega's controller over gRPC: scopes, streams, segments, transactions, key-value tables and reader groups.
+
+Every call has a deadline. Status numbers are the server's (Pravega 0.13).
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pyspark_pravega.client.controller.rpc import ControllerRpc
+from pyspark_pravega.client.controller.scaling import ControllerScaling
+from pyspark_pravega.client.controller.scopes import ControllerScopes
+from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.security import Credentials, Tls
+
+
+class Controller(ControllerScopes, ControllerScaling, ControllerTransactions):
+    """A connection to the controller. Safe for use by several threads; a context manager.
+
+    Its calls are in `scopes.py`, `streams.py`, `segments.py`, `scaling.py`, `transactions.py`, `key_value_tables.py`
+    and `reader_groups.py`, beside this file.
+    """
+
+    def __init__(
+        self, uri: str, *, timeout: float = 10.0, credentials: Credentials | None = None, tls: Tls | None = None
+    ) -> None:
+        """Connect lazily: the first call finds out whether the controller is there.
+
+        Args:
+            uri: `tcp://host:port` or `tls://host:port`; several controllers as `tcp://a:9090,b:9090`.
+            timeout: deadline of each call, in seconds.
+            credentials: who asks, if authentication is on.
+            tls: which servers to believe, for `tls:`.
+        """
+        self._rpc = ControllerRpc(uri, timeout=timeout, credentials=credentials, tls=tls)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._rpc.close()

@@ -1,0 +1,223 @@
+"""Calls to the controllers over gRPC: each with a deadline, tried again where that is safe, and what failures mean."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from pyspark_pravega.client.controller import controller_pb2 as pb
+from pyspark_pravega.deadlines import Limit, Retries
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    CertificateError,
+    ControllerUnavailableError,
+    NotFoundError,
+    OperationFailedError,
+)
+from pyspark_pravega.security import Credentials, Tls
+from pyspark_pravega.settings import controller_addresses
+
+_SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
+_MAX_REPLY_BYTES = 64 << 20
+_ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "createTransaction", "scale"})
+"""Methods whose answer is another one when they are done twice: not tried again once they may have arrived."""
+_LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream removed")
+"""gRPC's words for a connection that was made, and then lost."""
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+"""Calls that may have been done or not. Nobody here cancels one, so that was the controller."""
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+class ControllerRpc:
+    """The transport below `Controller`. Safe for use by several threads."""
+
+    def __init__(
+        self, uri: str, *, timeout: float, credentials: Credentials | None = None, tls: Tls | None = None
+    ) -> None:
+        """Connect lazily.
+
+        Args:
+            uri: `tcp://host:port` or `tls://host:port`; several controllers as `tcp://a:9090,b:9090`: when one doesn't
+                answer, the next one is asked.
+            timeout: deadline of each call, in seconds; also how long a call is tried again where the caller sets none.
+            credentials: who asks, if authentication is on.
+            tls: which servers to believe, for `tls:`.
+        """
+        self.uri = uri
+        self.timeout = timeout
+        self._credentials = credentials
+        self._tls = (tls or Tls()) if uri.startswith("tls:") else None
+        self._addresses = controller_addresses(uri)
+        self._current = 0
+        self._answered = False
+        self._channels: dict[int, grpc.Channel] = {}
+        self._stubs: dict[tuple[int, str], Callable[..., Any]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def host(self) -> str:
+        """The host of the controller that is asked now."""
+        return self._addresses[self._current][0]
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            channels, self._channels, self._stubs = list(self._channels.values()), {}, {}
+        for channel in channels:
+            channel.close()
+
+    def status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
+        """Call a method whose answer is a status number; arguments as `call`."""
+        return self.call(method, request, pb.StatusReply, missing=missing).status
+
+    def call(self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None) -> Reply:
+        """Call a method.
+
+        Args:
+            method: its name in the controller's service.
+            request: its request.
+            reply: the class of its answer.
+            missing: what to raise when the controller answers NOT_FOUND.
+
+        Raises:
+            ControllerUnavailableError: no controller answers in time.
+            DeadlineExceededError: the caller's deadline is over.
+            AuthenticationError: the credentials were refused.
+            CertificateError: the controller's certificate is.
+            OperationFailedError: the call failed for another reason.
+        """
+        retries = Retries(self.timeout)
+        metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
+        while True:
+            current = self._current
+            try:
+                timeout = Limit(self.timeout).cap(self.timeout)
+                answer: Reply = self._stub(current, method, request, reply)(request, timeout=timeout, metadata=metadata)
+            except grpc.RpcError as error:
+                if not self._may_try_again(method, error, retries.failures + 1) or not retries.again():
+                    self._fail(method, error, missing)
+                self._current = (current + 1) % len(self._addresses)
+            else:
+                self._answered = True
+                return answer
+
+    def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
+        if error.code() not in _NO_ANSWER:
+            return False
+        details = error.details() or ""
+        if _is_about_certificates(details):
+            return False
+        never_sent = error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
+        if method in _ONCE and not never_sent:
+            return False
+        somebody_is_there = any(word in details for word in _LOST_CONNECTION)
+        if self._answered or somebody_is_there:
+            return True
+        # Nobody has ever answered: rather a wrong address than a server that is just being started again.
+        return tries < len(self._addresses)
+
+    def _stub(self, current: int, method: str, request: Message, reply: type[Message]) -> Callable[..., Any]:
+        stub = self._stubs.get((current, method))
+        if stub is None:
+            with self._lock:
+                if current not in self._channels:
+                    self._channels[current] = self._connect(*self._addresses[current])
+                stub = self._channels[current].unary_unary(
+                    _SERVICE + method,
+                    request_serializer=type(request).SerializeToString,
+                    response_deserializer=reply.FromString,
+                )
+                self._stubs[current, method] = stub
+        return stub
+
+    def _connect(self, host: str, port: int) -> grpc.Channel:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        options: list[tuple[str, Any]] = [
+            ("grpc.max_receive_message_length", _MAX_REPLY_BYTES),
+            # A server that comes back is asked soon, whatever its absence was like.
+            ("grpc.max_reconnect_backoff_ms", 2000),
+        ]
+        if self._tls is None:
+            return grpc.insecure_channel(address, options)
+        if not self._tls.validate_hostname and (name := _certified_name(self._tls, host, port, self.timeout)):
+            options.append(("grpc.ssl_target_name_override", name))
+        trusted = grpc.ssl_channel_credentials(root_certificates=self._tls.root_certificates())
+        return grpc.secure_channel(address, trusted, options)
+
+    def _fail(self, method: str, error: Any, missing: NotFoundError | None) -> NoReturn:
+        code, details = error.code(), error.details() or ""
+        if code is grpc.StatusCode.NOT_FOUND and missing is not None:
+            raise missing from None
+        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+            self._refused(method, denied=code is grpc.StatusCode.PERMISSION_DENIED)
+        if _is_about_certificates(details):
+            raise CertificateError(
+                f"the certificate of the Pravega controller at {self.uri} isn't trusted: set tls-ca (or PRAVEGA_TLS_CA)"
+                " to the PEM file of the authority that signed it, and use the host name that it was made for"
+            ) from None
+        if code is grpc.StatusCode.CANCELLED:
+            raise ControllerUnavailableError(
+                f"the Pravega controller at {self.uri} gave up the call of {method}: it may be overloaded; "
+                "try again later"
+            ) from None
+        if code in _NO_ANSWER:
+            waited = f" within {self.timeout:g} s" if code is grpc.StatusCode.DEADLINE_EXCEEDED else ""
+            raise ControllerUnavailableError(
+                f"no Pravega controller answers at {self.uri}{waited}: "
+                "check the address (option controller-uri, or PRAVEGA_CONTROLLER_URI) and that the server is up"
+            ) from None
+        if code is grpc.StatusCode.UNKNOWN and not details and self._credentials is not None:
+            raise AuthenticationError(
+                f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with "
+                "credentials that it can't make sense of: check the token and its method"
+            ) from None
+        raise OperationFailedError(
+            f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
+        ) from None
+
+    def _refused(self, method: str, *, denied: bool) -> NoReturn:
+        if self._credentials is None:
+            raise AuthenticationError(
+                f"the Pravega controller at {self.uri} wants credentials for {method}: set username and password "
+                "(or PRAVEGA_USERNAME and PRAVEGA_PASSWORD)"
+            ) from None
+        if denied:
+            raise AuthenticationError(
+                f"the user has no permission for {method} from the Pravega controller at {self.uri}"
+            ) from None
+        raise AuthenticationError(
+            f"the Pravega controller at {self.uri} refused the credentials for {method}: check username and password, "
+            "or the token"
+        ) from None
+
+
+def _is_about_certificates(details: str) -> bool:
+    return any(word in details for word in ("CERTIFICATE", "Hostname Verification", "not in peer certificate"))
+
+
+def _certified_name(tls: Tls, host: str, port: int, timeout: float) -> str | None:
+    """A name that a server's certificate is made for.
+
+    gRPC always compares names; who doesn't want that has to expect the name that is there. The certificate itself is
+    checked all the same.
+
+    Returns:
+        None when the server can't be asked: the call to come will tell why.
+    """
+    try:
+        with (
+            socket.create_connection((host, port), timeout) as plain,
+            tls.ssl_context().wrap_socket(plain, server_hostname=host) as secured,
+        ):
+            certificate: dict[str, Any] = dict(secured.getpeercert() or {})
+    except OSError:
+        return None
+    names = [name for _, name in certificate.get("subjectAltName", ())]
+    names += [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return str(names[0]) if names else None

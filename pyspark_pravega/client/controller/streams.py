@@ -1,0 +1,315 @@
+"""The controller's calls about streams: creation, listing, configuration, truncation, sealing, deletion."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from pyspark_pravega.client.controller import controller_pb2 as pb
+from pyspark_pravega.client.controller import messages
+from pyspark_pravega.client.controller.calls import no_scope, no_stream, stream_sealed
+from pyspark_pravega.client.controller.segments import ControllerSegments
+from pyspark_pravega.client.names import Access, Stream, check_name
+from pyspark_pravega.client.policies import ScaleType, StreamConfiguration
+from pyspark_pravega.client.stream_cut import offsets_of
+from pyspark_pravega.deadlines import Limit, Retries
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidStreamCutError,
+    OperationFailedError,
+    StreamNotSealedError,
+)
+
+_CREATE_PATIENCE_S = 10.0
+_UPDATES = tuple(threading.Lock() for _ in range(16))
+
+
+class ControllerStreams(ControllerSegments):
+    """A stream has a configuration, a head that truncation moves on, and an end when it is sealed."""
+
+    def create_stream(self, stream: Stream, configuration: StreamConfiguration) -> bool:
+        """Create a stream.
+
+        Returns:
+            True when it was made by this call, False when it was there.
+
+        Raises:
+            InvalidNameError: it can't be called so.
+            ScopeNotFoundError: there is no such scope.
+            OperationFailedError: the controller fails to make it, again and again.
+        """
+        check_name("scope", stream.scope)
+        check_name("stream", stream.name)
+        request = messages.configuration_message(stream, configuration)
+        retries = Retries(_CREATE_PATIENCE_S)
+        # A busy controller may fail (seen once, while 16 threads made 5,000 streams).
+        while (status := self._status("createStream", request)) == 1 and retries.again():
+            continue
+        if status == 3:
+            raise no_scope(stream.scope)
+        if status not in (0, 2):
+            raise OperationFailedError(f'the controller could not create stream "{stream}" (status {status})')
+        # One that failed may have made it after all.
+        return status == 0 or retries.failures > 0
+
+    def stream_exists(self, stream: Stream) -> bool:
+        """Whether there is such a stream, sealed or not."""
+        return self._call("checkStreamExists", messages.info(stream), pb.BoolReply).value
+
+    def list_streams(self, scope: str, *, tag: str | None = None) -> Iterator[str]:
+        """The streams users have made in a scope, page by page (a page holds up to 1,000).
+
+        Args:
+            scope: the scope.
+            tag: only those with this tag. This asks the server about 5 ms a stream: pages are as short as one stream.
+
+        Yields:
+            Names, in no particular order. What is made or deleted meanwhile may be there or not.
+
+        Raises:
+            ScopeNotFoundError: there is no such scope.
+        """
+        if tag == "":
+            raise ConfigurationError("a stream's tags are never empty: leave the tag out to list all streams")
+        streams = self._streams(scope) if tag is None else self._tagged_streams(scope, tag)
+        return (stream for stream in streams if not stream.startswith("_"))
+
+    def _streams(self, scope: str) -> Iterator[str]:
+        def request(token: str) -> pb.StreamsInScopeRequest:
+            return pb.StreamsInScopeRequest(
+                scope=pb.ScopeInfo(scope=scope), continuation_token=pb.ContinuationToken(token=token)
+            )
+
+        return self._stream_pages(scope, "listStreamsInScope", request)
+
+    def _tagged_streams(self, scope: str, tag: str) -> Iterator[str]:
+        def request(token: str) -> pb.StreamsInScopeWithTagRequest:
+            return pb.StreamsInScopeWithTagRequest(
+                scope=pb.ScopeInfo(scope=scope), tag=tag, continuation_token=pb.ContinuationToken(token=token)
+            )
+
+        return self._stream_pages(scope, "listStreamsInScopeForTag", request)
+
+    def _stream_pages(
+        self,
+        scope: str,
+        method: str,
+        request: Callable[[str], pb.StreamsInScopeRequest | pb.StreamsInScopeWithTagRequest],
+    ) -> Iterator[str]:
+        for page in self._pages(method, request, pb.StreamsInScopeResponse, "streams"):
+            if page.status == 2:
+                raise no_scope(scope)
+            if page.status != 0:
+                raise OperationFailedError(
+                    f'the controller could not list the streams of scope "{scope}" (status {page.status})'
+                )
+            yield from (info.stream for info in page.streams)
+
+    def stream_configuration(self, stream: Stream) -> StreamConfiguration:
+        """A stream's configuration.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        message = self._call(
+            "getStreamConfiguration", messages.info(stream), pb.StreamConfig, missing=no_stream(stream)
+        )
+        return messages.configuration(message)
+
+    def stream_tags(self, stream: Stream) -> tuple[str, ...]:
+        """A stream's tags, sorted.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return self.stream_configuration(stream).tags
+
+    def update_stream(
+        self, stream: Stream, change: Callable[[StreamConfiguration], StreamConfiguration]
+    ) -> StreamConfiguration:
+        """Change a stream's configuration.
+
+        The server replaces the whole configuration and knows no versions, so this reads, changes, writes, and reads
+        again. Updates from one process come one after another. Those of several processes at the same time are tried
+        again when the server has another one under way, and reported when another one is found in the place of this
+        one; but one that another process completes between this one's read and write is lost unnoticed.
+
+        A new fixed number of segments scales the stream at once, and so does a minimum above the number there is:
+        into segments of the same size. While the scaling policy stays, so do the segments: a fixed number is corrected
+        to the number there is first, because the server would undo whatever `scale_stream` has done.
+
+        Args:
+            stream: the stream.
+            change: makes the new configuration of the present one; it may be called several times.
+
+        Returns:
+            The configuration as it is now.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            StreamSealedError: it is sealed.
+            ConflictError: somebody else has changed it at the same time: look at it and try again.
+        """
+        deadline = Limit(self._rpc.timeout)
+        with _UPDATES[hash(stream) % len(_UPDATES)]:
+            while True:
+                before = self.stream_configuration(stream)
+                target = change(before)
+                target = replace(target, tags=tuple(sorted(set(target.tags))))
+                if target == before:
+                    return before
+                if target.scaling == before.scaling and target.scaling.scale_type is ScaleType.FIXED:
+                    present = len(self.current_segments(stream).ids) or target.scaling.min_segments
+                    target = replace(target, scaling=replace(target.scaling, min_segments=present))
+                status = self._status("updateStream", messages.configuration_message(stream, target))
+                if status != 1 or not deadline.wait():
+                    break
+            if status in (2, 3):
+                raise no_stream(stream)
+            if status == 4:
+                raise stream_sealed(stream, "updated")
+            if status == 1:
+                raise ConflictError(
+                    f'stream "{stream}" could not be updated within {self._rpc.timeout:g} s: other updates or scales'
+                    " are under way; try again later"
+                )
+            if status != 0:
+                raise OperationFailedError(f'the controller could not update stream "{stream}" (status {status})')
+            after = self.stream_configuration(stream)
+        if after != target:
+            raise ConflictError(
+                f'stream "{stream}" was updated by somebody else at the same time: look at its configuration, try again'
+            )
+        return after
+
+    def truncate_stream(self, stream: Stream, cut: Mapping[int, int]) -> None:
+        """Remove all events before a cut, for ever. Takes about a second.
+
+        The server doesn't look whether the cut's offsets lie within its segments, and a stream that is truncated beyond
+        its tail is broken: use `stream_cuts.truncate_stream`, which does.
+
+        Args:
+            stream: the stream.
+            cut: segment id to offset in bytes, not before the stream's head.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            StreamSealedError: it is sealed.
+            InvalidStreamCutError: it is no cut of this stream, or lies before its head.
+        """
+        request = messages.cut(stream, offsets_of(stream, cut))
+        status = self._status("truncateStream", request, missing=no_stream(stream))
+        if status in (2, 3):
+            raise no_stream(stream)
+        if status == 4:
+            raise stream_sealed(stream, "truncated")
+        if status == 1:
+            raise InvalidStreamCutError(
+                f'the controller did not truncate stream "{stream}": the cut must be one of the stream and not lie'
+                " before its head, and no other truncation may be under way"
+            )
+        if status != 0:
+            raise OperationFailedError(f'the controller could not truncate stream "{stream}" (status {status})')
+
+    def seal_stream(self, stream: Stream) -> None:
+        """Make a stream read-only, for ever. Open transactions are aborted; sealing again changes nothing.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        status = self._status("sealStream", messages.info(stream), missing=no_stream(stream))
+        if status in (2, 3):
+            raise no_stream(stream)
+        if status not in (0, 4):
+            raise OperationFailedError(f'the controller could not seal stream "{stream}" (status {status}): try again')
+
+    def delete_stream(self, stream: Stream, *, seal: bool = False) -> bool:
+        """Delete a stream with all its events.
+
+        Args:
+            stream: the stream.
+            seal: seal it first.
+
+        Returns:
+            False when there was none.
+
+        Raises:
+            StreamNotSealedError: it isn't sealed.
+        """
+        if seal:
+            status = self._status("sealStream", messages.info(stream))
+            if status in (2, 3):
+                return False
+        status = self._status("deleteStream", messages.info(stream))
+        if status == 3:
+            raise StreamNotSealedError(f'stream "{stream}" must be sealed before it is deleted')
+        if status not in (0, 2):
+            raise OperationFailedError(f'the controller could not delete stream "{stream}" (status {status})')
+        return status == 0
+
+    def delegation_token(self, stream: Stream, access: Access = Access.READ_WRITE) -> str:
+        """A token that lets its holder use a stream's segments for some time (10 minutes by default).
+
+        Args:
+            stream: the stream, which needn't exist.
+            access: what it is for.
+
+        Returns:
+            A JSON web token; empty where the server doesn't ask for credentials.
+
+        Raises:
+            AuthenticationError: the user isn't allowed this.
+        """
+        reply = self._call("getDelegationToken", messages.info(stream, access), pb.DelegationToken)
+        return reply.delegation_token
+
+    def note_timestamp(self, stream: Stream, writer: str, timestamp: int, position: Mapping[int, int]) -> None:
+        """Tell how far a writer has come in event time; watermarks are made of what all its writers tell.
+
+        Args:
+            stream: the stream.
+            writer: the writer's id.
+            timestamp: all its later events have at least this time; in a unit of the writers' own.
+            position: the writer's position: segment id to offset in bytes, for the segments that it has written to.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            ConfigurationError: time or position lie before what the writer has told already.
+        """
+        request = pb.TimestampFromWriter(
+            writer=writer, position=messages.cut(stream, offsets_of(stream, position)), timestamp=timestamp
+        )
+        status = self._status("noteTimestampFromWriter", request, missing=no_stream(stream))
+        if status in (1, 2):
+            what = f"time {timestamp}" if status == 1 else "position"
+            raise ConfigurationError(f'writer "{writer}" of stream "{stream}" can\'t go back to {what}')
+        if status != 0:
+            raise OperationFailedError(
+                f'the controller could not note the time of writer "{writer}" of stream "{stream}" (status {status})'
+            )
+
+    def remove_writer(self, stream: Stream, writer: str) -> bool:
+        """Tell that a writer won't note any more times, so that it holds no watermark back.
+
+        Returns:
+            False when no such writer is known.
+        """
+        request = pb.RemoveWriterRequest(writer=writer, stream=messages.info(stream))
+        status = self._status("removeWriter", request, missing=no_stream(stream))
+        if status == 2:
+            raise no_stream(stream)
+        if status not in (0, 1):
+            raise OperationFailedError(
+                f'the controller could not remove writer "{writer}" of stream "{stream}" (status {status})'
+            )
+        return status == 0
+
+    def is_sealed(self, stream: Stream) -> bool:
+        """Whether a stream is sealed.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        return not self.current_segments(stream).ids

@@ -1,0 +1,29 @@
+"""Bytes of single segments: `reading`, `writing`, events beyond a block (`large_events`), and `gathering`.
+
+`gathering` copies what several transactions hold into one. It uses `connections` and below, and knows no events but
+their frames.
+"""
+
+from pyspark_pravega.client.segments.gathering import Staged, gather, gather_by_epoch
+from pyspark_pravega.client.segments.reading import (
+    SegmentState,
+    follow_segment,
+    read_range,
+    segment_state,
+    segment_states,
+)
+from pyspark_pravega.client.segments.writing import BLOCK_BYTES, MAX_EVENT_BYTES, SegmentWriter
+
+__all__ = [
+    "BLOCK_BYTES",
+    "MAX_EVENT_BYTES",
+    "SegmentState",
+    "SegmentWriter",
+    "Staged",
+    "follow_segment",
+    "gather",
+    "gather_by_epoch",
+    "read_range",
+    "segment_state",
+    "segment_states",
+]

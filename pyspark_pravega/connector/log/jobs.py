@@ -1,0 +1,200 @@
+"""What the commit log knows of a job that still writes: whether it is open, and the transactions of its attempts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from itertools import chain
+
+from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transaction
+from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log.json_table import Content, JsonTable
+from pyspark_pravega.connector.log.keys import FIRST_JOB, SHARED, job_key, overwrite_key
+from pyspark_pravega.errors import ConflictError
+
+ABANDONED_MS = 2 * 86_400_000
+"""After so long no transaction of a job is open: Pravega lets none live for more than a day."""
+
+
+class JobLog:
+    """A job's entries in the commit log of the stream that it writes to. Safe for use by several threads."""
+
+    def __init__(self, table: JsonTable, stream: Stream, job: uuid.UUID) -> None:
+        """Use an opened log; see `Ledger.job`."""
+        self._table, self._stream, self._job = table, stream, job
+
+    def open(self) -> None:
+        """Allow the job's tasks to add transactions."""
+        self._table.put((job_key(self._job, 0), ANY_VERSION, {"job": str(self._job), "at": now_ms()}))
+
+    def close(self) -> None:
+        """Allow no more transactions."""
+        self._table.remove((job_key(self._job, 0), ANY_VERSION))
+
+    def add_attempt(self, partition: int, transaction: uuid.UUID, *, late: bool = False) -> bool:
+        """Note a task attempt's transaction, so that the job can throw it away when another attempt wins.
+
+        Args:
+            partition: the task's partition.
+            transaction: the transaction that the attempt has begun.
+            late: whether a job that isn't open may have attempts, too.
+
+        Returns:
+            False when the job is over: then the transaction is the attempt's own to abort.
+        """
+        key = job_key(self._job, 1 + partition)
+
+        def noted(before: Content | None) -> Content:
+            return _attempts([*_transactions(before), str(transaction)])
+
+        self._table.change(key, noted)
+        if late or self._is_open():
+            return True
+        self._take_back(key, transaction)
+        return False
+
+    def shared(self) -> Transaction | None:
+        """The transaction that the job's first attempts share; None when none of them has begun it."""
+        content = self._table.content(job_key(self._job, SHARED))
+        if content is None:
+            return None
+        ranges = tuple(SegmentRange(segment_id=id_, min_key=low, max_key=high) for id_, low, high in content["ranges"])
+        segments = StreamSegments(stream=self._stream, ranges=ranges)
+        return Transaction(id=uuid.UUID(content["transaction"]), segments=segments)
+
+    def join(self, partition: int, transaction: Transaction, *, begun: bool) -> bool | None:
+        """Note that the first attempt at a partition writes into the transaction that the job's tasks share.
+
+        Args:
+            partition: the task's partition.
+            transaction: the one that is shared, or is to be.
+            begun: whether it is new: then it becomes the shared one, if there is none yet.
+
+        Returns:
+            Whether it may. False when it isn't the first attempt, or another transaction is shared already; None when
+            the job is over.
+        """
+        key, shared = job_key(self._job, 1 + partition), job_key(self._job, SHARED)
+        by = uuid.uuid4().hex
+        changes = [(key, NOT_EXISTS, {**_attempts([str(transaction.id)]), "by": by})]
+        if begun:
+            ranges = [(owner.segment_id, owner.min_key, owner.max_key) for owner in transaction.segments.ranges]
+            content = {"transaction": str(transaction.id), "ranges": ranges, "at": now_ms()}
+            changes.append((shared, NOT_EXISTS, content))
+        try:
+            self._table.put(*changes)
+        except ConflictError:
+            # It may be this very change, whose answer was lost.
+            attempt, *_ = self._table.in_the_way(*(key for key, _, _ in changes))
+            if attempt is None or attempt.content.get("by") != by:
+                return False
+        if self._is_open():
+            return True
+        self._take_back(key, transaction.id)
+        if begun:
+            self._table.remove((shared, ANY_VERSION))
+        return None
+
+    def attempts(self, partitions: int) -> list[uuid.UUID]:
+        """The transactions of all attempts at the job's partitions, each once.
+
+        Args:
+            partitions: how many partitions it has.
+        """
+        return list(dict.fromkeys(chain.from_iterable(self.attempts_by_partition(partitions))))
+
+    def attempts_by_partition(self, partitions: int) -> list[list[uuid.UUID]]:
+        """The transactions of all attempts at each of the job's partitions.
+
+        Args:
+            partitions: how many partitions it has.
+        """
+        found = self._table.get(*(job_key(self._job, 1 + partition) for partition in range(partitions)))
+        return [
+            [uuid.UUID(text) for text in _transactions(None if document is None else document.content)]
+            for document in found
+        ]
+
+    def forget_attempts(self, partitions: int) -> None:
+        """Remove what the job's attempts have noted.
+
+        Args:
+            partitions: how many partitions it has.
+        """
+        numbers = [*range(1, 1 + partitions), SHARED]
+        self._table.remove(*((job_key(self._job, number), ANY_VERSION) for number in numbers))
+
+    # A job that replaces all rows
+
+    def note_overwrite(self, cut: Mapping[int, int]) -> dict[int, int]:
+        """Note where the job is to truncate the stream, unless that has been noted already.
+
+        Args:
+            cut: the stream's tail before the job's own rows.
+
+        Returns:
+            What is noted: a second try must not truncate what the first one has written.
+        """
+        key = overwrite_key(self._job)
+        try:
+            self._table.put((key, NOT_EXISTS, {"cut": {str(segment): offset for segment, offset in cut.items()}}))
+            return dict(cut)
+        except ConflictError:
+            self._table.in_the_way(key)
+            return self.overwrite() or dict(cut)
+
+    def overwrite(self) -> dict[int, int] | None:
+        """What `note_overwrite` has noted."""
+        content = self._table.content(overwrite_key(self._job))
+        return None if content is None else {int(segment): offset for segment, offset in content["cut"].items()}
+
+    def forget_overwrite(self) -> None:
+        """Remove what `note_overwrite` has noted."""
+        self._table.remove((overwrite_key(self._job), ANY_VERSION))
+
+    def _is_open(self) -> bool:
+        """Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other."""
+        return self._table.content(job_key(self._job, 0)) is not None
+
+    def _take_back(self, key: bytes, transaction: uuid.UUID) -> None:
+        """Forget one attempt; the job may still need to know of the others."""
+
+        def without(before: Content | None) -> Content | None:
+            others = [text for text in _transactions(before) if text != str(transaction)]
+            return _attempts(others) if others else None
+
+        self._table.change(key, without)
+
+
+def noted_transactions(table: JsonTable) -> set[uuid.UUID]:
+    """The transactions of all attempts of all jobs that haven't come to their end.
+
+    Args:
+        table: the commit log.
+    """
+    return {
+        uuid.UUID(text)
+        for _, document in table.iterate(start=FIRST_JOB)
+        for text in document.content.get("transactions", ())
+    }
+
+
+def forget_abandoned(table: JsonTable) -> None:
+    """Remove what jobs have left of which nothing can be open any more. Others may do it at the same time.
+
+    Args:
+        table: the commit log.
+    """
+    since = now_ms() - ABANDONED_MS
+    for key, document in table.iterate(start=FIRST_JOB):
+        if document.content.get("at", 0) < since:
+            table.remove((key, ANY_VERSION))
+
+
+def _attempts(transactions: list[str]) -> Content:
+    return {"transactions": transactions, "at": now_ms()}
+
+
+def _transactions(content: Content | None) -> list[str]:
+    return [] if content is None else content["transactions"]

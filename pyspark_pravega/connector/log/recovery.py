@@ -1,0 +1,167 @@
+"""Bringing a commit that is in progress to its end, whoever began it.
+
+The state of its transactions decides: once one of them is committing, the commit is completed; while all are open, its
+owner has some time to go on, and then they are aborted, which makes the owner's commit fail. A commit of several
+transactions, as of a job during which the stream was scaled, is rolled forward as soon as one of them is committing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from pyspark_pravega.client import Client, Stream, TransactionState
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log.ledger import Intent, Ledger, State
+from pyspark_pravega.connector.log.tail import Snapshot, take_tail
+from pyspark_pravega.errors import ConflictError, TransactionError, UnavailableError
+
+POLL_S = 0.005
+GRACE_S = 10.0
+"""How long the owner of a commit may take between recording it and committing its transactions."""
+COMMIT_TIMEOUT_S = 300.0
+"""How long a committing transaction may take to be committed."""
+_log = logging.getLogger(__name__)
+
+
+AT_REST = frozenset({TransactionState.COMMITTED, TransactionState.ABORTED, TransactionState.UNKNOWN})
+UNDER_WAY = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
+
+
+def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> State:
+    """Wait until no commit is in progress; take over from an owner that makes no progress.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        heir_of: a query that the caller has taken over: what its last driver has left isn't waited for.
+
+    Returns:
+        The log's state with nothing in progress.
+    """
+    since: dict[str, float] = {}
+    while True:
+        state = ledger.state()
+        if state.pending is None:
+            return state
+        patience_ends = since.setdefault(state.pending.job, time.monotonic() + GRACE_S)
+        try:
+            states = transaction_states(client, ledger.stream, state.pending)
+            if states & UNDER_WAY:
+                try:
+                    return finish(client, ledger, state)
+                except TransactionError as error:
+                    # Its owner is told; for the log it is over.
+                    _log.warning("%s", error)
+                    continue
+            of_the_dead = heir_of is not None and state.pending.query == heir_of
+            if states == {TransactionState.OPEN} and time.monotonic() < patience_ends and not of_the_dead:
+                time.sleep(POLL_S)
+                continue
+            if (withdrawn := withdraw(client, ledger, state)) is not None:
+                return withdrawn
+        except ConflictError:
+            continue
+
+
+def withdraw(client: Client, ledger: Ledger, state: State) -> State | None:
+    """Take back the commit in progress, if nothing of it is committed.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        state: its state, with a commit in progress.
+
+    Returns:
+        The log's new state; None when the commit is under way, and so has to be finished.
+
+    Raises:
+        ConflictError: somebody else has brought it to its end.
+    """
+    assert state.pending is not None
+    first, *others = state.pending.transaction_ids()
+    # They are committed in this order: where the first one can be aborted none of the others has been committed.
+    client.controller.abort_transaction(ledger.stream, first)
+    if client.controller.transaction_state(ledger.stream, first) in UNDER_WAY:
+        return None
+    for transaction in others:
+        client.controller.abort_transaction(ledger.stream, transaction)
+    if transaction_states(client, ledger.stream, state.pending) & UNDER_WAY:
+        return None
+    return ledger.withdraw(state)
+
+
+def finish(client: Client, ledger: Ledger, state: State) -> State:
+    """Commit what the log promises, wait until all of it is visible, and make it a version.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        state: its state, with a commit in progress.
+
+    Returns:
+        The log's new state.
+
+    Raises:
+        TransactionError: a transaction was aborted, or its lease ran out.
+        ConflictError: somebody else has brought it to its end.
+        UnavailableError: it didn't come to its end in time; it will be, by the next writer.
+    """
+    assert state.pending is not None
+    commit_all(client, ledger.stream, state.pending)
+    states = _await_rest(client, ledger.stream, state.pending)
+    if TransactionState.COMMITTED not in states:
+        raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
+    tail = _settled_tail(client, ledger.stream)
+    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut)
+    if states != {TransactionState.COMMITTED}:
+        raise TransactionError(
+            f'only a part of job {state.pending.job} on stream "{ledger.stream}" was committed: the stream was scaled '
+            "while it was written, the commit was interrupted, and nobody brought it to its end before the lease of "
+            f"one of its transactions ran out; version {completed.version} of the table is this part"
+        )
+    return completed
+
+
+def commit_all(client: Client, stream: Stream, intent: Intent) -> None:
+    """Ask for the commit of all transactions of an intent.
+
+    Raises:
+        TransactionError: one can't be committed any more, and none of the others is.
+    """
+    ids = intent.transaction_ids()
+    for done, transaction in enumerate(ids):
+        try:
+            if intent.event_time is None:
+                client.controller.commit_transaction(stream, transaction)
+            else:
+                client.controller.commit_transaction(
+                    stream, transaction, timestamp=intent.event_time, writer=intent.writer
+                )
+        except TransactionError:
+            # With one of several committed the others are, too, whatever has become of this one.
+            if done == 0 and (len(ids) == 1 or not transaction_states(client, stream, intent) & UNDER_WAY):
+                raise
+
+
+def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
+    """Where the transactions of a commit are in their lives."""
+    return {client.controller.transaction_state(stream, transaction) for transaction in intent.transaction_ids()}
+
+
+def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
+    deadline = time.monotonic() + COMMIT_TIMEOUT_S
+    while not (states := transaction_states(client, stream, intent)) <= AT_REST:
+        if time.monotonic() > deadline:
+            raise UnavailableError(
+                f'the commit of job {intent.job} to stream "{stream}" was accepted, but not finished within '
+                f"{COMMIT_TIMEOUT_S:g} s; it will be: don't write the same rows again, look at the table later"
+            )
+        time.sleep(POLL_S)
+    return states
+
+
+def _settled_tail(client: Client, stream: Stream) -> Snapshot:
+    while (tail := take_tail(client, stream)) is None:
+        time.sleep(POLL_S)
+    return tail

@@ -1,0 +1,59 @@
+"""A stream from its head to its tail, as the segment stores know it at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, SegmentPart, Stream
+from pyspark_pravega.client.segments import segment_states
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All of a stream at one moment."""
+
+    stream: Stream
+    parts: tuple[SegmentPart, ...]
+    """In ascending order of segment ids, predecessors before successors."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, frames included."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def cut(self) -> dict[int, int]:
+        """Segment id to the offset at which the snapshot ends."""
+        return {part.segment_id: part.end for part in self.parts}
+
+
+def take_tail(client: Client, stream: Stream) -> Snapshot | None:
+    """The stream from its head to its tail, without regard to commits in progress.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+
+    Returns:
+        None when the stream scaled or was truncated meanwhile: then try again.
+    """
+    controller = client.controller
+    current = controller.current_segments(stream)
+    head = controller.head(stream)
+    segment_ids = sorted(current.ids)
+    if segment_ids != sorted(head):
+        segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
+    states = {}
+    for segment_id, found in segment_states(client.pool, stream, segment_ids).items():
+        if found is None:
+            return None
+        states[segment_id] = found
+    # A current segment that is sealed by now has successors that this list doesn't know.
+    if any(states[segment_id].sealed for segment_id in current.ids):
+        return None
+    parts = []
+    for segment_id in segment_ids:
+        state = states[segment_id]
+        start = max(state.start_offset, head.get(segment_id, 0))
+        parts.append(SegmentPart(stream=stream, segment_id=segment_id, start=start, end=max(start, state.write_offset)))
+    return Snapshot(stream=stream, parts=tuple(parts))

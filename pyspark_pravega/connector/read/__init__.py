@@ -1,0 +1,46 @@
+"""Batch reads: from where to where, and how tasks get their parts.
+
+`extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `changes` (what commits added),
+`partitions` (parts for tasks), `reader` (rows as Arrow batches). It uses `connector.table` and `connector.log`.
+"""
+
+from pyspark_pravega.connector.read.bounded import bounded_snapshot
+from pyspark_pravega.connector.read.changes import (
+    CHANGE_COLUMNS,
+    ChangesRange,
+    ChangesReader,
+    CommittedPartition,
+    commits_between,
+    committed_partitions,
+    committed_slices,
+    first_whole_version,
+)
+from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
+from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
+from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
+from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, proper_cut, snapshot_until
+
+__all__ = [
+    "CHANGE_COLUMNS",
+    "OFFICIAL_COLUMNS",
+    "BatchReader",
+    "ChangesRange",
+    "ChangesReader",
+    "CommittedPartition",
+    "Moment",
+    "SlicePartition",
+    "arrange",
+    "bounded_snapshot",
+    "check_extents",
+    "check_order",
+    "commits_between",
+    "committed_partitions",
+    "committed_slices",
+    "first_whole_version",
+    "moment_at",
+    "moment_of",
+    "proper_cut",
+    "resolve_end",
+    "resolve_start",
+    "snapshot_until",
+]

@@ -1,0 +1,144 @@
+"""From where to where a read goes: what bounds mean in a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.client.positions import check_cut
+from pyspark_pravega.connector.bounds import Bound, CutName, Offsets, PerStream, Time, Word
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, START_TIME, ReadOptions
+from pyspark_pravega.connector.read.versions import commit_until, named_cut, proper_cut
+from pyspark_pravega.errors import ConfigurationError, InvalidStreamCutError, SegmentTruncatedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """From where to where a read of one stream goes."""
+
+    start: StreamCut | Word
+    """A cut, the head (EARLIEST), or the tail when the query begins (LATEST)."""
+    end: StreamCut | Word
+    """A cut; the tail when the query begins (LATEST); none (UNBOUNDED), which is the tail for a batch; or the head
+    (EARLIEST), where nothing was committed before the time that is given."""
+
+
+def resolve_extent(client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1) -> Extent:
+    """What a read's bounds mean in a stream.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        options: hold the bounds.
+        streams: how many streams the query reads.
+
+    Raises:
+        ConfigurationError: a bound says nothing about this stream, or is the name of no cut.
+        InvalidStreamCutError: it isn't a cut of the stream, or the end lies before the start.
+    """
+    start = resolve_start(client, stream, options, streams=streams)
+    end = resolve_end(client, stream, options, streams=streams)
+    if isinstance(start, StreamCut) and isinstance(end, StreamCut):
+        check_order(start, end)
+        # Between cuts of segments that have nothing in common only the controller knows.
+        client.controller.segments_between(stream, start, end)
+    return Extent(start=start, end=end)
+
+
+def resolve_start(client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1) -> StreamCut | Word:
+    """Where a read begins; see `Extent.start`, and `resolve_extent`."""
+    option = START_TIME if isinstance(options.start, Time) else START_CUT
+    start = _resolve(client, stream, options.start, option, streams)
+    return Word.EARLIEST if start is Word.UNBOUNDED else start
+
+
+def resolve_end(client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1) -> StreamCut | Word:
+    """Where a read ends; see `Extent.end`, and `resolve_extent`."""
+    option = END_TIME if isinstance(options.end, Time) else END_CUT
+    end = _resolve(client, stream, options.end, option, streams)
+    if end is Word.EARLIEST and not isinstance(options.end, Time):
+        raise ConfigurationError(f'option "{END_CUT}" can\'t be earliest: nothing would be read')
+    return end
+
+
+def check_extents(client: Client, streams: Sequence[Stream], options: ReadOptions) -> None:
+    """Refuse bounds that mean nothing in a stream, or contradict each other: when a query is defined.
+
+    Args:
+        client: the cluster.
+        streams: the query's streams.
+        options: hold the bounds; without any nothing is asked.
+
+    Raises:
+        ConfigurationError: as `resolve_extent`, and so is InvalidStreamCutError.
+    """
+    if options.has_bounds:
+        for stream in streams:
+            resolve_extent(client, stream, options, streams=len(streams))
+
+
+def check_order(start: StreamCut, end: Mapping[int, int]) -> None:
+    """Refuse an end that lies before its start in a segment.
+
+    Raises:
+        InvalidStreamCutError: it does.
+    """
+    for segment_id, offset in end.items():
+        if 0 <= offset < start.get(segment_id, 0):
+            raise InvalidStreamCutError(
+                f'the end of a read of stream "{start.stream}" lies before its start in segment {segment_id}: '
+                f"{offset} < {start[segment_id]}"
+            )
+
+
+def _resolve(client: Client, stream: Stream, bound: Bound, option: str, streams: int) -> StreamCut | Word:
+    if isinstance(bound, Word):
+        return bound
+    if isinstance(bound, Time):
+        return _cut_at(client, stream, bound, option) or Word.EARLIEST
+    if isinstance(bound, PerStream):
+        if str(stream) not in bound.bounds:
+            raise ConfigurationError(f'option "{option}" says nothing about stream "{stream}"')
+        return _resolve(client, stream, bound.bounds[str(stream)], option, 1)
+    if streams > 1:
+        raise ConfigurationError(
+            f'option "{option}" gives one cut for {streams} streams: write a JSON object, as in '
+            '{"scope/one":"earliest","scope/two":{"0":120}}'
+        )
+    if isinstance(bound, CutName):
+        cut = named_cut(client, stream, bound.name)
+        if cut is None:
+            raise ConfigurationError(
+                f'option "{option}" must be earliest, latest, unbounded, a cut as JSON like {{"0":120}}, one in the '
+                f"Java client's base64, or a cut's name: {bound.refusal}"
+            )
+        return _checked(client, stream, cut)
+    return _checked(client, stream, bound.of(stream) if isinstance(bound, Offsets) else bound)
+
+
+def _checked(client: Client, stream: Stream, cut: StreamCut) -> StreamCut:
+    if cut.stream != stream:
+        raise ConfigurationError(f'a cut of stream "{cut.stream}" can\'t bound a read of stream "{stream}"')
+    try:
+        check_cut(client.pool, cut)
+    except SegmentTruncatedError:
+        # Whether that matters is failOnDataLoss's to say.
+        pass
+    return cut
+
+
+def _cut_at(client: Client, stream: Stream, time: Time, option: str) -> StreamCut | None:
+    """The cut behind which everything lies that this package has committed at a time or later; None for the head.
+
+    Pravega 0.13 itself can't tell a cut at a time, so the commit log does.
+    """
+    ledger = open_ledger(client, stream)
+    if ledger is None:
+        raise ConfigurationError(
+            f'option "{option}" needs a commit log, and stream "{stream}" has none, as nothing was written to it '
+            'through this package; Pravega itself can\'t tell a cut at a time: give a cut or "earliest"'
+        )
+    before = commit_until(ledger, time.milliseconds - 1)
+    return None if before is None else proper_cut(client, stream, before.cut)

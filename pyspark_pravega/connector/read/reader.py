@@ -1,0 +1,203 @@
+"""Batch reads: a partition is a part of a segment, its rows come as Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from pyspark_pravega.client import SegmentPart
+from pyspark_pravega.client.events import event_batches
+from pyspark_pravega.client.segments import read_range, segment_states
+from pyspark_pravega.connector.log import Snapshot
+from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
+from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
+from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.ragged import Ints
+from pyspark_pravega.serde import lenient
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE, Decoded
+
+_log = logging.getLogger(__name__)
+
+ROW_MARKER = StructType([StructField("_row", IntegerType(), False)])
+"""Stands for a row of which no column is wanted."""
+
+OFFICIAL_COLUMNS = StructType(
+    [
+        StructField("scope", StringType(), False),
+        StructField("stream", StringType(), False),
+        StructField("segment_id", LongType(), False),
+        StructField("offset", LongType(), False),
+    ]
+)
+"""What Pravega's own Spark connector adds to an event."""
+
+
+class BatchReader(DataSourceReader):
+    """Reads parts of a stream."""
+
+    def __init__(
+        self,
+        definition: TableDefinition,
+        snapshot: Snapshot | None,
+        columns: Sequence[str],
+        *,
+        min_partitions: int | None = None,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        """Plan a read.
+
+        Args:
+            definition: what the stream is as a table.
+            snapshot: which of its bytes to read; None for one that is told with each partition.
+            columns: the wanted columns in their order, metadata columns among them; none for rows only.
+            min_partitions: how many partitions there shall be at least, if there is enough to read.
+            fail_on_data_loss: whether events that are truncated while they are read are an error, or are passed over.
+        """
+        self._settings, self._codec, self._stream = definition.settings, definition.codec, definition.stream
+        self._mode, self._types = definition.mode, definition.types
+        self._snapshot = snapshot
+        self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
+        self.schema = output_schema(definition, columns)
+        self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
+        self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each segment with many events, and for several with few."""
+        if self._snapshot is None:
+            return []
+        return arrange(shared_client(self._settings), self._snapshot.parts, minimum=self._min_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition.
+
+        Args:
+            partition: one of `partitions()`, or Spark's stand-in when there are none.
+
+        Yields:
+            Batches of the schema, one for each megabyte or so of events.
+
+        Raises:
+            EventDecodeError: an event can't be decoded; the message says where it is.
+            DataLossError: events have been truncated since the read was planned.
+        """
+        if isinstance(partition, SlicePartition):
+            for part in partition.parts:
+                yield from self._read_part(part)
+
+    def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
+        self._dropped, position = 0, part.start
+        pool = shared_client(self._settings).pool
+        while position < part.end:
+            try:
+                with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
+                    for found in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
+                        yield self._batch(found.frames, part.segment_id, found.start)
+                        position = found.end
+                break
+            except (SegmentTruncatedError, SegmentNotFoundError) as error:
+                if self._fail_on_data_loss:
+                    raise DataLossError(
+                        f'events of stream "{self._stream}" were truncated while they were read, segment '
+                        f"{part.segment_id} from offset {position} to {part.end} ({error}): set failOnDataLoss to "
+                        "false to go on without them; longer retention prevents it"
+                    ) from None
+                position = self._behind_the_loss(part, position)
+        if self._dropped:
+            _log.warning(
+                "%d events of segment %d of stream %s, offsets %d to %d, can't be decoded and were dropped",
+                *(self._dropped, part.segment_id, self._stream, part.start, part.end),
+            )
+
+    def _behind_the_loss(self, part: SegmentPart, position: int) -> int:
+        pool = shared_client(self._settings).pool
+        state = segment_states(pool, self._stream, [part.segment_id])[part.segment_id]
+        after = part.end if state is None else max(position, state.start_offset)
+        _log.warning(
+            "events of segment %d of stream %s from offset %d on were truncated before they were read; going on at %d",
+            *(part.segment_id, self._stream, position, after),
+        )
+        return after
+
+    def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
+        frames, decoded = self._decode(frames, segment_id, position)
+        columns = dict(zip(self._data_columns, decoded.batch.columns, strict=True))
+        if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
+            is_bad = np.zeros(len(frames.payloads), np.bool_)
+            is_bad[decoded.bad if self._mode == PERMISSIVE else []] = True
+            columns[CORRUPT_EVENT] = pc.if_else(pa.array(is_bad), frames.payloads, pa.scalar(None, pa.binary()))
+        arrays = [
+            columns[field.name] if field.name in columns else self._metadata(field, frames, segment_id, position)
+            for field in self._arrow_schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+    def _decode(self, frames: framing.Frames, segment_id: int, position: int) -> tuple[framing.Frames, Decoded]:
+        """The frames that have a row, and their rows."""
+        try:
+            if self._types is not None:
+                frames = _some(frames, self._types.chosen(frames.payloads))
+            decoded = lenient.decode(self._codec, frames.payloads, self._data_columns, self._mode)
+        except BadEventError as error:
+            encoding = "" if error.encoding_id is None else f", encoding id {error.encoding_id}"
+            raise EventDecodeError(
+                f'an event of stream "{self._stream}" can\'t be decoded (segment {segment_id}, offset '
+                f"{position + int(frames.starts[error.index])}{encoding}): {error.reason}"
+            ) from None
+        if self._mode == DROP_MALFORMED:
+            self._dropped += len(decoded.bad)
+        return _some(frames, decoded.rows), decoded
+
+    def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
+        rows = len(frames.payloads)
+        if field.name == "_encoding_id":
+            return framing.encoding_ids(frames.payloads)
+        if field.name in ("scope", "stream"):
+            return pa.repeat(self._stream.scope if field.name == "scope" else self._stream.name, rows)
+        values: npt.NDArray[np.int64] | npt.NDArray[np.int32]
+        if field.name in ("_offset", "offset"):
+            values = frames.starts + position
+        elif field.name == "_event_size":
+            values = frames.sizes
+        elif field.name in ("_segment", "segment_id"):
+            values = np.full(rows, segment_id, np.int64)
+        else:
+            values = np.zeros(rows, np.int32)
+        return pa.array(values).cast(field.type)
+
+
+def _some(frames: framing.Frames, which: Ints | None) -> framing.Frames:
+    if which is None:
+        return frames
+    return replace(
+        frames, payloads=frames.payloads.take(pa.array(which)), starts=frames.starts[which], sizes=frames.sizes[which]
+    )
+
+
+def output_schema(definition: TableDefinition, columns: Sequence[str]) -> StructType:
+    """The schema of a read.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: the wanted columns, metadata columns among them.
+
+    Returns:
+        Their fields in order; `ROW_MARKER` when none are wanted, because a batch without columns loses its length
+        on its way to Spark.
+    """
+    if not columns:
+        return ROW_MARKER
+    known = {field.name: field for field in (*OFFICIAL_COLUMNS, *METADATA_COLUMNS, *definition.schema)}
+    return StructType([known[name] for name in columns])

@@ -1,0 +1,277 @@
+"""Moments in a stream's past, by number, time, stream cut or name; and what lies before or between them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
+from pyspark_pravega.client.positions import check_cut, parts_between
+from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, open_ledger
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidStreamCutError,
+    NotFoundError,
+    SegmentTruncatedError,
+    VersionNotFoundError,
+    did_you_mean,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """A moment in a stream's past."""
+
+    offsets: dict[int, int]
+    """Segment id to offset in bytes; beside the segments of a cut there may be some that lie before it."""
+    name: str
+    """What it is, for people."""
+
+
+def moment_of(client: Client, stream: Stream, version: str) -> Moment:
+    """The moment that a version's text means.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        version: a commit's number, the name of a cut, or a stream cut: the Java client's text, or JSON.
+
+    Raises:
+        VersionNotFoundError: there is no such version; the message says which there are.
+        InvalidStreamCutError: it is a cut of another stream, or doesn't cut this one.
+        SegmentTruncatedError: what lies behind the cut has been truncated away.
+    """
+    text = version.strip()
+    ledger = open_ledger(client, stream)
+    if text.isascii() and text.isdigit():
+        return _of(commit_of(ledger, stream, int(text)))
+    cuts = {} if ledger is None else ledger.cuts()
+    if text in cuts:
+        return Moment(offsets=cuts[text].offsets, name=f'cut "{text}"')
+    cut = _parsed(stream, text)
+    if cut is None:
+        known = did_you_mean(text, cuts) if cuts else "; it has no named cuts"
+        raise VersionNotFoundError(
+            f'stream "{stream}" has no version "{text[:60]}": a version is the number of a commit, the name of a cut, '
+            f"or a stream cut as text{known}"
+        )
+    if cut.stream != stream:
+        raise InvalidStreamCutError(f'the stream cut is one of stream "{cut.stream}", not of "{stream}"')
+    check_cut(client.pool, cut)
+    return Moment(offsets=dict(cut), name="the stream cut")
+
+
+def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
+    """The last commit or named cut that was made at a time, or before it.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        microseconds: the time, since 1970.
+
+    Raises:
+        VersionNotFoundError: there was none yet, or it isn't known any more.
+    """
+    ledger = open_ledger(client, stream)
+    when = _time(microseconds)
+    if ledger is None:
+        raise VersionNotFoundError(
+            f'nobody has committed to stream "{stream}" through this package, and Pravega keeps no times of its own: '
+            "read it AS OF a stream cut"
+        )
+    milliseconds = microseconds // 1000
+    candidates = [
+        (cut.created_at, Moment(offsets=cut.offsets, name=f'cut "{name}"'))
+        for name, cut in ledger.cuts().items()
+        if cut.created_at <= milliseconds
+    ]
+    commit = last_commit(ledger, milliseconds)
+    if commit is not None:
+        candidates.append((commit.committed_at, _of(commit)))
+    if not candidates:
+        first = next(ledger.all_commits(), None)
+        known = (
+            "it has no commits yet"
+            if first is None
+            else f"the first one known is of {_time(first.committed_at * 1000)}"
+        )
+        raise VersionNotFoundError(f'stream "{stream}" has no commit or named cut of {when} or before: {known}')
+    return max(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def named_cut(client: Client, stream: Stream, name: str) -> StreamCut | None:
+    """The cut that somebody has given a name.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        name: the name.
+
+    Returns:
+        None when there is none of that name.
+    """
+    ledger = open_ledger(client, stream)
+    found = None if ledger is None else ledger.cuts().get(name)
+    return None if found is None else proper_cut(client, stream, found.offsets)
+
+
+def commit_of(ledger: Ledger | None, stream: Stream, number: int) -> Commit:
+    """A completed version by its number.
+
+    Args:
+        ledger: the stream's commit log, if it has one.
+        stream: the stream.
+        number: the version.
+
+    Raises:
+        VersionNotFoundError: there is none, or it isn't known any more.
+    """
+    last = 0 if ledger is None else ledger.state().version
+    found = ledger.commits([number]) if ledger is not None and 1 <= number <= last else []
+    if found:
+        return found[0]
+    if 1 <= number <= last:
+        raise VersionNotFoundError(
+            f'version {number} of stream "{stream}" isn\'t known any more: the commit log keeps the latest ones only; '
+            f"`{stream.name}$commits` shows which"
+        )
+    known = f"its versions are 1 to {last}" if last else "it has no commits yet"
+    raise VersionNotFoundError(f'stream "{stream}" has no version {number}: {known}')
+
+
+def last_commit(ledger: Ledger, milliseconds: int) -> Commit | None:
+    """The last commit of a time or before it.
+
+    Args:
+        ledger: the stream's commit log.
+        milliseconds: the time, since 1970.
+
+    Returns:
+        None when there is none, or it isn't known any more.
+    """
+    # Old versions may be gone; those that are there have ascending times.
+    low, high = 0, ledger.state().version
+    found: Commit | None = None
+    while low < high:
+        middle = (low + high + 1) // 2
+        commits = ledger.commits([middle])
+        if not commits:
+            low = middle
+        elif commits[0].committed_at <= milliseconds:
+            low, found = middle, commits[0]
+        else:
+            high = middle - 1
+    return found
+
+
+def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:
+    """As `last_commit`, where it matters that there was none.
+
+    Raises:
+        VersionNotFoundError: there may have been one, which isn't known any more.
+    """
+    commit = last_commit(ledger, milliseconds)
+    if commit is None:
+        first = next(ledger.all_commits(), None)
+        if first is not None and first.version > 1:
+            raise VersionNotFoundError(
+                f'what stream "{ledger.stream}" held at {_time(milliseconds * 1000)} isn\'t known any more: the commit '
+                f"log keeps the latest versions only, and the first one known, {first.version}, is of "
+                f"{_time(first.committed_at * 1000)}; take a later time, or a stream cut"
+            )
+    return commit
+
+
+def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
+    """What a stream held at a moment, without what has been truncated since.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        moment: the moment.
+
+    Raises:
+        SegmentTruncatedError: all of that has been truncated away.
+    """
+    return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
+
+
+def parts_until(client: Client, stream: Stream, start: Moment | None, end: Moment) -> list[SegmentPart]:
+    """The parts of a stream between two moments.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        start: the earlier moment; None for the stream's head.
+        end: the later one.
+
+    Raises:
+        SegmentTruncatedError: a part of it has been truncated away.
+        InvalidStreamCutError: the end lies before the start.
+    """
+    first = client.controller.head(stream) if start is None else proper_cut(client, stream, start.offsets)
+    last = proper_cut(client, stream, end.offsets)
+    try:
+        ids = set(client.controller.segments_between(stream, first, last))
+    except InvalidStreamCutError:
+        if start is None:
+            raise _truncated(stream, end.name) from None
+        raise
+    states = dict(sorted(segment_states(client.pool, stream, {*ids, *last}).items()))
+    between = parts_between(stream, states, None if start is None else start.offsets, end.offsets)
+    if between.lost:
+        raise _truncated(stream, end.name)
+    return list(between.parts)
+
+
+def proper_cut(client: Client, stream: Stream, offsets: Mapping[int, int]) -> StreamCut:
+    """The stream cut among the positions in a stream's segments: those of which none has a successor among them.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        offsets: segment id to offset in bytes.
+
+    Raises:
+        InvalidStreamCutError: the stream has no such segments.
+    """
+    if len(offsets) < 2 or len({segment_id >> 32 for segment_id in offsets}) == 1:
+        return StreamCut(stream, offsets)
+    try:
+        ranges = client.controller.segment_ranges(stream, offsets)
+    except NotFoundError as error:
+        raise InvalidStreamCutError(f'positions in stream "{stream}" don\'t fit it: {error}') from None
+    return StreamCut(
+        stream,
+        {
+            segment_id: offset
+            for segment_id, offset in offsets.items()
+            if not any(other > segment_id and ranges[other].overlaps(ranges[segment_id]) for other in offsets)
+        },
+    )
+
+
+def _truncated(stream: Stream, what: str) -> SegmentTruncatedError:
+    return SegmentTruncatedError(
+        f'{what} of stream "{stream}" was truncated away: events that belong to it are gone; read a later one'
+    )
+
+
+def _of(commit: Commit) -> Moment:
+    return Moment(offsets=commit.cut, name=f"version {commit.version}")
+
+
+def _parsed(stream: Stream, text: str) -> StreamCut | None:
+    try:
+        if text.startswith("{"):
+            return StreamCut.from_json(stream, text)
+        found = StreamCut.from_text(text)
+    except ConfigurationError:
+        return None
+    return found if isinstance(found, StreamCut) else None
+
+
+def _time(microseconds: int) -> str:
+    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=microseconds)).isoformat(sep=" ") + " UTC"

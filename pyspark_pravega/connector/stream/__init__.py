@@ -1,0 +1,32 @@
+"""Streaming reads: `source` plans micro-batches, `reader` puts it behind Spark's Python API.
+
+`offsets` are what checkpoints hold, `frontier` says how a cut goes on, `admission` keeps limits, `changes` streams what
+commits added, `lag` and `consumption` tell how far a query is. It uses `connector.read` and below.
+"""
+
+from pyspark_pravega.connector.stream.changes import ChangesSource, check_no_bounds
+from pyspark_pravega.connector.stream.frontier import StreamFrontier
+from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
+from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.connector.stream.reader import (
+    PravegaStreamReader,
+    SeveralStreamsReader,
+    SnapshotReader,
+    check_alike,
+)
+from pyspark_pravega.connector.stream.source import StreamSource
+
+__all__ = [
+    "ChangesSource",
+    "PravegaStreamReader",
+    "SegmentLag",
+    "SeveralStreamsReader",
+    "SnapshotReader",
+    "SourceOffset",
+    "StreamFrontier",
+    "StreamSource",
+    "check_alike",
+    "check_no_bounds",
+    "lag_of",
+    "summary",
+]

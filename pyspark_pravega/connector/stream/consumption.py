@@ -1,0 +1,76 @@
+"""Telling Pravega how far a query has consumed a stream, so that retention by consumption keeps what it has to read."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
+from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidStreamCutError,
+    ReaderGroupNotFoundError,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """A subscriber of a query's streams: a reader group of Pravega's in each of their scopes, without readers."""
+
+    def __init__(self, client: Client, name: str, streams: tuple[Stream, ...]) -> None:
+        """Subscribe to streams, where that isn't done yet.
+
+        Args:
+            client: the cluster.
+            name: the subscriber's name: a reader group's.
+            streams: the streams.
+
+        Raises:
+            ConfigurationError: there is a reader group of this name that isn't one like ours.
+            InvalidNameError: Pravega can't hold the name.
+        """
+        self._client, self._name = client, name
+        for scope in sorted({stream.scope for stream in streams}):
+            self._join(scope, [stream for stream in streams if stream.scope == scope])
+
+    def tell(self, offset: SourceOffset) -> None:
+        """Tell how far the query has come; retention may remove what lies before.
+
+        Args:
+            offset: what the query has committed.
+        """
+        for stream, position in offset.items():
+            subscriber = f"{stream.scope}/{self._name}"
+            try:
+                self._client.controller.update_subscriber(stream, subscriber, position.cut)
+            except ReaderGroupNotFoundError:
+                self._join(stream.scope, [stream])
+            except (InvalidStreamCutError, ConflictError) as error:
+                # It was told more already, by the run before or by another query: the next commit will be beyond.
+                _log.warning("subscriber %s of stream %s stays where it is: %s", subscriber, stream, error)
+
+    def _join(self, scope: str, streams: list[Stream]) -> None:
+        controller = self._client.controller
+        wanted = tuple(ReaderGroupStream(stream=stream) for stream in streams)
+        group = controller.create_reader_group(
+            ReaderGroup(scope=scope, name=self._name, streams=wanted, retention=ReaderGroupRetention.MANUAL)
+        )
+        if group.retention is not ReaderGroupRetention.MANUAL:
+            raise ConfigurationError(
+                f'reader group "{group}" is no subscriber that a query can speak for (its retention is '
+                f'{group.retention.name.lower()}): choose another name for option "subscriber"'
+            )
+        missing = {stream.stream for stream in wanted} - {stream.stream for stream in group.streams}
+        if missing:
+
+            def with_missing(found: ReaderGroup) -> ReaderGroup:
+                new = missing - {stream.stream for stream in found.streams}
+                return replace(
+                    found, streams=(*found.streams, *(ReaderGroupStream(stream=s) for s in sorted(new, key=str)))
+                )
+
+            controller.update_reader_group(scope, self._name, with_missing)

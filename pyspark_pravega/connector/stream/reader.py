@@ -1,0 +1,145 @@
+"""`spark.readStream.format("pravega")`: streaming reads through Spark's Python data source API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.read import BatchReader, SlicePartition, arrange, bounded_snapshot
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.connector.stream.source import StreamSource
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.errors import ConfigurationError
+
+
+class SeveralStreamsReader(DataSourceReader):
+    """Reads partitions of several streams that have the same columns."""
+
+    def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
+        """Plan a read.
+
+        Args:
+            definitions: what the streams are as tables.
+            columns: the wanted columns in their order, metadata columns among them; none for rows only.
+            options: what to read.
+
+        Raises:
+            ConfigurationError: the streams don't have the same columns.
+        """
+        check_alike(definitions)
+        self._options = options
+        self._settings = definitions[0].settings
+        self._streams = [definition.stream for definition in definitions]
+        self._readers: Mapping[Stream, BatchReader] = {
+            definition.stream: BatchReader(definition, None, columns, fail_on_data_loss=options.fail_on_data_loss)
+            for definition in definitions
+        }
+        self.schema = self._readers[self._streams[0]].schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition, as `BatchReader.read` gives them."""
+        if isinstance(partition, SlicePartition):
+            yield from self._readers[partition.parts[0].stream].read(partition)
+
+
+class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What Spark asks of a streaming source in Python; all is answered by `StreamSource`."""
+
+    def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
+        """Begin a streaming read; arguments as `SeveralStreamsReader`."""
+        self._reader = SeveralStreamsReader(definitions, columns, options)
+        self._definitions, self._options = definitions, options
+        self._source: StreamSource | None = None
+        self._target: SourceOffset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks read only; what plans stays with the planner.
+        return {**self.__dict__, "_source": None, "_target": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint begins."""
+        self._planner().subscribe()
+        return self._planner().initial_offset().to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limits that the options set; Spark's Python API has room for one, so the others are applied with it."""
+        options = self._options
+        if options.max_events is not None:
+            return ReadMaxRows(options.max_events)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable() if options.min_events is None else ReadMinRows(options.min_events)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends."""
+        limited = not isinstance(limit, ReadAllAvailable)
+        begin = SourceOffset.from_dict(start)
+        return self._planner().latest_offset(begin, limited=limited, target=self._target).to_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The streams' tails."""
+        return self._planner().tail().to_dict()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of a query that reads what is there."""
+        self._target = self._planner().target()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What a micro-batch reads."""
+        return self._planner().partitions(SourceOffset.from_dict(start), SourceOffset.from_dict(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        return self._reader.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note of what the query has committed."""
+        self._planner().commit(SourceOffset.from_dict(end))
+
+    def _planner(self) -> StreamSource:
+        if self._source is None:
+            streams = [definition.stream for definition in self._definitions]
+            self._source = StreamSource(shared_client(self._definitions[0].settings), streams, self._options)
+        return self._source
+
+
+class SnapshotReader(SeveralStreamsReader):
+    """Reads streams as they are now, between the bounds that the options name."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each segment with many events, and for several with few."""
+        client = shared_client(self._settings)
+        partitions: list[InputPartition] = []
+        for stream in self._streams:
+            snapshot = bounded_snapshot(client, stream, self._options, streams=len(self._streams))
+            partitions += arrange(client, snapshot.parts, minimum=self._options.min_partitions)
+        return partitions
+
+
+def check_alike(definitions: Sequence[TableDefinition]) -> None:
+    """Refuse streams that can't be rows of one table.
+
+    Raises:
+        ConfigurationError: they don't have the same columns.
+    """
+    first = definitions[0]
+    for other in definitions[1:]:
+        if other.schema != first.schema:
+            raise ConfigurationError(
+                f'streams "{first.stream}" and "{other.stream}" can\'t be read together: their columns are '
+                f"{first.schema.simpleString()} and {other.schema.simpleString()}"
+            )

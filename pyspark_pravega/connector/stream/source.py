@@ -1,0 +1,228 @@
+"""A streaming query's source: plans its micro-batches, for Spark's JVM and for Spark's Python data sources alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
+from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.read import SlicePartition, arrange, check_order, resolve_end, resolve_start
+from pyspark_pravega.connector.stream.admission import Admission, Limits
+from pyspark_pravega.connector.stream.consumption import Subscription
+from pyspark_pravega.connector.stream.frontier import Look, StreamFrontier
+from pyspark_pravega.connector.stream.lag import lag_of, summary
+from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
+from pyspark_pravega.errors import ConfigurationError, SegmentNotFoundError, SegmentTruncatedError
+
+_RECENT_S = 1.0
+"""How old the tail and a query's lag may be when they are told again: Spark asks with each micro-batch."""
+
+
+class StreamSource:
+    """The offsets and partitions of one streaming query. Used by one thread at a time.
+
+    It keeps nothing that isn't in the offsets but what makes it faster: another one can go on with them.
+    """
+
+    def __init__(self, client: Client, streams: Sequence[Stream], options: ReadOptions) -> None:
+        """Make a source; the cluster is asked when it is used.
+
+        Args:
+            client: the cluster.
+            streams: the query's streams.
+            options: where to begin and end, and how much a micro-batch may take.
+        """
+        self.streams = tuple(streams)
+        self._client, self._options = client, options
+        self._frontiers = {
+            stream: StreamFrontier(client, stream, fail_on_data_loss=options.fail_on_data_loss) for stream in streams
+        }
+        self._admission = Admission(client)
+        self._limits = Limits(
+            max_events=options.max_events,
+            max_bytes=options.max_bytes,
+            min_events=options.min_events,
+            max_delay_s=options.max_delay_s,
+        )
+        self._end: dict[Stream, StreamCut | None] | None = None
+        self._subscription: Subscription | None = None
+        self._tail: tuple[float, SourceOffset] | None = None
+        self._told: tuple[float, SourceOffset, dict[str, str]] | None = None
+
+    @staticmethod
+    def offset(text: str) -> SourceOffset:
+        """An offset from its text; errors as `SourceOffset.from_json`."""
+        return SourceOffset.from_json(text)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether options limit a micro-batch."""
+        return self._limits.any_maximum or self._limits.min_events is not None
+
+    def initial_offset(self) -> SourceOffset:
+        """Where a query without a checkpoint begins.
+
+        Raises:
+            ConfigurationError: the start that the options name isn't one.
+            StreamNotFoundError: a stream doesn't exist.
+        """
+        self._ends()
+        return SourceOffset({stream: self._start(stream) for stream in self.streams})
+
+    def latest_offset(
+        self, start: SourceOffset, *, limited: bool = True, target: SourceOffset | None = None
+    ) -> SourceOffset:
+        """Where the next micro-batch ends.
+
+        Args:
+            start: where it begins.
+            limited: whether the options' limits hold.
+            target: where the query is to end, as `target` gave it; None for a query without end.
+
+        Returns:
+            `start` itself when there is nothing to read.
+
+        Raises:
+            ConfigurationError: `start` is of other streams.
+            DataLossError: events behind `start` are gone.
+        """
+        self._check_streams(start)
+        looks = {stream: self._look(stream, start[stream], target) for stream in self.streams}
+        available = {
+            (stream, segment_id): (look.position[segment_id], end)
+            for stream, look in looks.items()
+            for segment_id, end in look.ends.items()
+        }
+        limits = self._limits if limited else Limits()
+        if target is not None:
+            limits = Limits(max_events=limits.max_events, max_bytes=limits.max_bytes)
+        try:
+            ends = self._admission.admit(available, limits)
+        except (SegmentTruncatedError, SegmentNotFoundError):
+            # It is told, or passed over, as everywhere.
+            return self.latest_offset(start, limited=limited, target=target)
+        if all(ends[segment] == begin for segment, (begin, _) in available.items()):
+            return start
+        positions = {}
+        for stream, look in looks.items():
+            offsets = {segment_id: ends[stream, segment_id] for segment_id in look.ends}
+            positions[stream] = StreamPosition(cut=StreamCut(stream, offsets), made_ms=look.made_ms)
+        return SourceOffset(positions)
+
+    def target(self) -> SourceOffset:
+        """The streams' tails now: where a query ends that reads what is there (Trigger.AvailableNow)."""
+        ends = self._ends()
+        positions = {}
+        for stream in self.streams:
+            tail, end = self._frontiers[stream].tail(), ends[stream]
+            if end is not None:
+                # In segments of both the nearer one holds. Those of the tail that come after the end aren't reached.
+                cut = {**tail.cut, **end, **{s: min(tail.cut[s], end[s]) for s in end if s in tail.cut}}
+                tail = StreamPosition(cut=StreamCut(stream, cut), made_ms=tail.made_ms)
+            positions[stream] = tail
+        return SourceOffset(positions)
+
+    def tail(self) -> SourceOffset:
+        """The streams' tails, as of the last second."""
+        now = time.monotonic()
+        if self._tail is None or self._tail[0] + _RECENT_S < now:
+            self._tail = now, SourceOffset({stream: self._frontiers[stream].tail() for stream in self.streams})
+        return self._tail[1]
+
+    def partitions(self, start: SourceOffset, end: SourceOffset) -> list[SlicePartition]:
+        """What a micro-batch reads.
+
+        Args:
+            start: where it begins.
+            end: where it ends.
+
+        Raises:
+            DataLossError: some of it is gone.
+        """
+        self._check_streams(start)
+        self._check_streams(end)
+        found = []
+        for stream in self.streams:
+            parts = self._frontiers[stream].parts(start[stream], end[stream])
+            found += arrange(self._client, parts, minimum=self._options.min_partitions)
+        return found
+
+    def commit(self, end: SourceOffset) -> None:
+        """Take note that a query has committed everything up to an offset: a subscriber tells it to Pravega."""
+        if self._options.subscriber is None:
+            return
+        if self._subscription is None:
+            self._subscription = Subscription(self._client, self._options.subscriber, self.streams)
+        self._subscription.tell(end)
+
+    def subscribe(self) -> None:
+        """Make the query's subscriber, where the options name one, so that nothing is removed before the first commit.
+
+        Raises:
+            ConfigurationError: its name is that of another reader group.
+        """
+        if self._options.subscriber is not None and self._subscription is None:
+            self._subscription = Subscription(self._client, self._options.subscriber, self.streams)
+
+    def behind(self, offset: SourceOffset) -> list[SegmentPart]:
+        """What lies between an offset and the streams' tails."""
+        return [
+            part for stream, position in offset.items() for part in self._frontiers[stream].behind(position).values()
+        ]
+
+    def metrics(self, consumed: SourceOffset) -> dict[str, str]:
+        """How far a query is behind.
+
+        Args:
+            consumed: what it has read.
+        """
+        now = time.monotonic()
+        if self._told is None or self._told[1] != consumed or self._told[0] + _RECENT_S < now:
+            self._told = now, consumed, summary(lag_of(self._client, self.behind(consumed)))
+        return self._told[2]
+
+    def _look(self, stream: Stream, start: StreamPosition, target: SourceOffset | None) -> Look:
+        limit: Mapping[int, int] = {}
+        end = self._ends()[stream]
+        if end is not None:
+            limit = end
+        if target is not None:
+            limit = {**end, **target[stream].cut} if end is not None else target[stream].cut
+        return self._frontiers[stream].look(start, limit)
+
+    def _ends(self) -> dict[Stream, StreamCut | None]:
+        """Where the options say that the query ends."""
+        if self._end is None:
+            self._end = {stream: self._option_end(stream) for stream in self.streams}
+        return self._end
+
+    def _start(self, stream: Stream) -> StreamPosition:
+        frontier = self._frontiers[stream]
+        start = resolve_start(self._client, stream, self._options, streams=len(self.streams))
+        if start is Word.LATEST:
+            return frontier.tail()
+        if isinstance(start, Word):
+            return frontier.head()
+        end = self._ends()[stream]
+        if end is not None:
+            check_order(start, end)
+        return frontier.at(start)
+
+    def _option_end(self, stream: Stream) -> StreamCut | None:
+        end = resolve_end(self._client, stream, self._options, streams=len(self.streams))
+        if end is Word.LATEST:
+            return self._frontiers[stream].tail().cut
+        if end is Word.EARLIEST:
+            return self._client.controller.head(stream)
+        if isinstance(end, Word):
+            return None
+        return StreamCut(stream, {segment_id: max(0, offset) for segment_id, offset in end.items()})
+
+    def _check_streams(self, offset: SourceOffset) -> None:
+        if set(offset) != set(self.streams):
+            raise ConfigurationError(
+                f"the checkpoint is of a query that reads {', '.join(map(str, offset))}, and this one reads "
+                f"{', '.join(map(str, self.streams))}: use another checkpointLocation"
+            )

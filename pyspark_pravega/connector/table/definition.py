@@ -1,0 +1,337 @@
+"""What a stream is as a table: its columns, its format and its routing key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
+
+from pyspark_pravega.client import Client, Stream, StreamConfiguration
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table.encodings import RegistryEncodings
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    GroupNotFoundError,
+    UnsupportedOperationError,
+    did_you_mean,
+)
+from pyspark_pravega.registry import SchemaInfo, VersionInfo
+from pyspark_pravega.serde import compression
+from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.serde.custom import CustomCodec, find
+from pyspark_pravega.serde.documents import DocumentCodec
+from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING, Schema, registered_schema
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
+from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
+from pyspark_pravega.settings import Settings
+
+CORRUPT_EVENT = "_corrupt_event"
+ENCODING_HEADER = "encoding-header"
+MODE, SCHEMA_TYPE, FORMAT = "mode", "schema-type", "format"
+COLUMNS = "spark.columns"
+"""The property that keeps the columns of a table whose format is of somebody's own."""
+PINNED_SCHEMA = "_schema"
+"""The property that keeps a table at a schema (its id) while another one is there that isn't to be seen yet."""
+COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
+"""What the table property `compression` may be, and what the schema registry calls it."""
+
+METADATA_COLUMNS = StructType(
+    [
+        StructField("_segment", LongType(), False),
+        StructField("_offset", LongType(), False),
+        StructField("_encoding_id", IntegerType(), True),
+        StructField("_event_size", IntegerType(), False),
+        StructField(CORRUPT_EVENT, BinaryType(), True),
+    ]
+)
+"""Columns that every table has and shows only when asked: the segment's id, the offset of the event's frame in it
+(bytes), the id of the schema it was written with, its payload's size (bytes), and in mode permissive the payload of an
+event that can't be decoded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefinition:
+    """A stream as a table."""
+
+    settings: Settings
+    stream: Stream
+    schema: StructType
+    format: str
+    """One of `serde.formats.FORMATS`, or a format of somebody's own (`serde.custom`)."""
+    codec: Codec
+    """Decodes; `for_writing` gives one that encodes."""
+    configuration: StreamConfiguration
+    properties: dict[str, str] = field(default_factory=dict)
+    """What was given at CREATE TABLE."""
+    registered: tuple[SchemaInfo, VersionInfo] | None = None
+    """The schema in the registry; None for events without one."""
+    compatibility: str | None = None
+    """The registry's policy for the next schemas; None for events without one."""
+    mode: str = FAIL_FAST
+    """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
+    types: TypeFilter | None = None
+    """Which events are the table's, where the stream holds events of several types."""
+
+    @property
+    def routing_key(self) -> str | None:
+        """The column whose values are the events' routing keys."""
+        return self.properties.get("routing-key")
+
+    def with_mode(self, mode: str) -> TableDefinition:
+        """The table with another mode. In mode permissive all columns may be null.
+
+        Args:
+            mode: one of `serde.lenient.MODES`.
+
+        Raises:
+            ConfigurationError: there's no such mode.
+        """
+        found = mode.lower().replace("_", "-")
+        # Spark's own words for them are FAILFAST and DROPMALFORMED.
+        found = {"failfast": FAIL_FAST, "dropmalformed": DROP_MALFORMED}.get(found, found)
+        if found not in MODES:
+            raise ConfigurationError(f'"mode" must be one of {", ".join(MODES)}, not "{mode}"')
+        columns = self.schema
+        if found == PERMISSIVE:
+            columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in columns])
+        return replace(self, mode=found, schema=columns)
+
+    def for_writing(self) -> Codec:
+        """A codec that encodes rows by the table's latest schema.
+
+        Raises:
+            RegistryUnavailableError: the registry doesn't answer.
+        """
+        if self.registered is None:
+            return self.codec
+        encodings = RegistryEncodings(self.settings, self.stream)
+        schema, version = self.registered
+        if self.properties.get(ENCODING_HEADER) == "false":
+            return _codec(schema, encodings, header=False)
+        registry = shared_registry(self.settings)
+        assert registry is not None
+        scope, group = self.stream.scope, self.stream.name
+        codec = COMPRESSIONS[self.properties.get("compression", "none")]
+        if codec:
+            registry.add_codec(scope, group, codec)
+        encoding_id = registry.encoding_id(scope, group, version, codec)
+        if self.format not in FORMATS:
+            assert isinstance(self.codec, CustomCodec)
+            return self.codec.writing(encoding_id)
+        return _codec(schema, encodings, write_id=encoding_id)
+
+
+def load_definition(
+    client: Client, settings: Settings, stream: Stream, options: Mapping[str, str] | None = None
+) -> TableDefinition:
+    """Find out what a stream is as a table.
+
+    Args:
+        client: the cluster.
+        settings: where the schema registry is.
+        stream: the stream.
+        options: `mode`, `schema-type`, and `format` of somebody's own, which are stronger than the table's properties
+            of these names.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+        ConfigurationError: its events have schemas, and no registry is configured; or an option is wrong.
+        UnsupportedOperationError: its events are in a format that can't be read yet.
+        UnsupportedTypeError: its schema has a type that can't be mapped.
+    """
+    configuration = client.controller.stream_configuration(stream)
+    ledger = open_ledger(client, stream)
+    properties = ledger.properties() if ledger is not None else {}
+    given = {**properties, **(options or {})}
+    custom = given.get(FORMAT, RAW)
+    custom = "" if custom in FORMATS else custom
+    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
+    if custom:
+        made = _custom_definition(settings, stream, configuration, properties, custom, found)
+    elif found is None:
+        made = raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
+    else:
+        schema = _schema(found.schema)
+        columns = schema.columns()
+        encodings = RegistryEncodings(settings, stream, found.group_made)
+        types = None
+        if found.multiple:
+            types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)
+        made = TableDefinition(
+            settings=settings,
+            stream=stream,
+            schema=columns,
+            format=schema.format,
+            codec=schema.codec(columns, encodings),
+            configuration=configuration,
+            properties=properties,
+            registered=(found.schema, found.version),
+            compatibility=found.compatibility,
+            types=types,
+        )
+    mode = given.get(MODE)
+    return made.with_mode(mode) if mode else made
+
+
+def raw_definition(
+    settings: Settings,
+    stream: Stream,
+    configuration: StreamConfiguration,
+    properties: dict[str, str],
+    *,
+    text: bool = False,
+) -> TableDefinition:
+    """A stream whose events are taken as they are: one column `event`.
+
+    Args:
+        settings: the connection.
+        stream: the stream.
+        configuration: its configuration.
+        properties: the table's properties.
+        text: whether the column is a STRING, else it is BINARY.
+    """
+    return TableDefinition(
+        settings=settings,
+        stream=stream,
+        schema=StructType([StructField(EVENT, StringType() if text else BinaryType(), False)]),
+        format=STRING if text else RAW,
+        codec=StringCodec() if text else RawCodec(),
+        configuration=configuration,
+        properties=properties,
+    )
+
+
+def document_definition(settings: Settings, stream: Stream, configuration: StreamConfiguration) -> TableDefinition:
+    """A stream whose events are JSON texts without a schema: one column `value`, a VARIANT.
+
+    Args:
+        settings: the connection.
+        stream: the stream.
+        configuration: its configuration.
+    """
+    columns = StructType([StructField("value", VariantType(), True)])
+    return TableDefinition(
+        settings=settings,
+        stream=stream,
+        schema=columns,
+        format=JSON,
+        codec=DocumentCodec(columns, RegistryEncodings(settings, stream)),
+        configuration=configuration,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Registered:
+    """What the registry knows of a stream."""
+
+    schema: SchemaInfo
+    version: VersionInfo
+    compatibility: str
+    multiple: bool
+    """Whether there may be events of other types."""
+    group_made: int
+    """When the first schema was added, in ms since 1970."""
+
+
+def _registered(
+    settings: Settings,
+    stream: Stream,
+    properties: dict[str, str],
+    type_name: str | None,
+    custom: str,
+    pinned: str | None,
+) -> _Registered | None:
+    if custom and properties.get(ENCODING_HEADER) == "false":
+        return None
+    registry = shared_registry(settings)
+    if registry is None:
+        if properties.get("format", RAW) in REGISTERED:
+            raise ConfigurationError(
+                f'the schema of stream "{stream}" is in a schema registry: set schema-registry-uri '
+                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
+            )
+        return None
+    try:
+        group = registry.group(stream.scope, stream.name)
+        history = registry.history(stream.scope, stream.name)
+    except GroupNotFoundError:
+        return None
+    if not history:
+        raise UnsupportedOperationError(
+            f'group "{stream.name}" in namespace "{stream.scope}" of the schema registry has no schema yet: '
+            "add one, or delete the group to read the stream's events as bytes"
+        )
+    of_type = [entry for entry in history if type_name in (None, entry[0].type)]
+    if pinned is not None:
+        of_type = [entry for entry in of_type if entry[1].id <= int(pinned)] or of_type
+    if not of_type:
+        types = {schema.type for schema, _, _ in history}
+        raise ConfigurationError(
+            f'stream "{stream}" has no events of type "{type_name}", which "{SCHEMA_TYPE}" asks for'
+            f"{did_you_mean(type_name or '', types)}"
+        )
+    schema, version, _ = of_type[-1]
+    if schema.serialization_format not in REGISTERED.values() and not custom:
+        raise UnsupportedOperationError(
+            f'the events of stream "{stream}" are in format {group.serialization_format}; '
+            "Avro, JSON and Protobuf can be read, raw events of streams without a group, and what a class of your own "
+            'decodes: option "format" = "package.module:Class"'
+        )
+    return _Registered(
+        schema=schema,
+        version=version,
+        compatibility=group.compatibility,
+        multiple=group.allow_multiple_types,
+        group_made=history[0][2],
+    )
+
+
+def _custom_definition(
+    settings: Settings,
+    stream: Stream,
+    configuration: StreamConfiguration,
+    properties: dict[str, str],
+    name: str,
+    found: _Registered | None,
+) -> TableDefinition:
+    if COLUMNS in properties:
+        columns = StructType.fromJson(json.loads(properties[COLUMNS]))
+    else:
+        told = find(name).columns(properties)
+        if told is None:
+            raise ConfigurationError(
+                f'stream "{stream}" wasn\'t made by CREATE TABLE with format "{name}", so that class must tell its '
+                "columns: define its class method columns(properties)"
+            )
+        columns = told
+    header = properties.get(ENCODING_HEADER, "false" if found is None else "true") == "true"
+    encodings = RegistryEncodings(settings, stream, found.group_made) if header and found is not None else None
+    if header and encodings is None:
+        raise ConfigurationError(
+            f'the events of stream "{stream}" have headers with encoding ids, and its group isn\'t there: set '
+            "schema-registry-uri (or PRAVEGA_SCHEMA_REGISTRY_URI)"
+        )
+    return TableDefinition(
+        settings=settings,
+        stream=stream,
+        schema=columns,
+        format=name,
+        codec=CustomCodec(name, columns, properties, encodings, header=header),
+        configuration=configuration,
+        properties=properties,
+        registered=(found.schema, found.version) if header and found is not None else None,
+    )
+
+
+def _schema(registered: SchemaInfo) -> Schema:
+    return registered_schema(registered.serialization_format, registered.type, registered.schema_data)
+
+
+def _codec(
+    registered: SchemaInfo, encodings: RegistryEncodings, *, write_id: int | None = None, header: bool = True
+) -> Codec:
+    schema = _schema(registered)
+    return schema.codec(schema.columns(), encodings, write_id=write_id, header=header)

@@ -1,0 +1,25 @@
+"""Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`.
+
+`writer` is Spark's view of it, `routing` gives rows their keys, `unsafe_rows` reads rows that Spark's JVM has packed.
+It uses `connector.table` and `connector.log`.
+"""
+
+from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan, time_column
+from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
+from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
+
+__all__ = [
+    "BatchWriter",
+    "CommitReport",
+    "Epoch",
+    "EpochWriter",
+    "Routing",
+    "WriteJob",
+    "WritePlan",
+    "can_unpack",
+    "take_over",
+    "time_column",
+    "unpack",
+]

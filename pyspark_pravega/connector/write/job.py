@@ -1,0 +1,430 @@
+"""A write from its first task to its commit: however many tasks, one commit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pyspark_pravega.client import Staged, Transaction
+from pyspark_pravega.client.events import abort_quietly
+from pyspark_pravega.client.segments import gather_by_epoch
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import (
+    Intent,
+    Ledger,
+    Progress,
+    State,
+    create_ledger,
+    finish,
+    open_ledger,
+    settle,
+    withdraw,
+)
+from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.write.plan import WRITER, WritePlan
+from pyspark_pravega.connector.write.task import DirectTask, Task, TransactionTask, Written
+from pyspark_pravega.deadlines import Retries
+from pyspark_pravega.errors import (
+    ConflictError,
+    LeaseExpiredError,
+    PravegaError,
+    QueryTakenOverError,
+    TransactionError,
+    UnavailableError,
+)
+
+_RECENT_COMMITS = 16
+_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
+"""Spark tells a streaming query's tasks under these names whose they are."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """A streaming query's micro-batch, or whatever else is to be written once."""
+
+    query: str
+    number: int
+    run: str | None = None
+    """The driver, where there may only be one; None where the number alone decides."""
+
+
+class TaskMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    def __init__(self, written: Written, *, job: uuid.UUID | None = None) -> None:
+        self.written, self.job = written, job
+        self.query: str | None = None
+        """The streaming query, and below its driver, where Spark tells the task."""
+        self.run: str | None = None
+
+    @property
+    def staged(self) -> Staged | None:
+        """The transaction with what the task has written."""
+        return self.written.staged
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitReport:
+    """What a commit came to."""
+
+    rows: int = 0
+    bytes: int = 0
+    """Frames included."""
+    transactions: int = 0
+    """That tasks have written."""
+    milliseconds: int = 0
+    """From the last task's end to the commit's."""
+    repeated: bool = False
+    """Whether all of it had been committed before, so that nothing was written again."""
+
+
+class WriteJob:
+    """Writes rows to a stream: all tasks into one transaction, or some into others, which are made one at the end.
+
+    Made on the driver; `write_task` runs in tasks, `commit_job` or `abort_job` on the driver again, perhaps in another
+    process: it can be pickled.
+    """
+
+    def __init__(self, plan: WritePlan, *, opened: bool = True) -> None:
+        """Begin a job.
+
+        Args:
+            plan: how to write.
+            opened: whether it is noted in the commit log, so that attempts that come when it is over are refused.
+        """
+        self.plan, self.job = plan, uuid.uuid4()
+        self._opened = opened
+        if opened and plan.mode == EXACTLY_ONCE:
+            create_ledger(shared_client(plan.settings), plan.stream).job(self.job).open()
+
+    def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Write a task's rows.
+
+        Args:
+            batches: with the table's columns.
+
+        Returns:
+            What `commit_job` needs to know.
+
+        Raises:
+            PravegaError: they can't be written.
+        """
+        context = TaskContext.get()
+        if context is None:
+            return self.write_partition(0, batches)
+        message = self.write_partition(context.partitionId(), batches)
+        message.query, message.run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
+        return message
+
+    def write_partition(self, partition: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """As `write_task`, wherever it runs.
+
+        Args:
+            partition: which of the job's partitions it is, from 0.
+            batches: with the table's columns.
+        """
+        task = self._task(partition)
+        try:
+            for batch in batches:
+                task.add(batch)
+            return TaskMessage(task.finish(), job=self.job)
+        except BaseException:
+            task.abort()
+            raise
+
+    def commit_job(self, messages: Sequence[WriterCommitMessage | None], epoch: Epoch | None = None) -> CommitReport:
+        """Make everything visible at once. Doing it again after a success is harmless.
+
+        Args:
+            messages: one for each partition, of the attempts that count.
+            epoch: what the job is a part of, if anything.
+
+        Raises:
+            TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
+        """
+        begun = time.monotonic()
+        told = [m.written for m in messages if isinstance(m, TaskMessage)]
+        repeated = self.plan.mode == EXACTLY_ONCE and self._commit(told, len(messages), epoch or self._own_epoch())
+        return CommitReport(
+            rows=sum(written.rows for written in told),
+            bytes=sum(written.bytes for written in told),
+            transactions=len({one.staged.transaction.id for one in told if one.staged is not None}),
+            milliseconds=round((time.monotonic() - begun) * 1000),
+            repeated=repeated,
+        )
+
+    def abort_job(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Throw everything away.
+
+        Args:
+            messages: one for each partition; None where a task has failed.
+        """
+        ledger = None
+        if self.plan.mode == EXACTLY_ONCE:
+            ledger = open_ledger(shared_client(self.plan.settings), self.plan.stream)
+        if ledger is None:
+            # The stream was dropped, and its transactions with it; or there are none.
+            return
+        self._close(ledger)
+        state = ledger.state()
+        if state.pending is not None and state.pending.job == str(self.job):
+            # A commit that was promised, and then failed: it is taken back as a whole, or goes on as a whole.
+            with suppress(ConflictError):
+                if withdraw(shared_client(self.plan.settings), ledger, state) is None:
+                    return
+        log = ledger.job(self.job)
+        self._abort(log.attempts(len(messages)))
+        log.forget_attempts(len(messages))
+
+    @contextmanager
+    def kept_alive(self, partitions: int) -> Iterator[None]:
+        """Keep the transactions of all attempts open meanwhile, from a thread.
+
+        Args:
+            partitions: number of the job's partitions.
+        """
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(self.plan.lease_ms / 3000):
+                try:
+                    self.keep_alive(partitions)
+                except PravegaError as error:
+                    _log.warning("transactions of job %s could not be kept open, trying again: %s", self.job, error)
+
+        threading.Thread(target=run, name=f"job-{self.job}", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def keep_alive(self, partitions: int) -> None:
+        """Renew the leases of all attempts' transactions once.
+
+        Args:
+            partitions: number of the job's partitions.
+        """
+        if self.plan.mode != EXACTLY_ONCE:
+            return
+        controller = shared_client(self.plan.settings).controller
+        for transaction in self._ledger().job(self.job).attempts(partitions):
+            try:
+                controller.ping_transaction(self.plan.stream, transaction, lease_ms=self.plan.lease_ms)
+            except PravegaError:
+                # A lost attempt isn't the job's end: another one may win, and commit finds out.
+                continue
+
+    def _task(self, partition: int) -> Task:
+        client = shared_client(self.plan.settings)
+        if self.plan.mode != EXACTLY_ONCE:
+            return DirectTask(client, self.plan)
+        return TransactionTask(
+            client, self._ledger().job(self.job), self.plan, partition=partition, late=not self._opened
+        )
+
+    def _own_epoch(self) -> Epoch | None:
+        if self.plan.query is None or self.plan.epoch is None:
+            return None
+        return Epoch(query=self.plan.query, number=self.plan.epoch)
+
+    def _commit(self, told: list[Written], partitions: int, epoch: Epoch | None) -> bool:
+        """Whether the epoch had been committed before, so that this is thrown away."""
+        ledger, written = self._ledger(), [one for one in told if one.staged is not None]
+        staged = [one.staged for one in written if one.staged is not None]
+        self._close(ledger)
+        attempts = ledger.job(self.job).attempts_by_partition(partitions)
+        winners = {one.transaction.id for one in staged}
+        left, repeated = {transaction for noted in attempts for transaction in noted}, False
+        if staged and not self._is_committed(ledger):
+            self._abort(left - winners)
+            with self._told_of_leases(written):
+                try:
+                    with self.kept_alive(partitions):
+                        targets = self._gather(ledger, written, attempts)
+                        state = self._promise(ledger, targets, written, epoch)
+                except PravegaError:
+                    self._abort(winners)
+                    raise
+                if state is None:
+                    repeated = True
+                else:
+                    self._keep_promise(ledger, state)
+                    left -= {target.id for target in targets}
+        # Of those that are committed the controller aborts nothing.
+        self._abort(left | winners if repeated else left)
+        ledger.job(self.job).forget_attempts(partitions)
+        return repeated
+
+    def _gather(
+        self, ledger: Ledger, written: Sequence[Written], attempts: Sequence[Sequence[uuid.UUID]]
+    ) -> tuple[Transaction, ...]:
+        """The transactions that hold what counts, and nothing else: usually the shared one, as it is."""
+        client = shared_client(self.plan.settings)
+        staged = [one.staged for one in written if one.staged is not None]
+        shared = next((one.transaction for one in staged if one.parts is not None), None)
+        if shared is None:
+            return gather_by_epoch(client, staged)
+        counted = {one.partition for one in written if one.staged is not None and one.staged.parts is not None}
+        if all(shared.id not in noted or number in counted for number, noted in enumerate(attempts)):
+            return gather_by_epoch(client, staged)
+        # An attempt that doesn't count has written into it as well.
+        if not any(one.parts is None and one.transaction.segments.ids == shared.segments.ids for one in staged):
+            other = client.controller.begin_transaction(self.plan.stream, lease_ms=self.plan.lease_ms)
+            ledger.job(self.job).add_attempt(0, other.id, late=True)
+            staged.append(Staged(transaction=other, written={}))
+        return gather_by_epoch(client, staged, spoiled={shared.id})
+
+    @contextmanager
+    def _told_of_leases(self, written: list[Written]) -> Iterator[None]:
+        """Say of a lost transaction that its lease was over, where that is what has happened."""
+        begun_ms = now_ms()
+        try:
+            yield
+        except QueryTakenOverError:
+            raise
+        except TransactionError as error:
+            alone_ms = begun_ms - min(one.ended_at for one in written)
+            if alone_ms < self.plan.lease_ms:
+                raise
+            raise LeaseExpiredError(
+                f'stream "{self.plan.stream}": the job went on for {alone_ms / 1000:.0f} s after one of its tasks had '
+                f"ended, which is longer than its transaction's lease of {self.plan.lease_ms / 1000:.0f} s, and nobody "
+                "renewed it: nothing was written. Write through the catalog, whose process renews them, or make "
+                f"the job shorter; a lease has at most {MAX_LEASE_MS / 1000:.0f} s ({error})"
+            ) from error
+
+    def _is_committed(self, ledger: Ledger) -> bool:
+        """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""
+        state = ledger.state()
+        if state.pending is not None and state.pending.job == str(self.job):
+            self._keep_promise(ledger, state)
+            return True
+        return self._is_recent(ledger, state)
+
+    def _is_recent(self, ledger: Ledger, state: State) -> bool:
+        recent = range(state.version, max(0, state.version - _RECENT_COMMITS), -1)
+        return any(commit.job == str(self.job) for commit in ledger.commits(recent))
+
+    def _promise(
+        self, ledger: Ledger, targets: Sequence[Transaction], written: list[Written], epoch: Epoch | None
+    ) -> State | None:
+        """Record the commit in the log, after whatever is in progress there; None if the epoch is there already."""
+        client, retries = shared_client(self.plan.settings), Retries(self.plan.settings.timeout)
+        times = [one.event_time for one in written if one.event_time is not None]
+        intent = Intent(
+            job=str(self.job),
+            transactions=tuple(str(target.id) for target in targets),
+            rows=sum(one.rows for one in written),
+            bytes=sum(one.bytes for one in written),
+            started_at=now_ms(),
+            query=None if epoch is None else epoch.query,
+            epoch=None if epoch is None else epoch.number,
+            event_time=max(times, default=None),
+            writer=WRITER if epoch is None or epoch.run is None else epoch.query,
+        )
+        while True:
+            progress = None if epoch is None else self._progress(ledger, epoch)
+            state = settle(client, ledger)
+            if epoch is not None:
+                progress = self._progress(ledger, epoch)
+                if progress.epoch >= epoch.number:
+                    return None
+            elif self._is_recent(ledger, state):
+                # Another process, taken for dead, has committed this job meanwhile.
+                return None
+            if len(targets) > 1:
+                # Once the first of them is committed the others have to be, even if it takes somebody else to do it.
+                for target in targets:
+                    client.controller.ping_transaction(self.plan.stream, target.id, lease_ms=MAX_LEASE_MS)
+            try:
+                return ledger.begin(state, intent, progress)
+            except ConflictError:
+                pass
+            except UnavailableError:
+                if not retries.again():
+                    raise
+            # It may have been recorded all the same, or by another process that commits this job.
+            state = ledger.state()
+            if state.pending is not None and state.pending.job == str(self.job):
+                return state
+            if self._is_recent(ledger, state):
+                return None
+
+    def _progress(self, ledger: Ledger, epoch: Epoch) -> Progress:
+        if epoch.run is None:
+            return ledger.progress(epoch.query)
+        progress = ledger.take_over(epoch.query, epoch.run)
+        if progress is None:
+            raise fenced(self.plan, epoch.query)
+        return progress
+
+    def _keep_promise(self, ledger: Ledger, state: State) -> None:
+        retries = Retries(self.plan.settings.timeout)
+        while True:
+            try:
+                finish(shared_client(self.plan.settings), ledger, state)
+                return
+            except ConflictError:
+                # Another writer was waiting for this commit, and has completed its entry.
+                return
+            except TransactionError:
+                self._withdraw(ledger)
+                raise
+            except UnavailableError:
+                if not retries.again():
+                    raise
+                state = ledger.state()
+                if state.pending is None or state.pending.job != str(self.job):
+                    if self._is_recent(ledger, state):
+                        return
+                    raise
+
+    def _withdraw(self, ledger: Ledger) -> None:
+        state = ledger.state()
+        if state.pending is not None and state.pending.job == str(self.job):
+            try:
+                ledger.withdraw(state)
+            except ConflictError:
+                return
+
+    def _close(self, ledger: Ledger) -> None:
+        if self._opened:
+            ledger.job(self.job).close()
+
+    def _abort(self, transactions: Iterator[uuid.UUID] | Sequence[uuid.UUID] | set[uuid.UUID]) -> None:
+        client = shared_client(self.plan.settings)
+        for transaction in transactions:
+            abort_quietly(client, self.plan.stream, transaction)
+
+    def _ledger(self) -> Ledger:
+        ledger = open_ledger(shared_client(self.plan.settings), self.plan.stream)
+        if ledger is None:
+            # Making it anew here would leave it behind: its stream is gone, or going.
+            raise TransactionError(
+                f'stream "{self.plan.stream}" was dropped while a job wrote to it: nothing was written'
+            )
+        return ledger
+
+
+def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:
+    """The error of a driver whose query another driver has taken over.
+
+    Args:
+        plan: what it writes.
+        query: the query.
+    """
+    return QueryTakenOverError(
+        f'another driver has taken over streaming query {query}, which writes to stream "{plan.stream}": this one '
+        "stops, and nothing of its epoch was written. Only one driver may run from a checkpoint at a time"
+    )

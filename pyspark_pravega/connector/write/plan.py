@@ -1,0 +1,113 @@
+"""What a write does, settled once from the table and the write's options, and taken along to the tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.types import DataType, DateType, LongType, StructType, TimestampNTZType, TimestampType
+
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.options import (
+    CLUSTER_BY_KEY,
+    EVENT_TIME,
+    EXACTLY_ONCE,
+    QUERY,
+    WRITER_MODE,
+    WriteOptions,
+)
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.settings import Settings
+
+WRITER = "pyspark-pravega"
+"""Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
+of them, once over, holds the stream's watermark back."""
+_TIMES: tuple[type[DataType], ...] = (TimestampType, TimestampNTZType, DateType, LongType)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritePlan:
+    """How rows become events of a stream. It can be pickled."""
+
+    settings: Settings
+    stream: Stream
+    codec: Codec
+    routing: Routing | None
+    mode: str
+    """One of `options.WRITER_MODES`."""
+    lease_ms: int
+    event_time: str | None
+    """The column with the events' times."""
+    cluster_by: tuple[str, ...]
+    """Rows with the same values in these columns are to be written by one task."""
+    query: str | None
+    epoch: int | None
+
+    @classmethod
+    def of(cls, definition: TableDefinition, options: WriteOptions) -> WritePlan:
+        """Settle a write.
+
+        Args:
+            definition: what the stream is as a table.
+            options: what is stronger than the table's properties.
+
+        Raises:
+            ConfigurationError: options contradict each other, or the table.
+            InvalidNameError: a column isn't there.
+            UnsupportedTypeError: the event time's column has no times.
+        """
+        properties, columns = definition.properties, definition.schema.fieldNames()
+        key = options.routing_key or definition.routing_key
+        routing = None if key is None else Routing.parse(key, columns)
+        mode = options.writer_mode or properties.get(WRITER_MODE, EXACTLY_ONCE)
+        cluster = options.cluster_by_key
+        if cluster is None:
+            cluster = properties.get(CLUSTER_BY_KEY) == "true"
+        if cluster and (routing is None or not routing.columns):
+            raise ConfigurationError(
+                f'"{CLUSTER_BY_KEY}" brings the rows of a routing key together: stream "{definition.stream}" needs '
+                "routing-key with a column for that"
+            )
+        time = options.event_time or properties.get(EVENT_TIME)
+        if mode != EXACTLY_ONCE:
+            if options.query is not None:
+                raise ConfigurationError(f'option "{QUERY}" is for writer mode exactly-once, not for {mode}')
+            if options.event_time is not None:
+                raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
+            time = None
+        return cls(
+            settings=definition.settings,
+            stream=definition.stream,
+            codec=definition.for_writing(),
+            routing=routing,
+            mode=mode,
+            lease_ms=options.transaction_timeout_ms,
+            event_time=None if time is None else time_column(definition.schema, time),
+            cluster_by=routing.columns if cluster and routing is not None else (),
+            query=options.query,
+            epoch=options.epoch,
+        )
+
+
+def time_column(schema: StructType, name: str) -> str:
+    """The column that an event time names.
+
+    Args:
+        schema: the table's columns.
+        name: as it was given.
+
+    Raises:
+        InvalidNameError: there is no such column.
+        UnsupportedTypeError: it has no times.
+    """
+    found = [field for field in schema if field.name.lower() == name.lower()]
+    if not found:
+        raise InvalidNameError(f'"{EVENT_TIME}": "{name}" is not a column{did_you_mean(name, schema.fieldNames())}')
+    if not isinstance(found[0].dataType, _TIMES):
+        raise UnsupportedTypeError(
+            f'"{EVENT_TIME}": column "{found[0].name}" of type {found[0].dataType.simpleString()} has no times: take a '
+            "timestamp, a date, or a bigint in whatever unit"
+        )
+    return str(found[0].name)

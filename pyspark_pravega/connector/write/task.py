@@ -1,0 +1,267 @@
+"""What a writing task does: its rows become events, in a transaction of its own or directly in the stream."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_pravega.client import Client, EventWriter, Staged, Transaction, TransactionWriter
+from pyspark_pravega.client.events import LeaseKeeper, abort_quietly
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import JobLog
+from pyspark_pravega.connector.options import BEST_EFFORT
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
+from pyspark_pravega.frames import framing
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a task has written."""
+
+    staged: Staged | None = None
+    """The transaction with it; None when there were no rows, or they went to the stream directly."""
+    partition: int = 0
+    """The task's, from 0."""
+    rows: int = 0
+    bytes: int = 0
+    """Frames included."""
+    event_time: int | None = None
+    """The largest one: milliseconds since 1970, or a number in whatever unit the column has."""
+    ended_at: int = 0
+    """When the task was through, in milliseconds since 1970."""
+
+
+class Task(Protocol):
+    """Writes one task attempt's rows. Used by one thread."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write a batch.
+
+        Args:
+            batch: rows with the table's columns.
+
+        Raises:
+            EventEncodeError: a row can't be an event.
+            PravegaError: they can't be stored.
+        """
+        ...
+
+    def finish(self) -> Written:
+        """Wait until everything is stored.
+
+        Raises:
+            PravegaError: something couldn't be stored.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Throw away what was written, as far as that can be done from here."""
+        ...
+
+
+class TransactionTask:
+    """Writes into a transaction: none of it is visible before the job's commit.
+
+    The first attempts at all partitions share one, so that a commit has nothing to bring together. Further attempts
+    have one of their own each, because nobody knows what a lost one has left in the one that is shared.
+    """
+
+    def __init__(self, client: Client, log: JobLog, plan: WritePlan, *, partition: int, late: bool = False) -> None:
+        """Prepare; nothing is sent before the first row.
+
+        Args:
+            client: the cluster.
+            log: what the stream's commit log knows of the job.
+            plan: how to write.
+            partition: the task's partition.
+            late: whether attempts may come at any time, as the job isn't noted in the log. They share nothing: nobody
+                knows their transaction when the job is given up.
+        """
+        self._late, self._shares = late, False
+        self._client, self._log, self._plan, self._partition = client, log, plan, partition
+        self._transaction: Transaction | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._writer: TransactionWriter | None = None
+        self._begun = 0.0
+        self._event_time: int | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """As `Task.add`.
+
+        Raises:
+            TransactionError: the transaction was lost.
+        """
+        if not batch.num_rows:
+            return
+        writer = self._writer or self._begin()
+        assert self._keeper is not None
+        self._keeper.check()
+        plan = self._plan
+        if plan.event_time is not None:
+            self._event_time = latest(self._event_time, batch.column(plan.event_time))
+        keys = None if plan.routing is None else plan.routing.keys(batch)
+        writer.write_batch(plan.codec.encode(batch), keys)
+
+    def finish(self) -> Written:
+        """As `Task.finish`; none of it is visible yet."""
+        if self._transaction is None:
+            return Written()
+        assert self._keeper is not None
+        assert self._writer is not None
+        self._writer.flush()
+        self._writer.close()
+        self._keeper.stop()
+        lease_ms = self._plan.lease_ms
+        if time.monotonic() - self._begun > lease_ms / 10_000:
+            # From here on the job keeps it alive.
+            self._client.controller.ping_transaction(self._plan.stream, self._transaction.id, lease_ms=lease_ms)
+        staged = Staged(
+            transaction=self._transaction,
+            written=self._writer.written,
+            parts=self._writer.parts if self._shares else None,
+        )
+        return Written(
+            staged=staged,
+            partition=self._partition,
+            rows=staged.events,
+            bytes=staged.bytes,
+            event_time=self._event_time,
+            ended_at=now_ms(),
+        )
+
+    def abort(self) -> None:
+        """As `Task.abort`; one that is shared is the job's to abort."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._keeper is not None:
+            self._keeper.stop()
+        if self._transaction is not None and not self._shares:
+            abort_quietly(self._client, self._plan.stream, self._transaction.id)
+
+    def _begin(self) -> TransactionWriter:
+        if self._late:
+            self._begin_own(self._new())
+        else:
+            self._begin_shared()
+        transaction = self._transaction
+        assert transaction is not None
+        self._begun = time.monotonic()
+        self._keeper = LeaseKeeper(self._client, self._plan.stream, transaction.id, self._plan.lease_ms)
+        # Without keys whole batches are spread over the segments, each task beginning at another one.
+        self._writer = TransactionWriter(self._client, transaction, first_segment=self._partition, tracked=self._shares)
+        return self._writer
+
+    def _begin_shared(self) -> None:
+        """Take the transaction that the job's tasks share, if this is the first attempt at its partition."""
+        shared, new = self._log.shared(), None
+        if shared is None:
+            shared = new = self._new()
+        joined = self._log.join(self._partition, shared, begun=new is not None)
+        if new is not None and joined is False:
+            # Another task was faster; or this isn't the first attempt, and the new one is its own.
+            shared = self._log.shared()
+            joined = shared is not None and self._log.join(self._partition, shared, begun=False)
+        if joined:
+            self._transaction, self._shares = shared, True
+        if new is not None and (joined is None or (joined and shared is not new)):
+            abort_quietly(self._client, self._plan.stream, new.id)
+        if joined is None:
+            raise self._too_late()
+        if not joined:
+            self._begin_own(new or self._new())
+
+    def _begin_own(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        if not self._log.add_attempt(self._partition, transaction.id, late=self._late):
+            raise self._too_late()
+
+    def _new(self) -> Transaction:
+        return self._client.controller.begin_transaction(self._plan.stream, lease_ms=self._plan.lease_ms)
+
+    def _too_late(self) -> TransactionError:
+        return TransactionError(
+            f'the job that writes to stream "{self._plan.stream}" is over: this attempt at partition {self._partition} '
+            "came too late, and what it wrote is thrown away"
+        )
+
+
+class DirectTask:
+    """Appends to the stream: visible at once, and again when the task is repeated."""
+
+    def __init__(self, client: Client, plan: WritePlan) -> None:
+        """Prepare; nothing is sent before the first row.
+
+        Args:
+            client: the cluster.
+            plan: how to write.
+        """
+        self._client, self._plan = client, plan
+        self._writer: EventWriter | None = None
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """As `Task.add`; in mode best-effort what can't be stored is lost without an error."""
+        if not batch.num_rows:
+            return
+        plan = self._plan
+        events = plan.codec.encode(batch)
+        keys = None if plan.routing is None else plan.routing.keys(batch)
+        try:
+            if self._writer is None:
+                self._writer = EventWriter(self._client, plan.stream)
+            self._writer.write_batch(events, keys)
+        except EventEncodeError:
+            raise
+        except PravegaError as error:
+            self._lose(error)
+            return
+        self._rows += len(events)
+        self._bytes += pc.sum(pc.binary_length(events)).as_py() + framing.HEADER_SIZE * len(events)
+
+    def finish(self) -> Written:
+        """As `Task.finish`."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except PravegaError as error:
+            self._lose(error)
+        return Written(rows=self._rows, bytes=self._bytes)
+
+    def abort(self) -> None:
+        """As `Task.abort`: nothing that was sent can be taken back."""
+        if self._writer is not None:
+            self._writer.__exit__(PravegaError)
+            self._writer = None
+
+    def _lose(self, error: PravegaError) -> None:
+        if self._plan.mode != BEST_EFFORT:
+            raise error
+        _log.warning('events for stream "%s" are lost (writer mode best-effort): %s', self._plan.stream, error)
+        self.abort()
+
+
+def latest(known: int | None, times: pa.Array) -> int | None:
+    """The largest of some event times.
+
+    Args:
+        known: of earlier rows.
+        times: timestamps or dates, which become milliseconds since 1970, or integers.
+    """
+    largest = pc.max(times)
+    if not largest.is_valid:
+        return known
+    if pa.types.is_date32(largest.type):
+        number = largest.cast(pa.int32()).as_py() * 86_400_000
+    elif pa.types.is_timestamp(largest.type):
+        number = largest.cast(pa.timestamp("us", largest.type.tz)).cast(pa.int64()).as_py() // 1000
+    else:
+        number = largest.as_py()
+    return int(number) if known is None else max(known, int(number))

@@ -1,0 +1,126 @@
+"""Spark's view of writes: batches, and the epochs of streaming queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyspark_pravega.connector.log import create_ledger, settle
+from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob, fenced
+from pyspark_pravega.connector.write.plan import WritePlan
+
+__all__ = ["BatchWriter", "EpochWriter", "TaskMessage", "take_over"]
+
+
+class BatchWriter(WriteJob, DataSourceArrowWriter):
+    """A batch write: `write` runs in tasks, `commit` or `abort` on the driver."""
+
+    def __init__(self, definition: TableDefinition, options: WriteOptions) -> None:
+        """Begin a job.
+
+        Args:
+            definition: what the stream is as a table.
+            options: how to write.
+
+        Raises:
+            PravegaError: the stream can't be written.
+        """
+        super().__init__(WritePlan.of(definition, options))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """As `WriteJob.write_task`."""
+        return self.write_task(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """As `WriteJob.commit_job`."""
+        self.commit_job(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """As `WriteJob.abort_job`."""
+        self.abort_job(messages)
+
+
+class EpochWriter(DataSourceStreamArrowWriter):
+    """The write of one micro-batch of a streaming query without the catalog.
+
+    Spark makes one for the tasks of each micro-batch and another one for its commit, each in a process of its own; so
+    the tasks tell which job and query they are of.
+    """
+
+    def __init__(self, definition: TableDefinition, options: WriteOptions) -> None:
+        """Prepare.
+
+        Args:
+            definition: what the stream is as a table.
+            options: how to write.
+
+        Raises:
+            PravegaError: the stream can't be written.
+        """
+        self._job = WriteJob(WritePlan.of(definition, options), opened=False)
+        if self._job.plan.mode == EXACTLY_ONCE:
+            create_ledger(shared_client(definition.settings), definition.stream)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """As `WriteJob.write_task`."""
+        return self._job.write_task(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit an epoch, unless it is committed already.
+
+        Args:
+            messages: one for each partition.
+            batchId: the epoch's number.
+
+        Raises:
+            TransactionError: a transaction was lost, or another driver has taken the query over.
+        """
+        told = [message for message in messages if isinstance(message, TaskMessage)]
+        if not told:
+            return
+        self._take_job(told)
+        query = told[0].query
+        self._job.commit_job(messages, None if query is None else Epoch(query=query, number=batchId, run=told[0].run))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Throw an epoch away.
+
+        Args:
+            messages: one for each partition; None where a task has failed.
+            batchId: the epoch's number.
+        """
+        told = [message for message in messages if isinstance(message, TaskMessage)]
+        if told:
+            self._take_job(told)
+            self._job.abort_job(messages)
+
+    def _take_job(self, told: Sequence[TaskMessage]) -> None:
+        assert told[0].job is not None
+        self._job.job = told[0].job
+
+
+def take_over(plan: WritePlan, query: str, run: str) -> None:
+    """Begin, or go on with, a streaming query: from now on other drivers of it can't commit.
+
+    What the last driver has left half done is brought to its end.
+
+    Args:
+        plan: how the query writes.
+        query: its id, which stays the same when it is restarted from its checkpoint.
+        run: this driver.
+
+    Raises:
+        TransactionError: another driver has taken the query over from this one.
+    """
+    if plan.mode != EXACTLY_ONCE:
+        return
+    client = shared_client(plan.settings)
+    ledger = create_ledger(client, plan.stream)
+    if ledger.take_over(query, run) is None:
+        raise fenced(plan, query)
+    settle(client, ledger, heir_of=query)

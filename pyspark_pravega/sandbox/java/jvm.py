@@ -1,0 +1,215 @@
+"""The command lines of the two servers: classes, settings, memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox import places, state
+from pyspark_pravega.sandbox.java import constants, loopback
+from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured, folder_of, write_private
+
+LOOPBACK = "127.0.0.1"
+_LOGBACK = Path(__file__).parents[1] / "artifacts" / "logback.xml"
+_HEAP = re.compile(r"[1-9][0-9]*[kmgKMG]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The ports that the servers listen on."""
+
+    zookeeper: int
+    segment_store: int
+    controller: int
+    registry: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How a server is started."""
+
+    command: list[str]
+    """Program and arguments."""
+    environment: Mapping[str, str]
+    """All of its environment."""
+
+
+def check_heap(argument: str, heap: str) -> None:
+    """Refuse what Java wouldn't take as a heap size, before anything is started.
+
+    Args:
+        argument: what to call it in the message.
+        heap: a size as in Java's `-Xmx`, say `2g` or `512m`.
+
+    Raises:
+        SandboxError: it isn't one.
+    """
+    if not _HEAP.fullmatch(heap):
+        raise SandboxError(f'{argument} must be a size such as "2g" or "512m", not "{heap}"')
+
+
+def pravega(
+    jars: Path,
+    folder: Path,
+    ports: Ports,
+    *,
+    heap: str,
+    log_level: str,
+    secured: Secured | None = None,
+    preallocate: bool = False,
+) -> Launch:
+    """How to start the standalone Pravega; writes its configuration file.
+
+    Args:
+        jars: the folder of its jars.
+        folder: where its configuration and temporary files go.
+        ports: where it shall listen.
+        heap: the heap's size, as in `-Xmx`.
+        log_level: WARN, INFO, DEBUG ...
+        secured: what authentication and TLS need.
+        preallocate: whether the whole heap is taken from the operating system before the server answers.
+
+    Returns:
+        The launch. Everything listens on loopback: ZooKeeper and segment store by their settings, the controller by a
+        class written anew.
+    """
+    settings: dict[str, object] = {
+        "singlenode.zk.port": ports.zookeeper,
+        "singlenode.segmentStore.port": ports.segment_store,
+        "singlenode.controller.rpc.port": ports.controller,
+        "singlenode.controller.rest.enable": "false",
+        "singlenode.admin.gateway.enable": "false",
+        "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,
+        "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
+    }
+    class_path = [loopback.class_folder(jars, _temporary(folder)), jars]
+    if secured and secured.authentication:
+        asking = secured.authentication
+        settings |= _pravega_authentication(asking)
+        class_folder = constants.class_folder(
+            jars, folder_of(folder), token_ttl_s=asking.token_ttl_s, signing_key=asking.signing_key
+        )
+        class_path.insert(0, class_folder)
+    if secured and secured.encryption:
+        settings |= _pravega_encryption(secured.encryption)
+    file = _write_settings(folder / state.PRAVEGA_SETTINGS, settings)
+    properties = {
+        "singlenode.configurationFile": str(file),
+        # The standalone's own choice of 128 MiB is full after a few bulk writes; it then throttles everybody by 25 s a
+        # call. A system property overrides it, a line of the file doesn't. The cache lies outside the heap.
+        "pravegaservice.cache.size.max": str(_bytes(heap) // 2),
+    }
+    memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
+    return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, memory, log_level)
+
+
+def registry(
+    jars: Path, folder: Path, ports: Ports, *, heap: str, log_level: str, secured: Secured | None = None
+) -> Launch:
+    """How to start the schema registry, which keeps its data in that Pravega; writes its configuration file.
+
+    Args:
+        jars: the folder of its jars.
+        folder: where its configuration and temporary files go.
+        ports: where it shall listen, and where the controller does.
+        heap: the heap's size, as in `-Xmx`.
+        log_level: WARN, INFO, DEBUG ...
+        secured: what authentication and TLS need.
+
+    Returns:
+        The launch. It listens on loopback.
+    """
+    encrypted = secured.encryption if secured else None
+    asking = secured.authentication if secured else None
+    settings: dict[str, object] = {
+        "schemaRegistry.store.type.name": "Pravega",
+        "schemaRegistry.store.pravega.controller.connect.uri": (
+            f"{'tls' if encrypted else 'tcp'}://{LOOPBACK}:{ports.controller}"
+        ),
+        "schemaRegistry.service.rest.published.host.nameOrIp": LOOPBACK,
+        "schemaRegistry.service.rest.listener.port": ports.registry,
+    }
+    if asking:
+        method, _, token = asking.servers.authorization().partition(" ")
+        settings |= {
+            "schemaRegistry.store.pravega.controller.connect.auth.method": method,
+            "schemaRegistry.store.pravega.controller.connect.auth.token": token,
+            "schemaRegistry.security.auth.enable": "true",
+            "schemaRegistry.security.pwdAuthHandler.accountsDb.location": asking.accounts_file,
+        }
+    if encrypted:
+        settings |= {
+            "schemaRegistry.store.pravega.controller.connect.security.tls.trustStore.location": encrypted.ca,
+            "schemaRegistry.security.tls.enable": "true",
+            "schemaRegistry.security.tls.server.certificate.location": encrypted.certificate,
+            "schemaRegistry.security.tls.server.privateKey.location": encrypted.key_store,
+            "schemaRegistry.security.tls.server.privateKey.pwd.location": encrypted.store_password,
+        }
+    file = _write_settings(folder / state.REGISTRY_SETTINGS, settings)
+    properties = {"conf.file": str(file)}
+    return _launch([jars], folder, "io.pravega.schemaregistry.service.Main", properties, [f"-Xmx{heap}"], log_level)
+
+
+def _pravega_authentication(asking: Authentication) -> dict[str, object]:
+    return {
+        "singlenode.security.auth.enable": "true",
+        "singlenode.security.auth.credentials.username": asking.servers.username,
+        "singlenode.security.auth.credentials.pwd": asking.servers.password,
+        "singlenode.security.auth.pwdAuthHandler.accountsDb.location": asking.accounts_file,
+    }
+
+
+def _pravega_encryption(encrypted: Encryption) -> dict[str, object]:
+    return {
+        "singlenode.security.tls.enable": "true",
+        "singlenode.security.tls.privateKey.location": encrypted.key,
+        "singlenode.security.tls.certificate.location": encrypted.certificate,
+        "singlenode.security.tls.keyStore.location": encrypted.key_store,
+        "singlenode.security.tls.keyStore.pwd.location": encrypted.store_password,
+        "singlenode.security.tls.trustStore.location": encrypted.trust_store,
+    }
+
+
+def _write_settings(file: Path, settings: Mapping[str, object]) -> Path:
+    # A backslash begins an escape in Java's properties.
+    lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+    return write_private(file, "".join(lines))
+
+
+def _bytes(heap: str) -> int:
+    return int(heap[:-1]) << {"k": 10, "m": 20, "g": 30}[heap[-1].lower()]
+
+
+def _temporary(folder: Path) -> Path:
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return temporary
+
+
+def _launch(
+    folders: list[Path], folder: Path, main: str, properties: Mapping[str, str], memory: list[str], log_level: str
+) -> Launch:
+    properties = {
+        **properties,
+        "java.io.tmpdir": str(_temporary(folder)),
+        "logback.configurationFile": str(_LOGBACK),
+        "sandbox.log.level": log_level,
+    }
+    command = [
+        str(places.java()),
+        *memory,
+        # A server that has run out of memory hangs otherwise, and every caller with it.
+        "-XX:+ExitOnOutOfMemoryError",
+        *(f"-D{key}={value}" for key, value in properties.items()),
+        main,
+    ]
+    # Sorted, as the order of a `*` class path is the file system's; in the environment, to keep process lists legible.
+    *before, jars = folders
+    class_path = os.pathsep.join(map(str, [*before, *sorted(jars.glob("*.jar"))]))
+    # Pravega's client, which both servers hold, would take a user's credentials from there for its own.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("pravega_client_")}
+    return Launch(command=command, environment={**inherited, "CLASSPATH": class_path})

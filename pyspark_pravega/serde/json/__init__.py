@@ -1,0 +1,9 @@
+"""JSON with a schema: `read` and `write` values, `codec` joins them.
+
+It uses `serde.schemas`, `serde.types` and frames.
+"""
+
+from pyspark_pravega.serde.json.codec import JsonCodec
+from pyspark_pravega.serde.json.read import MAX_DEPTH, Number, UnfitError, parse
+
+__all__ = ["MAX_DEPTH", "JsonCodec", "Number", "UnfitError", "parse"]

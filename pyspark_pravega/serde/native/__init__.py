@@ -1,0 +1,8 @@
+"""The codec in Rust: `codec` drives it, `plans` and `avro_plan` tell it what to do with a schema.
+
+It stands in for the plain codecs, which decide what is an error. It uses all of them.
+"""
+
+from pyspark_pravega.serde.native.codec import NativeCodec, describe, faster
+
+__all__ = ["NativeCodec", "describe", "faster"]

@@ -1,0 +1,8 @@
+"""Protobuf: `read` and `write` messages, `codec` joins them.
+
+It uses `serde.schemas`, `serde.types`, `serde.json` and frames.
+"""
+
+from pyspark_pravega.serde.protobuf.codec import ProtobufCodec
+
+__all__ = ["ProtobufCodec"]

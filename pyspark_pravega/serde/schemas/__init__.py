@@ -1,0 +1,4 @@
+"""The schemas of the formats as values: parsed, written, compared. `avro`, `json` (JSON Schema), `protobuf`.
+
+Each module is a face of its own, because the formats have things of the same name. It uses errors only.
+"""

@@ -1,0 +1,147 @@
+"""Pages: lines of a readable length, links and paths that lead somewhere, snippets that are known."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from page_tools import PAGES, ROOT, RUNNABLE, SHOWN, prose, snippets
+
+from pyspark_pravega import errors
+from pyspark_pravega.catalog.properties import known_properties
+from pyspark_pravega.catalog.statements import PROCEDURES
+from pyspark_pravega.cli import main
+from pyspark_pravega.connector import options
+from pyspark_pravega.errors import ConfigurationError, PravegaError
+from pyspark_pravega.settings import KEYS
+
+MAX_LINE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 1200, 200
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([A-Za-z0-9_./-]+)`")
+_TOP = {path.name for path in ROOT.iterdir()}
+_ROOMS = {path.name for path in (ROOT / "pyspark_pravega").iterdir()}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_is_too_long(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
+    assert {number: line for number, line in enumerate(lines, 1) if len(line) > MAX_LINE} == {}
+
+
+def test_the_architecture_is_read_in_minutes() -> None:
+    assert len((ROOT / "docs/architecture.md").read_text().split()) <= MAX_ARCHITECTURE_WORDS
+
+
+def test_results_are_the_last_ones_only() -> None:
+    text = (ROOT / "benchmarks/RESULTS.md").read_text()
+    assert len(text.splitlines()) <= MAX_RESULTS_LINES
+    commands = re.findall(r"^## [0-9-]+: `(.*)`$", text, re.MULTILINE)
+    assert len(commands) > 5
+    assert len(commands) == len(set(commands))
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to a page's headings may say, as GitHub and the site make it."""
+    headings = [line for _, line in prose(str(page.relative_to(ROOT))) if line.startswith("#")]
+    names = [re.sub(r"[^\w\- ]", "", heading.lstrip("# ").lower()).strip() for heading in headings]
+    return {re.sub(r"[ ]", "-", name) for name in names}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_pages_and_headings(page: str) -> None:
+    for number, line in prose(page):
+        for link in _LINK.findall(line):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            path = (ROOT / page).parent / target if target else ROOT / page
+            assert path.exists(), f"{page}:{number}: {link}"
+            if anchor:
+                assert anchor in anchors(path.resolve()), f"{page}:{number}: {link}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_files_that_pages_name_exist(page: str) -> None:
+    """`docs/testing.md` from the root, or `connector/read` within the package, `jvm/` being its folder of classes."""
+    for number, line in prose(page):
+        for path in _CODE.findall(line):
+            first, slash, _ = path.partition("/")
+            if not slash or first not in _TOP | _ROOMS:
+                continue
+            places = [ROOT / path, ROOT / "pyspark_pravega" / path]
+            assert any(place.exists() for place in places), f"{page}:{number}: {path}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_snippet_is_of_a_known_kind(page: str, record_property: Callable[[str, object], None]) -> None:
+    """What could run runs (`test_snippets.py`), or says why it doesn't."""
+    not_run = 0
+    for snippet in snippets(page):
+        assert snippet.language in RUNNABLE | SHOWN, snippet.place
+        if snippet.marker is not None:
+            assert snippet.language in RUNNABLE, f"{snippet.place}: only {RUNNABLE} run"
+            assert len(snippet.marker) > 10, f"{snippet.place}: say why it isn't run"
+            not_run += 1
+    record_property("snippets not run", not_run)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_stands_in_fences(page: str) -> None:
+    """An indented block has no language, and so nobody could say whether it runs."""
+    lines = prose(page)
+    for (_, above), (number, line) in itertools.pairwise(lines):
+        assert not (line.startswith("    ") and not above.strip()), f"{page}:{number}: {line}"
+    assert sum(line.startswith("```") for line in (ROOT / page).read_text().splitlines()) == 2 * len(snippets(page))
+
+
+def reference() -> str:
+    return (ROOT / "docs" / "reference.md").read_text()
+
+
+def section(title: str) -> set[str]:
+    """The words in backticks of a section of the reference."""
+    return set(re.findall(r"`([^`\s]+)`", reference().partition(f"\n## {title}\n")[2].partition("\n## ")[0]))
+
+
+def test_the_reference_has_each_setting_and_option() -> None:
+    assert section("Connection settings") >= KEYS
+    assert options.READ_KEYS - KEYS - section("Options of reads") == set()
+    ours = {options.STREAM, options.FORMAT, options.SCHEMA_TYPE} | options.TABLE_WRITE_KEYS
+    assert (ours | options.OFFICIAL_WRITE_KEYS) - KEYS - section("Options of writes") - section(
+        "Options of reads"
+    ) == set()
+
+
+def test_the_reference_has_each_table_property() -> None:
+    named = {word for word in section("Table properties") if "." not in word}
+    assert set(known_properties(dict.fromkeys(named, "x"))) == named
+    with pytest.raises(ConfigurationError, match="unknown table property"):
+        known_properties({"nothing-like-it": "x"})
+
+
+def test_the_reference_has_each_procedure() -> None:
+    assert set(PROCEDURES) == {word for word in section("Procedures") if word.replace("_", "").isalpha()}
+
+
+def test_the_reference_has_each_error() -> None:
+    known = {
+        (kind.condition, kind.__name__)
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, PravegaError)
+    }
+    assert known == set(re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \|", reference(), re.MULTILINE))
+
+
+def test_the_reference_has_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    def commands(*above: str) -> set[str]:
+        with pytest.raises(SystemExit):
+            main([*above, "--help"])
+        told = capsys.readouterr().out.partition("COMMAND\n")[2].partition("options:")[0]
+        return set(re.findall(r"^ {4}([a-z]+)\b", told, re.MULTILINE))
+
+    named = [name.split() for name in re.findall(r"^\| `pravega-spark ([a-z ]+)", reference(), re.MULTILINE)]
+    assert commands() == {name for name, *_ in named}
+    assert commands("sandbox") == {name for above, *names in named if above == "sandbox" for name in names}

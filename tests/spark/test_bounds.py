@@ -1,0 +1,85 @@
+"""Bounds that are none, or contradict each other: told when a query is defined, in the same words everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_pravega.client import Client, StreamCut
+from pyspark_pravega.client.names import Stream
+from pyspark_pravega.settings import Settings
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+Options = dict[str, str]
+
+
+def definitions(
+    spark: SparkSession, table: str, stream: Stream, settings: Settings
+) -> dict[str, Callable[[Options], DataFrame]]:
+    """Each way to define a read of the same stream."""
+
+    def source(options: Options) -> Options:
+        return {"stream": str(stream), **settings.to_options(), **options}
+
+    return {
+        "batch": lambda options: spark.read.format("pravega").options(**source(options)).load(),
+        "stream": lambda options: spark.readStream.format("pravega").options(**source(options)).load(),
+        "batch of a table": lambda options: spark.read.options(**options).table(table),
+        "stream of a table": lambda options: spark.readStream.options(**options).table(table),
+    }
+
+
+def sentence_of(error: PySparkException) -> str:
+    """The sentence, without what Python or the JVM puts before it, and Spark behind it."""
+    sentences = re.findall(r"(?:pyspark_pravega\.errors\.\w+: |\[PRAVEGA_\w+\] )(.*)", str(error))
+    assert sentences, str(error)
+    return str(sentences[-1]).partition(" SQLSTATE")[0].strip()
+
+
+def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace: str, client: Client) -> None:
+    table = f"{namespace}.bounded"
+    spark.sql(f"CREATE TABLE {table} (k STRING, v INT) CLUSTERED BY (k) INTO 2 BUCKETS")
+    spark.sql(f"INSERT INTO {table} SELECT concat('k', id), int(id) FROM range(100)")
+    stream = Stream(namespace.rpartition(".")[2].replace("_", "-"), "bounded")
+    head, tail = client.controller.head(stream), client.tail(stream)
+    wrong: dict[str, tuple[Options, str]] = {
+        "a name of nothing": ({"startStreamCut": "nonsense"}, 'option "start-stream-cut" must be earliest, latest'),
+        "no JSON": ({"startStreamCut": '{"0":'}, 'option "start-stream-cut" begins like JSON'),
+        "no offset": ({"endStreamCut": '{"0":"x"}'}, "the offset of segment 0 must be a whole number"),
+        "no such segment": ({"startStreamCut": '{"77":5}'}, "77"),
+        "another stream's cut": (
+            {"endStreamCut": StreamCut(Stream("else", "where"), {0: 0}).to_text()},
+            'a cut of stream "else/where" can\'t bound a read of stream',
+        ),
+        "no time": ({"endTimestamp": "tomorrow"}, 'option "end-timestamp" must be a time like'),
+        "a start and a start": (
+            {"startStreamCut": "earliest", "startTimestamp": "2026-01-01"},
+            'options "start-stream-cut" and "start-timestamp" can\'t be given together',
+        ),
+        "an end at the head": ({"endStreamCut": "earliest"}, "can't be earliest: nothing would be read"),
+        "an end before the start": (
+            {"startStreamCut": tail.to_json(), "end_stream_cut": head.to_json()},
+            "lies before its start in segment 0",
+        ),
+        "another option": ({"failOnDataLoss": "perhaps"}, '"fail-on-data-loss" must be true or false'),
+        "an amount": ({"maxBytesPerTrigger": "many"}, '"max-bytes-per-trigger" must be a number of bytes'),
+    }
+    ways = definitions(spark, table, stream, client.settings)
+    for what, (options, words) in wrong.items():
+        sentences = {}
+        for way, define in ways.items():
+            with pytest.raises(PySparkException) as caught:
+                define(options)
+            sentences[way] = sentence_of(caught.value)
+            assert words in sentences[way], (what, way, sentences[way])
+        assert len(set(sentences.values())) == 1, (what, sentences)
+    for way, define in ways.items():
+        right = define({"startStreamCut": head.to_json(), "end-stream-cut": tail.to_json(), "minPartitions": "3"})
+        assert right.schema.fieldNames() == ["k", "v"], way
+        if not right.isStreaming:
+            assert right.count() == 100
