@@ -9,7 +9,7 @@ import signal
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +58,9 @@ class FailuresAtOnce:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._terminal.write_line(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}")
+            for name, text in report.sections:
+                if name == "servers":
+                    self._terminal.write_line(text)
 
 
 @pytest.hookimpl(trylast=True)
@@ -85,6 +88,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     counts[name] += value
     if any(counts.values()):
         terminalreporter.write_line(", ".join(f"{name}: {count}" for name, count in counts.items()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test tells which servers are gone: what talks to them waits for nothing."""
+    report = yield
+    if report.failed and (running := item.config.stash.get(_SERVERS, None)):
+        report.sections += [("servers", sentence) for sentence in running.ended()]
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -41,12 +41,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def plain() -> Sandbox:
     """Without authentication and TLS; all events are in its heap."""
-    return Sandbox(heap="3g")
+    return Sandbox(heap="4g")
 
 
 def roomy() -> Sandbox:
     """As `plain`, for tests that write much."""
-    return Sandbox(heap="4g")
+    return Sandbox(heap="5g")
 
 
 def authenticated() -> Sandbox:
@@ -168,7 +168,16 @@ class Servers:
         return f"still busy {_LOOKS * _LOOK_S:.0f} s after the last request"
 
     def _memory_limit(self, kind: str) -> int:
-        return 5 << 30 if kind == "roomy_sandbox" else 4 << 30
+        """Well below the heap: a server whose heap is full ends, and what talks to it waits for nothing."""
+        return 4 << 30 if kind == "roomy_sandbox" else 3 << 30
+
+    def ended(self) -> list[str]:
+        """A sentence for each server that has ended by itself: all that fails afterwards may have that cause."""
+        return [
+            f"{name} of {kind} has ended by itself: {sandbox.pravega_log.read_text(errors='replace')[-500:]}"
+            for kind, sandbox in self._running.items()
+            for name in sandbox.ended()
+        ]
 
 
 @cache
