@@ -255,6 +255,18 @@ class ConflictError(PravegaError):
     condition = "PRAVEGA_CONFLICT"
 
 
+class WriteConflictError(PravegaError):
+    """Rows were to be replaced that aren't those any more which the statement has read."""
+
+    condition = "PRAVEGA_WRITE_CONFLICT"
+
+
+class TableChangedError(PravegaError):
+    """A table was dropped, or became another one, after a statement or a query was planned."""
+
+    condition = "PRAVEGA_TABLE_CHANGED"
+
+
 class TransactionError(PravegaError):
     """A transaction can't be begun, kept alive, written or committed."""
 

@@ -26,8 +26,10 @@ from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     EVENT_TIME,
+    ISOLATION_LEVEL,
     ROUTING_KEY,
     WRITER_MODE,
+    isolation_level,
     writer_mode,
 )
 from pyspark_pravega.connector.table import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
@@ -54,7 +56,7 @@ CODEC = "codec"
 """Shown with a table, and not settable: which codec decodes its events."""
 PROVIDER = "pravega"
 
-_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY})
+_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL})
 _OWN = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
@@ -315,6 +317,8 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         kept[ROUTING_KEY] = str(routing)
     if WRITER_MODE in kept:
         kept[WRITER_MODE] = writer_mode(kept[WRITER_MODE])
+    if ISOLATION_LEVEL in kept:
+        kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
     if CLUSTER_BY_KEY in kept:

@@ -20,6 +20,7 @@ WRITER_MODE = "writer-mode"
 EVENT_TIME = "event-time"
 CLUSTER_BY_KEY = "cluster-by-key"
 QUERY, EPOCH = "query", "epoch"
+ISOLATION_LEVEL = "isolation-level"
 
 MODE = "mode"
 SCHEMA_TYPE = "schema-type"
@@ -61,7 +62,9 @@ OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "tr
 TABLE_READ_KEYS = frozenset({MODE}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
 """Options of a read of a catalog's table."""
 TABLE_WRITE_KEYS = (
-    frozenset({ROUTING_KEY, TRANSACTION_TIMEOUT_MS, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, QUERY, EPOCH})
+    frozenset(
+        {ROUTING_KEY, TRANSACTION_TIMEOUT_MS, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, QUERY, EPOCH}
+    )
     | settings.KEYS
 )
 """Options of a write to a catalog's table."""
@@ -72,6 +75,8 @@ WRITE_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_WRITE_KEYS
 
 EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT = "exactly-once", "at-least-once", "best-effort"
 WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
+SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
+ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
@@ -97,6 +102,8 @@ class WriteOptions:
     """The column with the events' times; the table's own when None."""
     cluster_by_key: bool | None = None
     """Whether Spark is to bring the rows of a key together in one task; as the table says when None."""
+    isolation_level: str | None = None
+    """One of `ISOLATION_LEVELS`; the table's own when None."""
     query: str | None = None
     """With `epoch`: what makes a write one that is done once."""
     epoch: int | None = None
@@ -140,6 +147,7 @@ class WriteOptions:
             writer_mode=None if WRITER_MODE not in given else writer_mode(given[WRITER_MODE]),
             event_time=given.get(EVENT_TIME),
             cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
+            isolation_level=None if ISOLATION_LEVEL not in given else isolation_level(given[ISOLATION_LEVEL]),
             query=given.get(QUERY),
             epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
         )
@@ -164,6 +172,18 @@ def writer_mode(text: str) -> str:
     if found not in WRITER_MODES:
         raise ConfigurationError(f'"{WRITER_MODE}" must be one of {", ".join(WRITER_MODES)}, not "{text}"')
     return found
+
+
+def isolation_level(text: str) -> str:
+    """An isolation level in its one spelling.
+
+    Raises:
+        ConfigurationError: there's no such level.
+    """
+    level = text.strip().lower()
+    if level not in ISOLATION_LEVELS:
+        raise ConfigurationError(f'"{ISOLATION_LEVEL}" must be one of {", ".join(ISOLATION_LEVELS)}, not "{text}"')
+    return level
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.read.versions import Moment, snapshot_until
 from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write import StagedTable
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
 
@@ -33,9 +34,9 @@ def insert(catalog: Catalog, stream: Stream, *ids: int, **columns: list[Any]) ->
     write(WriteJob(plan(catalog.definition(stream, age_s=0))), *ids, **columns)
 
 
-def plan(definition: TableDefinition) -> WritePlan:
-    """How to write to a table."""
-    return WritePlan.of(definition, WriteOptions(transaction_timeout_ms=60_000))
+def plan(definition: TableDefinition, staged: StagedTable | None = None) -> WritePlan:
+    """How to write to a table, which may become another one with it."""
+    return WritePlan.of(definition, WriteOptions(transaction_timeout_ms=60_000), staged=staged)
 
 
 def write(job: WriteJob, *ids: int, **columns: list[Any]) -> None:

@@ -11,11 +11,12 @@ from catalog_tools import ids, insert, make, plan, write
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import count_rows
-from pyspark_pravega.catalog.statements.replacing import OverwritingJob
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value.table import KeyValueTable
-from pyspark_pravega.connector.log.ledger import Intent, Ledger, ledger_name, open_ledger
+from pyspark_pravega.connector.log.entries import Intent
+from pyspark_pravega.connector.log.ledger import Ledger, ledger_name, open_ledger
 from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.write import OverwritingJob
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import ConfigurationError
@@ -24,7 +25,8 @@ pytestmark = pytest.mark.server
 
 
 def counted(catalog: Catalog, stream: Stream, **options: str) -> int | None:
-    return count_rows(catalog.definition(stream, age_s=0), options)
+    counted = count_rows(catalog.definition(stream, age_s=0), options)
+    return None if counted is None else counted[0]
 
 
 def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:

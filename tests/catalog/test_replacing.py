@@ -12,9 +12,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.statements.replacing import OverwritingJob, Staged
+from pyspark_pravega.catalog.statements.replacing import Staged
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write import OverwritingJob, StagedTable
 from pyspark_pravega.errors import StreamExistsError, StreamNotFoundError, UnsupportedOperationError
 from pyspark_pravega.registry import SchemaRegistry
 
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.server
 OTHERS = StructType([StructField("name", LongType(), False), StructField("x", StringType())])
 
 
-def overwriting(definition: TableDefinition) -> OverwritingJob:
-    return OverwritingJob(plan(definition))
+def overwriting(definition: TableDefinition, staged: StagedTable | None = None) -> OverwritingJob:
+    return OverwritingJob(plan(definition, staged))
 
 
 def stage(
@@ -109,7 +110,7 @@ def test_a_replaced_table_has_new_columns_rows_and_properties(
     planned, staged = stage(catalog, scope, OTHERS, {"team.x": "y", "segments": "2"})
     assert planned.schema == OTHERS
     assert state(catalog, stream) == before, "nobody sees it yet"
-    writer = overwriting(planned)
+    writer = overwriting(planned, catalog.staged_table(staged))
     rows = pa.record_batch({"name": pa.array([7], pa.int64()), "x": pa.array(["seven"])})
     writer.commit_job([writer.write_task(iter([rows]))])
     catalog.commit_staged(staged, written=True)
@@ -128,7 +129,7 @@ def test_a_replacement_that_fails_leaves_everything_as_it_was(
     insert(catalog, stream, 1, 2)
     before = state(catalog, stream)
     planned, staged = stage(catalog, scope, OTHERS)
-    overwriting(planned).abort_job([])
+    overwriting(planned, catalog.staged_table(staged)).abort_job([])
     catalog.abort_staged(staged)
     assert state(catalog, stream) == before
     assert len(registry.schemas(scope, "t")) == 1

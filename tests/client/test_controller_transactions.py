@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from client_tools import content, eventually, framed, make_stream, scale
+from controller_relay import FAILURE, relayed
 
 from pyspark_pravega.client import (
     Client,
@@ -20,6 +22,7 @@ from pyspark_pravega.errors import (
     StreamSealedError,
     TransactionError,
 )
+from pyspark_pravega.settings import Settings
 
 server = pytest.mark.server
 LEASE_MS = 60_000
@@ -194,3 +197,42 @@ def test_a_transaction_outlives_a_scale_and_is_of_the_epoch_it_began_in(client: 
         in_state(controller, stream, transaction.id, TransactionState.COMMITTED)
     ids = controller.segments_from(stream, controller.head(stream))
     assert b"".join(content(client.pool, stream, segment_id) for segment_id in ids) == framed(b"event")
+
+
+# Answers that aren't true
+
+
+def test_a_failure_that_was_none_is_not_believed(settings: Settings, client: Client, scope: str) -> None:
+    """The controller has been seen to answer FAILURE of a commit that it made, and may of an abort that it didn't."""
+    stream = make_stream(client, scope, "answers")
+    with relayed(settings.controller_uri) as relay, Client(replace(settings, controller_uri=relay.uri)) as through:
+        controller = through.controller
+        failures: list[str] = []
+
+        def fails_once(method: str, call: Callable[[], bytes]) -> bytes:
+            if method == "commitTransaction":
+                call()
+            if method in ("commitTransaction", "abortTransaction") and method not in failures:
+                failures.append(method)
+                return FAILURE
+            return call()
+
+        relay.answer = fails_once
+        kept = controller.begin_transaction(stream, lease_ms=10_000)
+        controller.commit_transaction(stream, kept.id)
+        assert client.controller.transaction_state(stream, kept.id) in (
+            TransactionState.COMMITTING,
+            TransactionState.COMMITTED,
+        )
+
+        other = controller.begin_transaction(stream, lease_ms=10_000)
+        assert controller.abort_transaction(stream, other.id)
+        assert client.controller.transaction_state(stream, other.id) in (
+            TransactionState.ABORTING,
+            TransactionState.ABORTED,
+        )
+        assert failures == ["commitTransaction", "abortTransaction"]
+        failures.clear()
+        with pytest.raises(TransactionError, match="was aborted"):
+            controller.commit_transaction(stream, other.id)
+        assert not controller.abort_transaction(stream, kept.id)

@@ -26,7 +26,8 @@ from pyspark_pravega.client.key_value.table import KeyValueTable
 from pyspark_pravega.connector.log import jobs as job_log
 from pyspark_pravega.connector.log import ledger as ledgers
 from pyspark_pravega.connector.log import recovery
-from pyspark_pravega.connector.log.ledger import Intent, Ledger, create_ledger, ledger_name
+from pyspark_pravega.connector.log.entries import Intent, Progress
+from pyspark_pravega.connector.log.ledger import Ledger, create_ledger, ledger_name
 from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, TaskMessage, WriteJob
@@ -163,7 +164,7 @@ def test_a_numbered_write_is_done_once(client: Client, table: TableDefinition) -
 
 
 def test_a_query_s_progress_moves_with_its_commits_only(ledger: Ledger) -> None:
-    assert ledger.progress(QUERY) == ledgers.Progress(query=QUERY)
+    assert ledger.progress(QUERY) == Progress(query=QUERY)
     taken = ledger.take_over(QUERY, "run")
     assert taken is not None
     assert ledger.take_over(QUERY, "run") == taken

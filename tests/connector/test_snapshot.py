@@ -14,7 +14,8 @@ from client_tools import append, eventually, framed, make_stream, scale, truncat
 from connector_tools import begin, ledger_of, numbered, raw_table, read_events, run_task, states, transaction_of
 
 from pyspark_pravega.client import Client, SegmentPart, TransactionState
-from pyspark_pravega.connector.log.ledger import Intent, create_ledger
+from pyspark_pravega.connector.log.entries import Intent
+from pyspark_pravega.connector.log.ledger import create_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.errors import StreamNotFoundError

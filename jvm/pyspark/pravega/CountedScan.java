@@ -8,7 +8,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** The answer to {@code count(*)}, where the commit log has it: nothing is read. */
-record CountedScan(String table, long count, int times) implements LocalScan {
+record CountedScan(PravegaTable table, long count, String seen, int times)
+    implements LocalScan, SeenTable {
   @Override
   public StructType readSchema() {
     StructType schema = new StructType();
@@ -27,6 +28,6 @@ record CountedScan(String table, long count, int times) implements LocalScan {
 
   @Override
   public String description() {
-    return "Pravega " + table + " [rows as the commit log has counted them]";
+    return "Pravega " + table.name() + " [rows as the commit log has counted them]";
   }
 }

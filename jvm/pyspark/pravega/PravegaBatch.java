@@ -48,6 +48,11 @@ final class PravegaBatch implements Batch {
     return " [" + plan.get("segments").asInt() + " segments with events, " + size() + " bytes]";
   }
 
+  /** What a statement that replaces the table's rows has read of it; null of a moment of the past, or nothing yet. */
+  synchronized String seen() {
+    return plan == null || plan.get("seen").isNull() ? null : plan.get("seen").asText();
+  }
+
   long size() {
     return plan().get("size").asLong();
   }

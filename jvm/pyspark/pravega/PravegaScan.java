@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
 /** A read of which Spark hasn't said yet whether it is a batch or a stream; what it asks here, it asks of either. */
-final class PravegaScan implements Scan, SupportsReportStatistics {
+final class PravegaScan implements SeenTable, SupportsReportStatistics {
   private final PravegaTable table;
   private final StructType readSchema;
   private final Map<String, String> options;
@@ -34,6 +34,16 @@ final class PravegaScan implements Scan, SupportsReportStatistics {
   @Override
   public String description() {
     return "Pravega " + table.name() + batch.extent();
+  }
+
+  @Override
+  public PravegaTable table() {
+    return table;
+  }
+
+  @Override
+  public String seen() {
+    return batch.seen();
   }
 
   @Override

@@ -28,7 +28,7 @@ final class PravegaScanBuilder
   private StructType wanted;
   private Predicate[] predicates = new Predicate[0];
   private Integer limit;
-  private JsonNode rows;
+  private JsonNode known;
   private CountedScan counted;
 
   PravegaScanBuilder(PravegaTable table, CaseInsensitiveStringMap options) {
@@ -68,16 +68,19 @@ final class PravegaScanBuilder
         || table.position() != null) {
       return false;
     }
-    if (rows == null) {
+    if (known == null) {
       // Spark asks twice where the answer is no.
-      rows =
+      known =
           table.process.callAgain(
               "countRows",
               "namespace", table.identifier.namespace(),
               "table", table.identifier.name(),
               "options", options.asCaseSensitiveMap());
     }
-    counted = rows.isNull() ? null : new CountedScan(table.name(), rows.asLong(), functions.length);
+    counted =
+        known.isNull()
+            ? null
+            : new CountedScan(table, known.get("rows").asLong(), known.get("seen").asText(), functions.length);
     return counted != null;
   }
 

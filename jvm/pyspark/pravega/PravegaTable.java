@@ -40,6 +40,7 @@ class PravegaTable
   final CatalogProcess process;
   final Identifier identifier;
   private final String catalog;
+  private final String stream;
   private final StructType schema;
   private final Map<String, String> properties;
   private final StructType metadata;
@@ -53,11 +54,17 @@ class PravegaTable
     this.process = process;
     this.catalog = catalog;
     this.identifier = identifier;
+    stream = loaded.get("stream").asText();
     schema = PravegaCatalog.struct(loaded.get("schema"));
     properties = PravegaCatalog.strings(loaded.get("properties"));
     metadata = PravegaCatalog.struct(process.greeting().get("metadata"));
     position = loaded.get("position");
     staged = loaded.get("staged");
+  }
+
+  /** The stream's scope and name. */
+  String stream() {
+    return stream;
   }
 
   @Override

@@ -130,7 +130,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    JsonNode report = end("commitWrite", messages);
+    JsonNode report = end("commitWrite", messages, "seen", overwrite ? SeenTable.of(table) : List.of());
     metrics = WriteMetrics.of(report);
   }
 

@@ -17,7 +17,6 @@ from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partiti
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, counted_rows, estimated_rows, narrowed
-from pyspark_pravega.catalog.statements import OverwritingJob
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
@@ -44,8 +43,19 @@ from pyspark_pravega.connector.read import (
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import CommitReport, Epoch, WriteJob, WritePlan, can_unpack, take_over, unpack
-from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.connector.write import (
+    CommitReport,
+    Epoch,
+    OverwritingJob,
+    Seen,
+    StagedTable,
+    WriteJob,
+    WritePlan,
+    can_unpack,
+    take_over,
+    unpack,
+)
+from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
@@ -68,6 +78,8 @@ class PlannedScan:
     """About how many rows that is; None when there's nothing to tell by."""
     slices: int
     """Number of segments that hold events."""
+    seen: Seen | None = None
+    """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +140,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     between, own_columns = ReadOptions.parse(given), definition.schema.fieldNames()
     ledger = open_ledger(client, stream)
     reader: BatchReader
+    seen = None
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
         first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
@@ -139,7 +152,14 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
             offsets = {int(segment): offset for segment, offset in request.position["offsets"].items()}
             snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
         else:
-            snapshot = bounded_snapshot(client, stream, between, ledger=ledger)
+            whole = take_snapshot(client, stream, ledger)
+            if whole.replaced_table != definition.replaced_table:
+                raise TableChangedError(
+                    f'stream "{stream}" was made another table (version {whole.replaced_table}) after this query was '
+                    "planned: run it again"
+                )
+            seen = Seen.of(client, whole)
+            snapshot = bounded_snapshot(client, whole, between)
         bounds = Bounds.of(request.predicates, own_columns)
         snapshot = narrowed(snapshot, bounds, ledger)
         reader = BatchReader(
@@ -163,6 +183,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         size=size,
         rows=estimated_rows(size, ledger),
         slices=len(slices),
+        seen=seen,
     )
 
 
@@ -181,8 +202,8 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
     check_extents(shared_client(definition.settings), [definition.stream], read)
 
 
-def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> int | None:
-    """How many rows a table has, where that is known without reading it.
+def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple[int, Seen] | None:
+    """How many rows a table has, where that is known without reading it; and of which version.
 
     Args:
         definition: what the stream is as a table.
@@ -196,7 +217,9 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> int |
         return None
     client, stream = shared_client(definition.settings), definition.stream
     ledger = open_ledger(client, stream)
-    return counted_rows(take_snapshot(client, stream, ledger), ledger)
+    snapshot = take_snapshot(client, stream, ledger)
+    rows = counted_rows(snapshot, ledger)
+    return None if rows is None else (rows, Seen.of(client, snapshot))
 
 
 def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:
@@ -228,17 +251,21 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     return function, partitions
 
 
-def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> PlannedWrite:
+def plan_write(
+    definition: TableDefinition, options: Mapping[str, str], *, staged: StagedTable | None = None
+) -> PlannedWrite:
     """Settle a write, before Spark plans its query.
 
     Args:
         definition: what the stream is as a table.
         options: the write's options.
+        staged: what the table is to become with the rows, if that is something else.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, or contradicts others.
     """
-    plan = WritePlan.of(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
+    parsed = WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
+    plan = WritePlan.of(definition, parsed, staged=staged)
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 
@@ -303,21 +330,32 @@ class WriteJobs:
         running = self._running[job.job] = ExitStack()
         running.enter_context(job.kept_alive(partitions))
 
-    def commit(self, writer: bytes, messages: Sequence[bytes | None], epoch: Epoch | None = None) -> CommitReport:
+    def commit(
+        self,
+        writer: bytes,
+        messages: Sequence[bytes | None],
+        epoch: Epoch | None = None,
+        seen: Sequence[Seen] = (),
+    ) -> CommitReport:
         """Make a write visible. Doing it again is harmless.
 
         Args:
             writer: what `begin` returned.
             messages: the pickled messages of the tasks that count.
             epoch: the streaming query's micro-batch that it is.
+            seen: where rows are replaced, what the statement has read of them.
 
         Raises:
             TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
+            WriteConflictError: what is to be replaced isn't what the statement has read; nothing is visible.
         """
         job: WriteJob = _unpickle(writer)
         # From here on the commit itself keeps them open.
         self._stop(job)
-        return job.commit_job([None if message is None else _unpickle(message) for message in messages], epoch)
+        unpickled = [None if message is None else _unpickle(message) for message in messages]
+        if isinstance(job, OverwritingJob):
+            return job.commit_job(unpickled, epoch, seen)
+        return job.commit_job(unpickled, epoch)
 
     def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Throw a write away.

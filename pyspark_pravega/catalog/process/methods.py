@@ -24,6 +24,7 @@ from pyspark_pravega.catalog.process.jobs import (
 from pyspark_pravega.catalog.process.protocol import (
     BegunWrite,
     CommitReport,
+    CountedRows,
     MetadataTable,
     Parameter,
     PlannedScan,
@@ -41,9 +42,10 @@ from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, snapshot_until
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Epoch
+from pyspark_pravega.connector.write import Epoch, Seen
 from pyspark_pravega.errors import (
     StreamNotFoundError,
+    TableChangedError,
     UnsupportedOperationError,
     ViewNotFoundError,
 )
@@ -200,8 +202,9 @@ class CatalogMethods(StreamReads):
     def call_procedure(self, name: str, arguments: list[Any]) -> ProcedureResult:
         return {"columns": PROCEDURES[name].columns, "rows": self.catalog.call_procedure(name, arguments)}
 
-    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> int | None:
-        return count_rows(self._definition(namespace, table, options), options)
+    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
+        counted = count_rows(self._definition(namespace, table, options), options)
+        return None if counted is None else {"rows": counted[0], "seen": counted[1].to_json()}
 
     def plan_scan(
         self,
@@ -216,7 +219,15 @@ class CatalogMethods(StreamReads):
         request = ScanRequest(
             columns=columns, options=options, position=position, predicates=predicates or [], limit=limit
         )
-        scan = plan_scan(self._definition(namespace, table, options), request)
+        definition = self._definition(namespace, table, options)
+        try:
+            scan = plan_scan(definition, request)
+        except TableChangedError:
+            # It makes no difference to the query where the columns are the same.
+            now = self._with_options(self.catalog.load_table(namespace, table, age_s=0), options)
+            if (now.schema, now.format) != (definition.schema, definition.format):
+                raise
+            scan = plan_scan(now, request)
         return {
             "function": text_of(scan.function),
             "partitions": [text_of(partition) for partition in scan.partitions],
@@ -224,6 +235,7 @@ class CatalogMethods(StreamReads):
             "size": scan.size,
             "rows": scan.rows,
             "segments": scan.slices,
+            "seen": None if scan.seen is None else scan.seen.to_json(),
         }
 
     def plan_write(
@@ -233,7 +245,8 @@ class CatalogMethods(StreamReads):
             definition = self._with_options(self.catalog.staged_definition(staged), options)
         else:
             definition = self._definition(namespace, table, options)
-        planned = plan_write(definition, options)
+        becomes = None if staged is None else self.catalog.staged_table(staged)
+        planned = plan_write(definition, options, staged=becomes)
         return {"plan": text_of(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
 
     def take_over_query(self, plan: Text64, query: str, run: str) -> None:
@@ -256,9 +269,11 @@ class CatalogMethods(StreamReads):
         query: str | None = None,
         run: str | None = None,
         epoch: int | None = None,
+        seen: list[str] | None = None,
     ) -> CommitReport:
         of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch)
-        report = self._writes.commit(bytes_of(writer), _messages(messages), of_query)
+        reads = [Seen.from_json(text) for text in seen or ()]
+        report = self._writes.commit(bytes_of(writer), _messages(messages), of_query, reads)
         return {
             "rows": report.rows,
             "bytes": report.bytes,

@@ -113,6 +113,16 @@ class PlannedScan(TypedDict):
     """About how many; None when there is nothing to tell by."""
     segments: int
     """Number of segments that hold events."""
+    seen: str | None
+    """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
+
+
+class CountedRows(TypedDict):
+    """How many rows a table has, as its commit log has counted them."""
+
+    rows: int
+    seen: str
+    """As of `PlannedScan`."""
 
 
 class Source(TypedDict):
@@ -285,7 +295,7 @@ class Methods(Protocol):
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`."""
 
-    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> int | None:
+    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
         """How many rows a table has, where the commit log knows; else None."""
 
     # Streaming reads; offsets are texts that the JVM keeps and hands back
@@ -340,8 +350,12 @@ class Methods(Protocol):
         query: str | None = None,
         run: str | None = None,
         epoch: int | None = None,
+        seen: list[str] | None = None,
     ) -> CommitReport:
-        """Make a write visible. May be done twice. With query, run and epoch it is that micro-batch."""
+        """Make a write visible. May be done twice. With query, run and epoch it is that micro-batch.
+
+        Where it replaces rows, `seen` is what the statement has read of them: each `PlannedScan.seen`.
+        """
 
     def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
         """Throw a write away. May be done twice."""

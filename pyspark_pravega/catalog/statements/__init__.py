@@ -10,7 +10,7 @@ from pyspark_pravega.catalog.statements.history import History
 from pyspark_pravega.catalog.statements.metadata_tables import MetadataTables, is_metadata
 from pyspark_pravega.catalog.statements.namespaces import Namespaces
 from pyspark_pravega.catalog.statements.procedures import PROCEDURES, Parameter, Procedures
-from pyspark_pravega.catalog.statements.replacing import OverwritingJob, Replacing
+from pyspark_pravega.catalog.statements.replacing import Replacing
 from pyspark_pravega.catalog.statements.views import Views
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "History",
     "MetadataTables",
     "Namespaces",
-    "OverwritingJob",
     "Parameter",
     "Procedures",
     "Replacing",

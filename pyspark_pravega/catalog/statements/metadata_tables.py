@@ -27,9 +27,9 @@ from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.read import proper_cut
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import (
     GroupNotFoundError,

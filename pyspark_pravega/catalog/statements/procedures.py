@@ -17,9 +17,10 @@ from pyspark_pravega.catalog.statements.altering import Altering
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
-from pyspark_pravega.connector.read import moment_of, proper_cut
+from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, TransactionError, did_you_mean
 
 NAMESPACE = "system"

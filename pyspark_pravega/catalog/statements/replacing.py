@@ -1,33 +1,35 @@
 """Tables that are made or replaced together with their rows: CREATE OR REPLACE TABLE, CTAS, RTAS, INSERT OVERWRITE.
 
 A stream can't be exchanged for another one, so a replaced table is the same stream: its new schema is a new version in
-the registry, which isn't to be seen before the new rows are committed (`PINNED_SCHEMA`); then everything before these
-is truncated.
+the registry, which isn't to be seen before the new rows are committed (`PINNED_SCHEMA`). The commit changes rows,
+columns and properties at once (`connector.write.overwrite`). What the registry and the controller are told afterwards
+is noted with it, and done by whoever comes next.
 """
 
 from __future__ import annotations
 
+import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.base import FRESH_S
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.statements.altering import Altering
 from pyspark_pravega.catalog.statements.evolution import revised
-from pyspark_pravega.catalog.statements.tables import schema_info, truncate_visible
+from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import shown, stream_configuration
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import create_ledger, take_snapshot
-from pyspark_pravega.connector.options import EXACTLY_ONCE
-from pyspark_pravega.connector.read import proper_cut
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.table import PINNED_SCHEMA, TableDefinition, load_definition
-from pyspark_pravega.connector.write import CommitReport, Epoch, WriteJob, WritePlan
+from pyspark_pravega.connector.write import StagedTable, is_replaced, replace_all
 from pyspark_pravega.errors import (
+    ConflictError,
     IncompatibleSchemaError,
     PravegaError,
     StreamExistsError,
@@ -38,54 +40,7 @@ from pyspark_pravega.serde.formats import REGISTERED, Schema, registered_schema,
 
 Staged = dict[str, Any]
 """What is to become of a table; travels through the JVM as JSON."""
-
-
-class OverwritingJob(WriteJob):
-    """Writes rows that take the place of all that are there: the stream is truncated right before them."""
-
-    def __init__(self, plan: WritePlan) -> None:
-        """Begin a job.
-
-        Args:
-            plan: how to write.
-
-        Raises:
-            UnsupportedOperationError: its rows aren't committed together.
-        """
-        if plan.mode != EXACTLY_ONCE:
-            raise UnsupportedOperationError(
-                f'the rows of stream "{plan.stream}" can only be replaced at once: writer mode {plan.mode} doesn\'t '
-                f"commit them together, take {EXACTLY_ONCE}"
-            )
-        super().__init__(plan)
-
-    def commit_job(self, messages: Sequence[WriterCommitMessage | None], epoch: Epoch | None = None) -> CommitReport:
-        """Make the new rows visible, then truncate the others. Doing it again after a success is harmless.
-
-        Between the two, for a second or so, readers see both.
-
-        Args:
-            messages: see `WriteJob.commit_job`.
-            epoch: likewise.
-        """
-        stream = self.plan.stream
-        client, ledger = shared_client(self.plan.settings), self._ledger()
-        log = ledger.job(self.job)
-        cut = log.overwrite()
-        if cut is None and self._is_committed(ledger):
-            return CommitReport(repeated=True)
-        if cut is None:
-            cut = log.note_overwrite(take_snapshot(client, stream).cut)
-        try:
-            report = super().commit_job(messages, epoch)
-        except PravegaError:
-            log.forget_overwrite()
-            raise
-        if not report.repeated:
-            # Of what was written before under the same query and epoch the cut knows nothing.
-            client.truncate(proper_cut(client, stream, cut))
-        log.forget_overwrite()
-        return report
+_log = logging.getLogger(__name__)
 
 
 class Replacing(Altering):
@@ -136,7 +91,10 @@ class Replacing(Altering):
                 f'the events of stream "{stream}" are {before.format}, and will stay so: to make it a table of format '
                 f"{request.format}, drop it first"
             )
+        new_schema = self._stage_schema(before, request)
+        kept = None if before.registered is None else before.registered[1].id
         staged: Staged = {
+            "id": str(uuid.uuid4()),
             "scope": stream.scope,
             "stream": stream.name,
             "made": False,
@@ -144,7 +102,9 @@ class Replacing(Altering):
             "properties": {key: value for key, value in request.properties.items() if key != "compatibility"},
             "configuration": shown(request.configuration),
             "compatibility": request.properties.get("compatibility"),
-            "schema": self._stage_schema(before, request),
+            "schema": new_schema,
+            "pinned": kept if new_schema is None else new_schema,
+            "before": kept,
         }
         return self.staged_definition(staged), staged
 
@@ -161,25 +121,39 @@ class Replacing(Altering):
         found = load_definition(self.client, self.settings, stream, options)
         return replace(found, properties=dict(staged["properties"]))
 
+    def staged_table(self, staged: Staged) -> StagedTable | None:
+        """What the commit of a staged table's rows makes of it; None where it is that already.
+
+        Args:
+            staged: what `stage_table` has returned.
+        """
+        if staged["made"]:
+            return None
+        pinned = {} if staged["pinned"] is None else {PINNED_SCHEMA: str(staged["pinned"])}
+        return StagedTable(
+            id=staged["id"],
+            properties={**staged["properties"], **pinned},
+            stream={
+                "configuration": staged["configuration"],
+                "compatibility": staged["compatibility"],
+                "pinned": staged["pinned"],
+            },
+        )
+
     def commit_staged(self, staged: Staged, *, written: bool) -> None:
         """Make a staged table what it is to be. Doing it again is harmless.
 
         Args:
             staged: what `stage_table` has returned.
-            written: whether rows were written, so that what came before them is gone already.
+            written: whether rows were written, so that the table is that already.
         """
         if staged["made"]:
             return
         stream = _stream(staged)
+        ledger = create_ledger(self.client, stream)
         if not written:
-            truncate_visible(self.client, stream)
-        create_ledger(self.client, stream).change_properties(lambda _: dict(staged["properties"]))
-        if staged["compatibility"] is not None:
-            self.set_compatibility(stream, staged["compatibility"])
-        unset = set(shown(self.client.controller.stream_configuration(stream))) - set(staged["configuration"])
-        self.client.controller.update_stream(
-            stream, lambda before: stream_configuration(before, staged["configuration"], unset)
-        )
+            replace_all(self.client, ledger, self.staged_table(staged))
+        self._finish(stream, ledger, ledger.state())
         self.forget(stream)
 
     def abort_staged(self, staged: Staged) -> None:
@@ -193,10 +167,53 @@ class Replacing(Altering):
             if self.exists(stream):
                 self.drop_stream(stream)
             return
+        ledger = open_ledger(self.client, stream)
+        if ledger is not None and is_replaced(ledger, ledger.state(), staged["id"]):
+            # Its commit was reported as failed, and yet it is made: whoever comes next finishes it.
+            return
         if staged["schema"] is not None:
             self._registry(stream).delete_schema(stream.scope, stream.name, staged["schema"])
-            self._unpin(stream)
+            self._unpin(stream, staged["before"])
         self.forget(stream)
+
+    def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
+        """What a stream is as a table, see `load_table`; what a replacement has left is done first, if that is old."""
+        definition = super().definition(stream, age_s=age_s)
+        cleaning = definition.cleaning
+        if cleaning is None or cleaning.stream is None:
+            return definition
+        ledger = open_ledger(self.client, stream)
+        state = None if ledger is None else ledger.state()
+        if ledger is None or state is None or not _is_left(ledger, state):
+            return definition
+        try:
+            self._finish(stream, ledger, state)
+        except PravegaError as error:
+            _log.warning('what a replacement of stream "%s" has left could not be finished: %s', stream, error)
+            return definition
+        self.forget(stream)
+        return super().definition(stream, age_s=age_s)
+
+    def _finish(self, stream: Stream, ledger: Ledger, state: State) -> None:
+        """Tell the registry and the controller what a table has become."""
+        left = None if state.cleaning is None else state.cleaning.stream
+        if left is None:
+            return
+        registered = left["pinned"] is not None
+        if registered and left["compatibility"] is not None:
+            self._registry(stream).update_compatibility(stream.scope, stream.name, left["compatibility"])
+        unset = set(shown(self.client.controller.stream_configuration(stream))) - set(left["configuration"])
+        self.client.controller.update_stream(
+            stream, lambda before: stream_configuration(before, left["configuration"], unset)
+        )
+        if registered and self._registry(stream).schemas(stream.scope, stream.name)[-1][1].id == left["pinned"]:
+            # It is what is seen without the pin, too.
+            self._unpin(stream, left["pinned"])
+        while state.cleaning is not None and state.cleaning.stream == left:
+            try:
+                state = ledger.cleaned(state, replace(state.cleaning, stream=None))
+            except ConflictError:
+                state = ledger.state()
 
     def _stage_schema(self, before: TableDefinition, request: TableRequest) -> int | None:
         """The id of the schema that a replaced table will have; None when it keeps its own."""
@@ -231,12 +248,14 @@ class Replacing(Altering):
                 finally:
                     registry.update_compatibility(scope, group, policy)
         except PravegaError:
-            self._unpin(stream)
+            self._unpin(stream, version.id)
             raise
 
-    def _unpin(self, stream: Stream) -> None:
+    def _unpin(self, stream: Stream, schema: int) -> None:
+        """Show the newest schema again, unless another statement has pinned the table at another one."""
+        pin = (PINNED_SCHEMA, str(schema))
         create_ledger(self.client, stream).change_properties(
-            lambda before: {key: value for key, value in before.items() if key != PINNED_SCHEMA}
+            lambda before: {key: value for key, value in before.items() if (key, value) != pin}
         )
 
 
@@ -247,6 +266,12 @@ def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:
         made = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
         return registered_schema(REGISTERED[request.format], type_name, made.data)
     return schema_for(request.format, request.schema, name=name, namespace=space)
+
+
+def _is_left(ledger: Ledger, state: State) -> bool:
+    """Whether a replacement's own statement has had its time to finish it."""
+    last = ledger.commits([state.cleaning.version]) if state.cleaning is not None else []
+    return bool(last) and now_ms() - last[0].committed_at > GRACE_S * 1000
 
 
 def _stream(staged: Staged) -> Stream:

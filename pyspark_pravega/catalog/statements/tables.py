@@ -13,11 +13,12 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
-from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, take_snapshot
-from pyspark_pravega.connector.read import proper_cut
+from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, open_ledger, take_snapshot
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import replace_all
 from pyspark_pravega.errors import (
     ConfigurationError,
     PravegaError,
@@ -107,6 +108,7 @@ class Tables(CatalogBase):
             StreamSealedError: it is sealed.
         """
         truncate_visible(self.client, stream_of(namespace, table))
+        self.forget(stream_of(namespace, table))
 
     def drop_streams(self, scope: str) -> None:
         """Delete all tables of a scope."""
@@ -193,10 +195,14 @@ def schema_info(formed: Schema) -> SchemaInfo:
 
 
 def truncate_visible(client: Client, stream: Stream) -> None:
-    """Remove all events of a stream that are visible now.
+    """Remove all events of a stream that are visible now: as a version, where it has a commit log.
 
     Args:
         client: the cluster.
         stream: the stream.
     """
-    client.truncate(proper_cut(client, stream, take_snapshot(client, stream).cut))
+    ledger = open_ledger(client, stream)
+    if ledger is None:
+        client.truncate(proper_cut(client, stream, take_snapshot(client, stream).cut))
+    else:
+        replace_all(client, ledger)

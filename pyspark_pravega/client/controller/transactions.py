@@ -10,6 +10,7 @@ from pyspark_pravega.client.controller.calls import NO_TIMESTAMP, no_stream, str
 from pyspark_pravega.client.controller.segments import ControllerSegments
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
+from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import NotFoundError, OperationFailedError, TransactionError
 
 MIN_LEASE_MS = 10_000
@@ -24,6 +25,9 @@ _PING_FAILURES = {
     6: "it was aborted, or its lease ran out",
     7: "the controller doesn't know it",
 }
+
+
+_COMMITTED = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
 
 
 class ControllerTransactions(ControllerSegments):
@@ -107,31 +111,52 @@ class ControllerTransactions(ControllerSegments):
             raise TransactionError(
                 f'transaction {transaction} on stream "{stream}": a timestamp needs the id of the writer that it is of'
             )
+        retries = Retries(self._rpc.timeout)
         request = pb.TxnRequest(
             stream_info=messages.info(stream),
             txn_id=messages.txn_id(transaction),
             writer_id=writer,
             timestamp=timestamp,
         )
-        status = self._status("commitTransaction", request, missing=_no_transaction(stream, transaction))
-        if status != 0:
-            raise TransactionError(
-                f'transaction {transaction} on stream "{stream}" was aborted, or its lease ran out, before its commit'
-            )
+        missing = _no_transaction(stream, transaction)
+        while self._status("commitTransaction", request, missing=missing) != 0:
+            # The answer alone says little: the commit may be made all the same.
+            state = self.transaction_state(stream, transaction)
+            if state in _COMMITTED:
+                return
+            if state != TransactionState.OPEN or not retries.again():
+                raise TransactionError(
+                    f'transaction {transaction} on stream "{stream}" was aborted, or its lease ran out, before its '
+                    f"commit; it is {state.name.lower()}"
+                )
 
     def abort_transaction(self, stream: Stream, transaction: uuid.UUID) -> bool:
         """Throw a transaction's events away.
 
         Returns:
             False when it couldn't be aborted because it is committing or committed, or is long gone.
+
+        Raises:
+            TransactionError: the controller says that it failed, again and again, and the transaction is still open.
         """
         request = pb.TxnRequest(
             stream_info=messages.info(stream), txn_id=messages.txn_id(transaction), timestamp=NO_TIMESTAMP
         )
-        try:
-            return self._status("abortTransaction", request, missing=_no_transaction(stream, transaction)) == 0
-        except (NotFoundError, OperationFailedError):
-            return False
+        missing = _no_transaction(stream, transaction)
+        retries = Retries(self._rpc.timeout)
+        while True:
+            try:
+                if self._status("abortTransaction", request, missing=missing) == 0:
+                    return True
+            except (NotFoundError, OperationFailedError):
+                pass
+            if self.transaction_state(stream, transaction) != TransactionState.OPEN:
+                return False
+            if not retries.again():
+                raise TransactionError(
+                    f'transaction {transaction} on stream "{stream}" couldn\'t be aborted: it stays open until its '
+                    "lease runs out"
+                )
 
     def transaction_state(self, stream: Stream, transaction: uuid.UUID) -> TransactionState:
         """Where a transaction is in its life; of a stream that isn't there every transaction is unknown."""

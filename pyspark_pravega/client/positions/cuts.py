@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from pyspark_pravega.client.connections import ConnectionPool
+from pyspark_pravega.client.connections import Cluster, ConnectionPool
 from pyspark_pravega.client.controller import Controller
 from pyspark_pravega.client.names import SegmentRange, Stream, StreamSegments, segment_epoch
 from pyspark_pravega.client.segments import segment_states
@@ -111,6 +111,33 @@ def compare_cuts(controller: Controller, one: StreamCut, other: StreamCut) -> Cu
     if before and after:
         return CutOrder.MIXED
     return CutOrder.BEFORE if before else CutOrder.AFTER if after else CutOrder.SAME
+
+
+def proper_cut(client: Cluster, stream: Stream, offsets: Mapping[int, int]) -> StreamCut:
+    """The stream cut among the positions in a stream's segments: those of which none has a successor among them.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        offsets: segment id to offset in bytes.
+
+    Raises:
+        InvalidStreamCutError: the stream has no such segments.
+    """
+    if len(offsets) < 2 or len({segment_id >> 32 for segment_id in offsets}) == 1:
+        return StreamCut(stream, offsets)
+    try:
+        ranges = client.controller.segment_ranges(stream, offsets)
+    except NotFoundError as error:
+        raise InvalidStreamCutError(f'positions in stream "{stream}" don\'t fit it: {error}') from None
+    return StreamCut(
+        stream,
+        {
+            segment_id: offset
+            for segment_id, offset in offsets.items()
+            if not any(other > segment_id and ranges[other].overlaps(ranges[segment_id]) for other in offsets)
+        },
+    )
 
 
 def later_cut(controller: Controller, one: StreamCut, other: StreamCut) -> StreamCut:

@@ -1,30 +1,38 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
-`ledger` holds versions and queries, `jobs` what is being written, `keys` where each entry is, `json_table` how they are
-kept; `recovery` ends commits of the dead, `tail` and `snapshot` look at a stream with and without commits in progress.
+`ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
+entry is, `json_table` how they are kept. `recovery` ends commits of the dead, `cleaning` removes what was replaced,
+`tail` and `snapshot` look at a stream with and without commits in progress.
 It uses the client only.
 """
 
+from pyspark_pravega.connector.log.cleaning import clean, is_empty_before
+from pyspark_pravega.connector.log.entries import (
+    Cleaning,
+    Commit,
+    Intent,
+    NamedCut,
+    Progress,
+    Replacement,
+    State,
+)
 from pyspark_pravega.connector.log.jobs import JobLog
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.ledger import (
-    Commit,
-    Intent,
     Ledger,
-    NamedCut,
-    Progress,
-    State,
     claim_ledger,
     create_ledger,
     delete_ledger,
     is_ledger_name,
     open_ledger,
 )
-from pyspark_pravega.connector.log.recovery import finish, settle, withdraw
-from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot
-from pyspark_pravega.connector.log.tail import Snapshot
+from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
+from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
+from pyspark_pravega.connector.log.tail import Snapshot, behind
 
 __all__ = [
+    "GRACE_S",
+    "Cleaning",
     "Commit",
     "Content",
     "Intent",
@@ -33,16 +41,23 @@ __all__ = [
     "Ledger",
     "NamedCut",
     "Progress",
+    "Replacement",
     "Snapshot",
     "State",
+    "behind",
     "claim_ledger",
+    "clean",
     "consistently",
     "create_ledger",
     "delete_ledger",
     "finish",
+    "is_committing",
+    "is_empty_before",
     "is_ledger_name",
     "open_ledger",
     "settle",
+    "settled_table",
     "take_snapshot",
+    "visible_head",
     "withdraw",
 ]

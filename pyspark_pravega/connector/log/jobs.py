@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from itertools import chain
 
 from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transaction
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
-from pyspark_pravega.connector.log.keys import FIRST_JOB, SHARED, job_key, overwrite_key
+from pyspark_pravega.connector.log.keys import FIRST_JOB, SHARED, job_key
 from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
@@ -124,34 +123,6 @@ class JobLog:
         """
         numbers = [*range(1, 1 + partitions), SHARED]
         self._table.remove(*((job_key(self._job, number), ANY_VERSION) for number in numbers))
-
-    # A job that replaces all rows
-
-    def note_overwrite(self, cut: Mapping[int, int]) -> dict[int, int]:
-        """Note where the job is to truncate the stream, unless that has been noted already.
-
-        Args:
-            cut: the stream's tail before the job's own rows.
-
-        Returns:
-            What is noted: a second try must not truncate what the first one has written.
-        """
-        key = overwrite_key(self._job)
-        try:
-            self._table.put((key, NOT_EXISTS, {"cut": {str(segment): offset for segment, offset in cut.items()}}))
-            return dict(cut)
-        except ConflictError:
-            self._table.in_the_way(key)
-            return self.overwrite() or dict(cut)
-
-    def overwrite(self) -> dict[int, int] | None:
-        """What `note_overwrite` has noted."""
-        content = self._table.content(overwrite_key(self._job))
-        return None if content is None else {int(segment): offset for segment, offset in content["cut"].items()}
-
-    def forget_overwrite(self) -> None:
-        """Remove what `note_overwrite` has noted."""
-        self._table.remove((overwrite_key(self._job), ANY_VERSION))
 
     def _is_open(self) -> bool:
         """Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other."""

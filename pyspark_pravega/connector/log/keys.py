@@ -9,7 +9,7 @@ import uuid
 KEY_BYTES = 16
 SHARED = (1 << 64) - 1
 """The number, among a job's entries, of the transaction that its tasks share."""
-_COMMITS, _OVERWRITES = 1, 2
+_COMMITS = 1
 _JOBS, _QUERIES = 1 << 63, 1 << 62
 """What the first half of a job's keys and of a query's key has beside the hash or id."""
 
@@ -34,11 +34,6 @@ def query_key(query: str) -> bytes:
     """Where a streaming query's progress is."""
     digest = int.from_bytes(hashlib.blake2b(query.encode(), digest_size=KEY_BYTES).digest())
     return _key(digest >> 64 & _QUERIES - 1 | _QUERIES, digest & (1 << 64) - 1)
-
-
-def overwrite_key(job: uuid.UUID) -> bytes:
-    """Where it is noted where a job truncates the stream."""
-    return _key(_OVERWRITES, job.int >> 64)
 
 
 def job_key(job: uuid.UUID, number: int) -> bytes:

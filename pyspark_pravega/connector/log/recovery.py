@@ -12,9 +12,12 @@ import time
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log.ledger import Intent, Ledger, State
+from pyspark_pravega.connector.log.cleaning import clean
+from pyspark_pravega.connector.log.entries import Intent, State
+from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.tail import Snapshot, take_tail
-from pyspark_pravega.errors import ConflictError, TransactionError, UnavailableError
+from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
 
 POLL_S = 0.005
 GRACE_S = 10.0
@@ -29,7 +32,7 @@ UNDER_WAY = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
 
 
 def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> State:
-    """Wait until no commit is in progress; take over from an owner that makes no progress.
+    """Wait until no commit is in progress; take over from an owner that makes no progress, or left something to do.
 
     Args:
         client: the cluster.
@@ -43,13 +46,13 @@ def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> Sta
     while True:
         state = ledger.state()
         if state.pending is None:
-            return state
+            return clean(client, ledger, state)
         patience_ends = since.setdefault(state.pending.job, time.monotonic() + GRACE_S)
         try:
             states = transaction_states(client, ledger.stream, state.pending)
             if states & UNDER_WAY:
                 try:
-                    return finish(client, ledger, state)
+                    return clean(client, ledger, finish(client, ledger, state))
                 except TransactionError as error:
                     # Its owner is told; for the log it is over.
                     _log.warning("%s", error)
@@ -142,6 +145,40 @@ def commit_all(client: Client, stream: Stream, intent: Intent) -> None:
             # With one of several committed the others are, too, whatever has become of this one.
             if done == 0 and (len(ids) == 1 or not transaction_states(client, stream, intent) & UNDER_WAY):
                 raise
+
+
+def is_committing(client: Client, ledger: Ledger, state: State) -> bool:
+    """Whether the commit in progress can't be taken back any more.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        state: its state.
+    """
+    return state.pending is not None and bool(transaction_states(client, ledger.stream, state.pending) & UNDER_WAY)
+
+
+def settled_table(client: Client, ledger: Ledger) -> tuple[dict[str, str], State]:
+    """A table's properties and its log's state, at a moment at which it isn't being made another table.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+    """
+    limit = Limit(GRACE_S)
+    while True:
+        properties, state = ledger.properties_and_state()
+        replacement = None if state.pending is None else state.pending.replacement
+        if replacement is None or replacement.id is None or not is_committing(client, ledger, state):
+            return properties, state
+        try:
+            finish(client, ledger, state)
+        except ConflictError:
+            continue
+        except PravegaError:
+            # Its owner is told why. Who may only read waits for somebody who may finish it.
+            if not limit.wait(POLL_S):
+                return properties, state
 
 
 def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:

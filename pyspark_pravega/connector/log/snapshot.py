@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pyspark_pravega.client import Client, Stream, TransactionState
-from pyspark_pravega.connector.log.ledger import Ledger, State, open_ledger
+from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
+from pyspark_pravega.client.positions import later_cut
+from pyspark_pravega.connector.log.entries import State
+from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
 from pyspark_pravega.connector.log.recovery import AT_REST, UNDER_WAY, commit_all, transaction_states
-from pyspark_pravega.connector.log.tail import Snapshot, take_tail
+from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.errors import PravegaError, UnavailableError
 
 POLL_S = 0.005
@@ -37,16 +40,77 @@ def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) 
         StreamNotFoundError: there is no such stream.
         UnavailableError: a commit didn't come to its end for a minute.
     """
-    return consistently(client, stream, lambda: take_tail(client, stream), ledger)
+
+    def look(visible: Visible) -> Snapshot | None:
+        tail = take_tail(client, stream)
+        if tail is None:
+            return None
+        if visible.begins:
+            tail = behind(tail, visible.begins)
+        return replace(tail, version=visible.version, replaced_table=visible.replaced_table)
+
+    return consistently(client, stream, look, ledger)
 
 
-def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None], ledger: Ledger | None = None) -> Seen:
+@dataclass(frozen=True, kw_only=True)
+class Visible:
+    """What can be seen of a stream at a moment, by its commit log."""
+
+    state: State | None
+    """The log's; None when there's no log."""
+    pending: bool = False
+    """Whether the commit in progress can be seen."""
+
+    @property
+    def version(self) -> int:
+        """The last version; 0 when there is none."""
+        return 0 if self.state is None else self.state.version + self.pending
+
+    @property
+    def begins(self) -> dict[int, int]:
+        """The cut at which the rows begin; empty where that is the stream's head."""
+        if self.state is None:
+            return {}
+        if self.pending and self.state.pending is not None and self.state.pending.replacement is not None:
+            return self.state.pending.replacement.begins
+        return {} if self.state.cleaning is None else self.state.cleaning.begins
+
+    @property
+    def replaced_table(self) -> int:
+        """The last version that gave the table other columns and properties."""
+        if self.state is None:
+            return 0
+        replacement = self.state.pending.replacement if self.pending and self.state.pending is not None else None
+        return self.state.replaced_table if replacement is None or replacement.id is None else self.version
+
+
+def visible_head(client: Client, stream: Stream) -> StreamCut:
+    """Where a stream's rows begin: at its head, or at what the last replacement has left to be truncated.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+    """
+
+    def look(visible: Visible) -> StreamCut:
+        head = client.controller.head(stream)
+        return later_cut(client.controller, StreamCut(stream, visible.begins), head) if visible.begins else head
+
+    return consistently(client, stream, look)
+
+
+def consistently(
+    client: Client, stream: Stream, look: Callable[[Visible], Seen | None], ledger: Ledger | None = None
+) -> Seen:
     """Look at a stream at a moment at which each commit of this package can be seen whole or not at all.
 
     Args:
         client: the cluster.
         stream: the stream.
-        look: looks at it; None when that has to be done again.
+        look: looks at it, as the log says what can be seen; None when that has to be done again.
         ledger: the stream's commit log, where that is open already.
 
     Raises:
@@ -58,7 +122,7 @@ def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None]
         ledger = ledger or open_ledger(client, stream)
         before = _visible(client, ledger)
         if before is not None:
-            seen = look()
+            seen = look(before)
             if ledger is None:
                 ledger = open_ledger(client, stream)
             if seen is not None and _visible(client, ledger) == before:
@@ -70,20 +134,20 @@ def consistently(client: Client, stream: Stream, look: Callable[[], Seen | None]
     )
 
 
-def _visible(client: Client, ledger: Ledger | None) -> tuple[State | None, bool] | None:
-    """The log's state and whether the commit in progress can be seen; None while that is changing."""
+def _visible(client: Client, ledger: Ledger | None) -> Visible | None:
+    """What can be seen; None while that is changing."""
     if ledger is None:
-        return None, False
+        return Visible(state=None)
     state = ledger.state()
     if state.pending is None:
-        return state, False
+        return Visible(state=state)
     states = transaction_states(client, ledger.stream, state.pending)
     if states & UNDER_WAY:
         if states <= AT_REST:
-            return state, True
+            return Visible(state=state, pending=True)
         if TransactionState.OPEN in states:
             # Its owner may have died between the commits of two: whoever is allowed to helps, before a lease runs out.
             with suppress(PravegaError):
                 commit_all(client, ledger.stream, state.pending)
         return None
-    return state, False
+    return Visible(state=state)

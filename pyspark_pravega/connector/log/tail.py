@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.segments import segment_states
@@ -15,6 +16,10 @@ class Snapshot:
     stream: Stream
     parts: tuple[SegmentPart, ...]
     """In ascending order of segment ids, predecessors before successors."""
+    version: int = 0
+    """The last version of the commit log that it holds; 0 when there is none."""
+    replaced_table: int = 0
+    """As `State.replaced_table`, at that moment."""
 
     @property
     def size(self) -> int:
@@ -25,6 +30,23 @@ class Snapshot:
     def cut(self) -> dict[int, int]:
         """Segment id to the offset at which the snapshot ends."""
         return {part.segment_id: part.end for part in self.parts}
+
+
+def behind(snapshot: Snapshot, begins: Mapping[int, int]) -> Snapshot:
+    """The part of a snapshot that lies behind a cut which was once a stream's tail.
+
+    Args:
+        snapshot: the stream from its head to its tail.
+        begins: the cut: segment id to offset in bytes, of all segments that could be written to then.
+    """
+    # All segments of that time's epoch, or of one before it, that could still be written to are in the cut.
+    epoch = max(segment_id >> 32 for segment_id in begins)
+    parts = [
+        replace(part, start=min(part.end, max(part.start, begins.get(part.segment_id, 0))))
+        for part in snapshot.parts
+        if part.segment_id in begins or part.segment_id >> 32 > epoch
+    ]
+    return replace(snapshot, parts=tuple(parts))
 
 
 def take_tail(client: Client, stream: Stream) -> Snapshot | None:

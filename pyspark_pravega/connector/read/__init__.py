@@ -18,7 +18,7 @@ from pyspark_pravega.connector.read.changes import (
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
-from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, proper_cut, snapshot_until
+from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 
 __all__ = [
     "CHANGE_COLUMNS",
@@ -39,7 +39,6 @@ __all__ = [
     "first_whole_version",
     "moment_at",
     "moment_of",
-    "proper_cut",
     "resolve_end",
     "resolve_start",
     "snapshot_until",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.client import Client, StreamCut
 from pyspark_pravega.client.positions import parts_between
 from pyspark_pravega.client.segments import SegmentState
 from pyspark_pravega.connector.bounds import Word
-from pyspark_pravega.connector.log import Ledger, Snapshot, take_snapshot
+from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read.extent import resolve_extent
 from pyspark_pravega.errors import DataLossError, InvalidStreamCutError
@@ -16,24 +16,21 @@ from pyspark_pravega.errors import DataLossError, InvalidStreamCutError
 _log = logging.getLogger(__name__)
 
 
-def bounded_snapshot(
-    client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1, ledger: Ledger | None = None
-) -> Snapshot:
-    """A stream between the bounds that options name, as it is now.
+def bounded_snapshot(client: Client, snapshot: Snapshot, options: ReadOptions, *, streams: int = 1) -> Snapshot:
+    """A stream between the bounds that options name.
 
     Args:
         client: the cluster.
-        stream: the stream.
+        snapshot: the whole stream, as it is now.
         options: bounds; without any it is the whole stream.
         streams: how many streams the query reads.
-        ledger: the stream's commit log, where that is open already.
 
     Raises:
         ConfigurationError: as `resolve_extent`, and so is InvalidStreamCutError.
         DataLossError: events between the bounds have been truncated.
     """
+    stream = snapshot.stream
     extent = resolve_extent(client, stream, options, streams=streams)
-    snapshot = take_snapshot(client, stream, ledger)
     if extent.start is Word.LATEST or extent.end is Word.EARLIEST:
         return Snapshot(stream=stream, parts=())
     start = extent.start if isinstance(extent.start, StreamCut) else None

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream, StreamCut
-from pyspark_pravega.client.positions import check_cut
+from pyspark_pravega.client.positions import check_cut, proper_cut
 from pyspark_pravega.connector.bounds import Bound, CutName, Offsets, PerStream, Time, Word
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, START_TIME, ReadOptions
-from pyspark_pravega.connector.read.versions import commit_until, named_cut, proper_cut
+from pyspark_pravega.connector.read.versions import commit_until, named_cut
 from pyspark_pravega.errors import ConfigurationError, InvalidStreamCutError, SegmentTruncatedError
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
-from pyspark_pravega.client.positions import check_cut, parts_between
+from pyspark_pravega.client.positions import check_cut, parts_between, proper_cut
 from pyspark_pravega.client.segments import segment_states
-from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, open_ledger
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, behind, open_ledger
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
-    NotFoundError,
     SegmentTruncatedError,
     VersionNotFoundError,
     did_you_mean,
@@ -195,7 +194,21 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     Raises:
         SegmentTruncatedError: all of that has been truncated away.
     """
-    return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
+    parts = tuple(parts_until(client, stream, None, moment))
+    ledger = open_ledger(client, stream)
+    cleaning = None if ledger is None else ledger.state().cleaning
+    if cleaning is not None and cleaning.begins and _reaches(parts, cleaning.begins):
+        return behind(Snapshot(stream=stream, parts=parts), cleaning.begins)
+    return Snapshot(stream=stream, parts=parts)
+
+
+def _reaches(parts: Sequence[SegmentPart], begins: Mapping[int, int]) -> bool:
+    """Whether parts from a stream's head on reach a cut that was its tail once: all of them do, or none."""
+    epoch = max(segment_id >> 32 for segment_id in begins)
+    ends = {part.segment_id: part.end for part in parts}
+    return any(segment_id >> 32 > epoch for segment_id in ends) or all(
+        ends.get(segment_id, -1) >= offset for segment_id, offset in begins.items()
+    )
 
 
 def parts_until(client: Client, stream: Stream, start: Moment | None, end: Moment) -> list[SegmentPart]:
@@ -224,33 +237,6 @@ def parts_until(client: Client, stream: Stream, start: Moment | None, end: Momen
     if between.lost:
         raise _truncated(stream, end.name)
     return list(between.parts)
-
-
-def proper_cut(client: Client, stream: Stream, offsets: Mapping[int, int]) -> StreamCut:
-    """The stream cut among the positions in a stream's segments: those of which none has a successor among them.
-
-    Args:
-        client: the cluster.
-        stream: the stream.
-        offsets: segment id to offset in bytes.
-
-    Raises:
-        InvalidStreamCutError: the stream has no such segments.
-    """
-    if len(offsets) < 2 or len({segment_id >> 32 for segment_id in offsets}) == 1:
-        return StreamCut(stream, offsets)
-    try:
-        ranges = client.controller.segment_ranges(stream, offsets)
-    except NotFoundError as error:
-        raise InvalidStreamCutError(f'positions in stream "{stream}" don\'t fit it: {error}') from None
-    return StreamCut(
-        stream,
-        {
-            segment_id: offset
-            for segment_id, offset in offsets.items()
-            if not any(other > segment_id and ranges[other].overlaps(ranges[segment_id]) for other in offsets)
-        },
-    )
 
 
 def _truncated(stream: Stream, what: str) -> SegmentTruncatedError:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
@@ -26,7 +27,6 @@ from pyspark_pravega.connector.read import (
     committed_partitions,
     committed_slices,
     first_whole_version,
-    proper_cut,
 )
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition

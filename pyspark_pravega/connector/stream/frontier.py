@@ -15,7 +15,7 @@ from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.positions import later_cut, parts_between, tail_cut
 from pyspark_pravega.client.segments import SegmentState, segment_states
-from pyspark_pravega.connector.log import consistently
+from pyspark_pravega.connector.log import consistently, visible_head
 from pyspark_pravega.connector.stream.offsets import StreamPosition
 from pyspark_pravega.errors import (
     DataLossError,
@@ -64,13 +64,13 @@ class StreamFrontier:
         self._successors: dict[int, tuple[Successor, ...]] = {}
 
     def head(self) -> StreamPosition:
-        """The stream's first events."""
-        return self.at(self._client.controller.head(self.stream))
+        """The table's first events: what a replacement has left to be truncated isn't among them."""
+        return self.at(visible_head(self._client, self.stream))
 
     def tail(self) -> StreamPosition:
         """Behind the stream's last events, each commit of this package whole or not at all."""
         return self.at(
-            consistently(self._client, self.stream, lambda: tail_cut(self._client.pool, self.stream)),
+            consistently(self._client, self.stream, lambda _: tail_cut(self._client.pool, self.stream)),
         )
 
     def at(self, cut: StreamCut) -> StreamPosition:
@@ -105,7 +105,7 @@ class StreamFrontier:
         return (
             first
             if not first.bytes
-            else consistently(self._client, self.stream, lambda: self._look(position, limit or {}))
+            else consistently(self._client, self.stream, lambda _: self._look(position, limit or {}))
         )
 
     def parts(self, start: StreamPosition, end: StreamPosition) -> list[SegmentPart]:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import BatchReader, SlicePartition, arrange, bounded_snapshot
 from pyspark_pravega.connector.shared import shared_client
@@ -125,7 +126,9 @@ class SnapshotReader(SeveralStreamsReader):
         client = shared_client(self._settings)
         partitions: list[InputPartition] = []
         for stream in self._streams:
-            snapshot = bounded_snapshot(client, stream, self._options, streams=len(self._streams))
+            snapshot = bounded_snapshot(
+                client, take_snapshot(client, stream), self._options, streams=len(self._streams)
+            )
             partitions += arrange(client, snapshot.parts, minimum=self._options.min_partitions)
         return partitions
 

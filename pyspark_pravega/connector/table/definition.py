@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
-from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.encodings import RegistryEncodings
 from pyspark_pravega.errors import (
@@ -72,6 +72,10 @@ class TableDefinition:
     """The registry's policy for the next schemas; None for events without one."""
     mode: str = FAIL_FAST
     """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
+    replaced_table: int = 0
+    """The last version of the commit log that gave the table other columns and properties; 0 when there was none."""
+    cleaning: Cleaning | None = None
+    """What that version, or a later one that replaced all rows, has left to be done."""
     types: TypeFilter | None = None
     """Which events are the table's, where the stream holds events of several types."""
 
@@ -144,7 +148,7 @@ def load_definition(
     """
     configuration = client.controller.stream_configuration(stream)
     ledger = open_ledger(client, stream)
-    properties = ledger.properties() if ledger is not None else {}
+    properties, state = ({}, State()) if ledger is None else settled_table(client, ledger)
     given = {**properties, **(options or {})}
     custom = given.get(FORMAT, RAW)
     custom = "" if custom in FORMATS else custom
@@ -172,6 +176,7 @@ def load_definition(
             compatibility=found.compatibility,
             types=types,
         )
+    made = replace(made, replaced_table=state.replaced_table, cleaning=state.cleaning)
     mode = given.get(MODE)
     return made.with_mode(mode) if mode else made
 

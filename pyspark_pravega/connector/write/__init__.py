@@ -1,11 +1,12 @@
-"""Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`.
+"""Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces rows.
 
 `writer` is Spark's view of it, `routing` gives rows their keys, `unsafe_rows` reads rows that Spark's JVM has packed.
 It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
-from pyspark_pravega.connector.write.plan import WritePlan, time_column
+from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, is_replaced, replace_all
+from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, time_column
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
@@ -15,10 +16,15 @@ __all__ = [
     "CommitReport",
     "Epoch",
     "EpochWriter",
+    "OverwritingJob",
     "Routing",
+    "Seen",
+    "StagedTable",
     "WriteJob",
     "WritePlan",
     "can_unpack",
+    "is_replaced",
+    "replace_all",
     "take_over",
     "time_column",
     "unpack",

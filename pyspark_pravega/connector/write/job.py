@@ -8,13 +8,13 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_pravega.client import Staged, Transaction
+from pyspark_pravega.client import Client, Staged, Transaction
 from pyspark_pravega.client.events import abort_quietly
 from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.clock import now_ms
@@ -22,11 +22,15 @@ from pyspark_pravega.connector.log import (
     Intent,
     Ledger,
     Progress,
+    Replacement,
     State,
+    clean,
     create_ledger,
+    delete_ledger,
     finish,
     open_ledger,
     settle,
+    take_snapshot,
     withdraw,
 )
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
@@ -37,8 +41,10 @@ from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     ConflictError,
     LeaseExpiredError,
+    NotFoundError,
     PravegaError,
     QueryTakenOverError,
+    TableChangedError,
     TransactionError,
     UnavailableError,
 )
@@ -96,6 +102,9 @@ class WriteJob:
     process: it can be pickled.
     """
 
+    replaces = False
+    """Whether the rows take the place of all that are there."""
+
     def __init__(self, plan: WritePlan, *, opened: bool = True) -> None:
         """Begin a job.
 
@@ -105,8 +114,15 @@ class WriteJob:
         """
         self.plan, self.job = plan, uuid.uuid4()
         self._opened = opened
-        if opened and plan.mode == EXACTLY_ONCE:
-            create_ledger(shared_client(plan.settings), plan.stream).job(self.job).open()
+        if opened:
+            client = shared_client(plan.settings)
+            check_stream(client, plan)
+            if plan.mode == EXACTLY_ONCE:
+                create_ledger(client, plan.stream).job(self.job).open()
+                if not client.controller.stream_exists(plan.stream):
+                    # It was dropped just now: its log must not come back.
+                    delete_ledger(client, plan.stream)
+                    check_stream(client, plan)
 
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows.
@@ -246,21 +262,25 @@ class WriteJob:
         attempts = ledger.job(self.job).attempts_by_partition(partitions)
         winners = {one.transaction.id for one in staged}
         left, repeated = {transaction for noted in attempts for transaction in noted}, False
-        if staged and not self._is_committed(ledger):
+        if self._is_committed(ledger):
+            left -= winners
+        elif staged or self.replaces:
             self._abort(left - winners)
             with self._told_of_leases(written):
                 try:
                     with self.kept_alive(partitions):
-                        targets = self._gather(ledger, written, attempts)
+                        targets = self._gather(ledger, written, attempts) if staged else ()
                         state = self._promise(ledger, targets, written, epoch)
                 except PravegaError:
                     self._abort(winners)
                     raise
                 if state is None:
                     repeated = True
-                else:
+                elif targets:
                     self._keep_promise(ledger, state)
                     left -= {target.id for target in targets}
+        if self.replaces:
+            clean(shared_client(self.plan.settings), ledger, ledger.state())
         # Of those that are committed the controller aborts nothing.
         self._abort(left | winners if repeated else left)
         ledger.job(self.job).forget_attempts(partitions)
@@ -333,6 +353,7 @@ class WriteJob:
             event_time=max(times, default=None),
             writer=WRITER if epoch is None or epoch.run is None else epoch.query,
         )
+        check_stream(client, self.plan)
         while True:
             progress = None if epoch is None else self._progress(ledger, epoch)
             state = settle(client, ledger)
@@ -343,12 +364,21 @@ class WriteJob:
             elif self._is_recent(ledger, state):
                 # Another process, taken for dead, has committed this job meanwhile.
                 return None
+            if state.replaced_table != self.plan.replaced_table and self.plan.staged is None:
+                raise TableChangedError(
+                    f'stream "{self.plan.stream}" was made another table (version {state.replaced_table}) after this '
+                    "write was planned: nothing was written; run the statement again, start the query anew"
+                )
+            intent = replace(intent, replacement=self._replacement(ledger, state))
             if len(targets) > 1:
                 # Once the first of them is committed the others have to be, even if it takes somebody else to do it.
                 for target in targets:
                     client.controller.ping_transaction(self.plan.stream, target.id, lease_ms=MAX_LEASE_MS)
             try:
-                return ledger.begin(state, intent, progress)
+                if targets:
+                    return ledger.begin(state, intent, progress)
+                cut = take_snapshot(client, self.plan.stream, ledger).cut
+                return ledger.complete(state, committed_at=now_ms(), cut=cut, without_rows=intent)
             except ConflictError:
                 pass
             except UnavailableError:
@@ -360,6 +390,15 @@ class WriteJob:
                 return state
             if self._is_recent(ledger, state):
                 return None
+
+    def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:  # noqa: ARG002
+        """What the job's rows replace.
+
+        Args:
+            ledger: the stream's commit log.
+            state: its state, on which the commit will be based.
+        """
+        return None
 
     def _progress(self, ledger: Ledger, epoch: Epoch) -> Progress:
         if epoch.run is None:
@@ -415,6 +454,26 @@ class WriteJob:
                 f'stream "{self.plan.stream}" was dropped while a job wrote to it: nothing was written'
             )
         return ledger
+
+
+def check_stream(client: Client, plan: WritePlan) -> None:
+    """Refuse to write to a stream that isn't the one that a write was planned for.
+
+    Args:
+        client: the cluster.
+        plan: the write.
+
+    Raises:
+        TableChangedError: it was dropped, and perhaps made again.
+    """
+    try:
+        client.controller.segment_ranges(plan.stream, [plan.segment_id])
+    except NotFoundError:
+        again = " and made again" if client.controller.stream_exists(plan.stream) else ""
+        raise TableChangedError(
+            f'stream "{plan.stream}" was dropped{again} after this write was planned: nothing was written; run the '
+            "statement again, start the query anew"
+        ) from None
 
 
 def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:

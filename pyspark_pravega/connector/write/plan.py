@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql.types import DataType, DateType, LongType, StructType, TimestampNTZType, TimestampType
 
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import Replacement
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     EVENT_TIME,
     EXACTLY_ONCE,
+    ISOLATION_LEVEL,
     QUERY,
+    SERIALIZABLE,
     WRITER_MODE,
     WriteOptions,
 )
+from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedTypeError, did_you_mean
@@ -25,6 +31,26 @@ WRITER = "pyspark-pravega"
 """Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
 of them, once over, holds the stream's watermark back."""
 _TIMES: tuple[type[DataType], ...] = (TimestampType, TimestampNTZType, DateType, LongType)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedTable:
+    """What a table is to become together with its rows. It can be pickled."""
+
+    id: str
+    """What identifies the statement."""
+    properties: dict[str, str]
+    """The table's properties."""
+    stream: dict[str, Any]
+    """What the registry and the controller are to be told afterwards."""
+
+    def replacement(self, begins: Mapping[int, int]) -> Replacement:
+        """As the commit log notes it.
+
+        Args:
+            begins: the stream cut at which the new rows begin: segment id to offset in bytes.
+        """
+        return Replacement(begins=dict(begins), id=self.id, properties=self.properties, stream=self.stream)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +70,23 @@ class WritePlan:
     """Rows with the same values in these columns are to be written by one task."""
     query: str | None
     epoch: int | None
+    isolation: str = SERIALIZABLE
+    """One of `options.ISOLATION_LEVELS`."""
+    segment_id: int
+    """A segment that the stream had: a stream that was dropped and made again never has it."""
+    replaced_table: int = 0
+    """The version that made the table what the plan takes it for, `State.replaced_table`."""
+    staged: StagedTable | None = None
+    """What the table becomes with these rows."""
 
     @classmethod
-    def of(cls, definition: TableDefinition, options: WriteOptions) -> WritePlan:
+    def of(cls, definition: TableDefinition, options: WriteOptions, *, staged: StagedTable | None = None) -> WritePlan:
         """Settle a write.
 
         Args:
             definition: what the stream is as a table.
             options: what is stronger than the table's properties.
+            staged: what the table is to become with these rows, if that is something else.
 
         Raises:
             ConfigurationError: options contradict each other, or the table.
@@ -88,6 +123,10 @@ class WritePlan:
             cluster_by=routing.columns if cluster and routing is not None else (),
             query=options.query,
             epoch=options.epoch,
+            isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
+            segment_id=min(shared_client(definition.settings).controller.current_segments(definition.stream).ids),
+            replaced_table=definition.replaced_table,
+            staged=staged,
         )
 
 

@@ -1,0 +1,80 @@
+"""Removing what a replacement of all rows has left: until that is done readers leave it out by the log."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.client.positions import parts_between
+from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.connector.log.entries import State
+from pyspark_pravega.connector.log.ledger import Ledger
+from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.errors import ConflictError, InvalidStreamCutError, PravegaError
+
+_PATIENCE_S, _POLL_S = 5.0, 0.05
+_log = logging.getLogger(__name__)
+
+
+def clean(client: Client, ledger: Ledger, state: State) -> State:
+    """Truncate the stream where the table's rows begin, if that is still to be done. Doing it twice is harmless.
+
+    Where it can't be done now whoever comes next tries again: nobody sees what lies before that cut.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        state: its state.
+
+    Returns:
+        Its new state.
+    """
+    cleaning = state.cleaning
+    if cleaning is None or not cleaning.begins:
+        return state
+    try:
+        _truncate(client, StreamCut(ledger.stream, cleaning.begins))
+        return ledger.cleaned(state, replace(cleaning, begins={}))
+    except ConflictError:
+        return ledger.state()
+    except PravegaError as error:
+        _log.warning(
+            'what version %d of stream "%s" has replaced could not be removed yet, the next writer will: %s',
+            cleaning.version,
+            ledger.stream,
+            error,
+        )
+        return state
+
+
+def _truncate(client: Client, cut: StreamCut) -> None:
+    limit = Limit(_PATIENCE_S)
+    while True:
+        try:
+            client.truncate(cut)
+            return
+        except InvalidStreamCutError:
+            # Somebody else has done it, or is doing it.
+            if is_empty_before(client, cut.stream, cut):
+                return
+            if not limit.wait(_POLL_S):
+                raise
+
+
+def is_empty_before(client: Client, stream: Stream, cut: StreamCut) -> bool:
+    """Whether nothing lies between a stream's head and a cut.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        cut: the cut.
+    """
+    head = client.controller.head(stream)
+    try:
+        segment_ids = client.controller.segments_between(stream, head, cut)
+        states = segment_states(client.pool, stream, segment_ids)
+        return not any(part.size for part in parts_between(stream, states, head, cut).parts)
+    except InvalidStreamCutError:
+        # The head lies behind it.
+        return True

@@ -1,0 +1,252 @@
+"""What the entries of a commit log say, and how they are written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pyspark_pravega.client.key_value import NOT_EXISTS
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log.json_table import Change, Content, Document
+from pyspark_pravega.connector.log.keys import query_key
+
+_ONLY_WHEN_SET = frozenset({"replaced_rows", "replaced_table", "cleaning"})
+"""Where nothing was replaced a log looks as it did before there were replacements."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """What takes the place of all that a table held: its rows, and perhaps its columns and properties."""
+
+    begins: dict[int, int]
+    """The stream cut at which the table's rows begin from then on: segment id to offset in bytes."""
+    keeps: bool = False
+    """Whether rows that are kept may lie behind that cut."""
+    id: str | None = None
+    """What identifies the statement that makes the table another one, with other columns and properties; None where
+    only its rows are replaced."""
+    properties: dict[str, str] | None = None
+    """The table's properties from then on; None where they stay."""
+    stream: dict[str, Any] | None = None
+    """What the registry and the controller are to be told when the version is there; None for nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """What a replacement has left to be done, by whoever comes next. Readers see the table as if it were done."""
+
+    version: int
+    """The version that has replaced the table."""
+    begins: dict[int, int]
+    """The stream is to be truncated here; empty when that is done."""
+    stream: dict[str, Any] | None = None
+    """As of `Replacement`."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left."""
+        return not self.begins and self.stream is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """A commit in progress: recorded before its first transaction is committed."""
+
+    job: str
+    """The writing job's id, a UUID."""
+    transactions: tuple[str, ...]
+    """Ids of the transactions that together are this commit: one, or one per epoch of the stream."""
+    rows: int
+    bytes: int
+    started_at: int
+    """Milliseconds since 1970."""
+    query: str | None = None
+    """The streaming query whose epoch this is, if it is one's."""
+    epoch: int | None = None
+    event_time: int | None = None
+    """What the stream's watermark may advance to with this commit, in the unit that its writers use."""
+    writer: str = ""
+    """Whose event time it is."""
+    replacement: Replacement | None = None
+    """What the commit replaces; None when it only adds rows."""
+
+    def transaction_ids(self) -> tuple[uuid.UUID, ...]:
+        """The transactions' ids."""
+        return tuple(uuid.UUID(text) for text in self.transactions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The log's first entry."""
+
+    version: int = 0
+    """The last completed version; 0 when there is none."""
+    pending: Intent | None = None
+    rows: int | None = 0
+    """Of all completed versions together; None in logs that were begun before they were counted."""
+    bytes: int | None = 0
+    """Likewise, frames included."""
+    committed_at: int | None = None
+    """When the last version was completed, in milliseconds since 1970; None in logs that didn't keep it here."""
+    replaced_rows: int = 0
+    """The last version that took the place of all rows before it; 0 when there was none."""
+    replaced_table: int = 0
+    """The last version that gave the table other columns and properties; 0 when there was none."""
+    cleaning: Cleaning | None = None
+    """What that version has left to be done."""
+    stored_as: int = NOT_EXISTS
+    """The entry's version in the key-value table, to be named when it is changed."""
+
+    def after(self, done: Intent, committed_at: int) -> State:
+        """The state when a commit has become the next version."""
+        version, replacement = self.version + 1, done.replacement
+        added = replace(self, version=version, pending=None, committed_at=committed_at)
+        if replacement is None:
+            return replace(
+                added,
+                rows=None if self.rows is None else self.rows + done.rows,
+                bytes=None if self.bytes is None else self.bytes + done.bytes,
+            )
+        stream = replacement.stream
+        if replacement.id is None and self.cleaning is not None:
+            # The statement before has made the table another one, and isn't through with that.
+            stream = self.cleaning.stream
+        return replace(
+            added,
+            rows=None if replacement.keeps else done.rows,
+            bytes=None if replacement.keeps else done.bytes,
+            replaced_rows=version,
+            replaced_table=self.replaced_table if replacement.id is None else version,
+            cleaning=Cleaning(version=version, begins=replacement.begins, stream=stream),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """A completed version."""
+
+    version: int
+    job: str
+    transactions: tuple[str, ...]
+    rows: int
+    bytes: int
+    committed_at: int
+    """Milliseconds since 1970."""
+    cut: dict[int, int] = field(default_factory=dict)
+    """Segment id to offset in bytes: the stream's tail right after this commit."""
+    query: str | None = None
+    """The streaming query, or the option `query`, of whoever wrote it."""
+    epoch: int | None = None
+    replacement: str | None = None
+    """The statement that made the table another one with it: `Replacement.id`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a streaming query has come in writing to the stream."""
+
+    query: str
+    epoch: int = -1
+    """The last epoch that was committed; -1 when there is none."""
+    run: str | None = None
+    """The driver that may go on."""
+    retired: tuple[str, ...] = ()
+    """Drivers that another one has taken the query over from, the last ones."""
+    stored_as: int = NOT_EXISTS
+    """The entry's version in the key-value table, to be named when it is changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCut:
+    """A stream cut that was given a name."""
+
+    created_at: int
+    """Milliseconds since 1970."""
+    offsets: dict[int, int]
+    """Segment id to offset in bytes."""
+
+
+def state_of(document: Document | None) -> State:
+    """The log's state; the first one when it has none."""
+    if document is None:
+        return State()
+    content = document.content
+    pending, cleaning = content["pending"], content.get("cleaning")
+    return State(
+        version=content["version"],
+        pending=_intent(pending) if pending else None,
+        rows=content.get("rows"),
+        bytes=content.get("bytes"),
+        committed_at=content.get("committed_at"),
+        replaced_rows=content.get("replaced_rows", 0),
+        replaced_table=content.get("replaced_table", 0),
+        cleaning=Cleaning(**{**cleaning, "begins": offsets_of(cleaning["begins"])}) if cleaning else None,
+        stored_as=document.version,
+    )
+
+
+def state_content(state: State) -> Content:
+    """A log's state as it is stored."""
+    content = {key: value for key, value in asdict(state).items() if key not in _ONLY_WHEN_SET or value}
+    if content["pending"] is not None and content["pending"]["replacement"] is None:
+        del content["pending"]["replacement"]
+    del content["stored_as"]
+    return content
+
+
+def offsets_of(content: Mapping[str, int]) -> dict[int, int]:
+    """Segment id to offset, from JSON."""
+    return {int(segment_id): offset for segment_id, offset in content.items()}
+
+
+def _intent(content: Content) -> Intent:
+    replacement = content.get("replacement")
+    if replacement:
+        replacement = Replacement(**{**replacement, "begins": offsets_of(replacement["begins"])})
+    return Intent(**{**content, "transactions": tuple(content["transactions"]), "replacement": replacement})
+
+
+def commit_of(content: Content) -> Commit:
+    """A version."""
+    return Commit(
+        version=content["version"],
+        job=content["job"],
+        transactions=tuple(content["transactions"]),
+        rows=content["rows"],
+        bytes=content["bytes"],
+        committed_at=content["committed_at"],
+        cut=offsets_of(content["cut"]),
+        query=content.get("query"),
+        epoch=content.get("epoch"),
+        replacement=content.get("replacement"),
+    )
+
+
+def progress_of(query: str, document: Document | None) -> Progress:
+    """How far a query has come."""
+    if document is None:
+        return Progress(query=query)
+    content = document.content
+    return Progress(
+        query=query,
+        epoch=content["epoch"],
+        run=content["run"],
+        retired=tuple(content["retired"]),
+        stored_as=document.version,
+    )
+
+
+def stored(progress: Progress) -> Change:
+    """A query's progress as a change of the log."""
+    content = {key: value for key, value in asdict(progress).items() if key != "stored_as"}
+    return (query_key(progress.query), progress.stored_as, {**content, "at": now_ms()})
+
+
+def cuts_of(content: Content | None) -> dict[str, NamedCut]:
+    """The cuts that have names."""
+    return {
+        name: NamedCut(created_at=cut["created_at"], offsets=offsets_of(cut["offsets"]))
+        for name, cut in (content["cuts"] if content is not None else {}).items()
+    }

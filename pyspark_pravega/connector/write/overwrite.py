@@ -1,0 +1,209 @@
+"""Rows that take the place of all that a table held: as one version, whatever others write meanwhile.
+
+The log's entry of the version says at which stream cut the table's rows begin from then on. So readers see the old rows
+or the new ones, never both, and truncating the stream is only cleaning up.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pyspark_pravega.client import Client, StreamCut
+from pyspark_pravega.client.positions import parts_between, proper_cut
+from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import (
+    Intent,
+    Ledger,
+    Replacement,
+    Snapshot,
+    State,
+    clean,
+    settle,
+    take_snapshot,
+)
+from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
+from pyspark_pravega.connector.write.plan import StagedTable, WritePlan
+from pyspark_pravega.errors import ConflictError, InvalidStreamCutError, UnsupportedOperationError, WriteConflictError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a statement has read of the table that it writes to: the table up to a moment."""
+
+    controller_uri: str
+    """The cluster: catalogs of several clusters may have tables of one name."""
+    version: int
+    """The last version of the commit log that it has read; 0 when there was none."""
+    offsets: dict[int, int]
+    """Where the stream ended: segment id to offset in bytes."""
+
+    @classmethod
+    def of(cls, client: Client, snapshot: Snapshot) -> Seen:
+        """What a read of a snapshot sees.
+
+        Args:
+            client: the cluster.
+            snapshot: the whole table.
+        """
+        offsets = dict(proper_cut(client, snapshot.stream, snapshot.cut))
+        return cls(controller_uri=client.settings.controller_uri, version=snapshot.version, offsets=offsets)
+
+    def to_json(self) -> str:
+        """As it travels through the JVM."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Seen:
+        """What `to_json` gave."""
+        content = json.loads(text)
+        offsets = {int(segment_id): offset for segment_id, offset in content["offsets"].items()}
+        return cls(**{**content, "offsets": offsets})
+
+
+class OverwritingJob(WriteJob):
+    """Writes rows that take the place of all that are there."""
+
+    replaces = True
+
+    def __init__(self, plan: WritePlan) -> None:
+        """Begin a job.
+
+        Args:
+            plan: how to write.
+
+        Raises:
+            UnsupportedOperationError: its rows aren't committed together.
+        """
+        if plan.mode != EXACTLY_ONCE:
+            raise UnsupportedOperationError(
+                f'the rows of stream "{plan.stream}" can only be replaced at once: writer mode {plan.mode} doesn\'t '
+                f"commit them together, take {EXACTLY_ONCE}"
+            )
+        self._seen: Sequence[Seen] = ()
+        super().__init__(plan)
+
+    def commit_job(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        epoch: Epoch | None = None,
+        seen: Sequence[Seen] = (),
+    ) -> CommitReport:
+        """Make the new rows visible in place of the others. Doing it again after a success is harmless.
+
+        Args:
+            messages: see `WriteJob.commit_job`.
+            epoch: likewise.
+            seen: what the statement has read of this table, for each of its reads; none when it hasn't read it.
+
+        Raises:
+            WriteConflictError: it has read what isn't the table's last version any more; nothing is visible.
+        """
+        self._seen = [one for one in seen if one.controller_uri == self.plan.settings.controller_uri]
+        return super().commit_job(messages, epoch)
+
+    def _replacement(self, ledger: Ledger, state: State) -> Replacement:
+        client, stream, staged = shared_client(self.plan.settings), self.plan.stream, self.plan.staged
+        tail = take_snapshot(client, stream, ledger)
+        begins = dict(proper_cut(client, stream, tail.cut))
+        keeps = False
+        # What lies before the cut isn't asked about: it was read, or it is replaced all the same.
+        news = [one for one in self._seen if not is_same(client, tail, state, one)]
+        if news:
+            if self.plan.isolation == SERIALIZABLE or staged is not None:
+                raise self._conflict(state, news[0])
+            if state.replaced_rows > news[0].version or any(one != self._seen[0] for one in self._seen):
+                raise self._conflict(state, news[0])
+            begins, keeps = self._seen[0].offsets, True
+        if staged is None:
+            return Replacement(begins=begins, keeps=keeps)
+        return staged.replacement(begins)
+
+    def _conflict(self, state: State, seen: Seen) -> WriteConflictError:
+        since = (
+            f"another version was committed since, the last one is {state.version}"
+            if state.version > seen.version
+            else "events of another version of its rows, which others have written, came since"
+        )
+        hint = ""
+        if self.plan.staged is None and self.plan.isolation == SERIALIZABLE:
+            hint = f', or set "{ISOLATION_LEVEL}" to {SNAPSHOT}, which keeps the rows that came since'
+        return WriteConflictError(
+            f'the rows of stream "{self.plan.stream}" were not replaced: the statement has read version {seen.version} '
+            f"of them, and {since}. Nothing was written; run it again{hint}"
+        )
+
+
+def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
+    """Whether a table still is what a statement has read of it.
+
+    Args:
+        client: the cluster.
+        tail: the table now.
+        state: its commit log's state now.
+        seen: what was read.
+    """
+    if state.replaced_rows > seen.version:
+        return False
+    cut = StreamCut(tail.stream, seen.offsets)
+    if cut == proper_cut(client, tail.stream, tail.cut):
+        return True
+    # A stream that was only scaled holds the same events.
+    try:
+        segment_ids = client.controller.segments_between(tail.stream, cut)
+        ends = tail.cut
+        states = segment_states(client.pool, tail.stream, segment_ids)
+        parts = parts_between(tail.stream, states, cut, {s: ends[s] for s in segment_ids if s in ends}).parts
+    except InvalidStreamCutError:
+        # It was truncated behind what was read.
+        return False
+    return not any(part.size for part in parts)
+
+
+def replace_all(client: Client, ledger: Ledger, staged: StagedTable | None = None) -> None:
+    """Make a version without rows, in place of all that a table holds. Doing it again is harmless.
+
+    Args:
+        client: the cluster.
+        ledger: the table's commit log.
+        staged: what becomes of the table; None where only its rows go.
+    """
+    while True:
+        state = settle(client, ledger)
+        if staged is not None and is_replaced(ledger, state, staged.id):
+            return
+        tail = take_snapshot(client, ledger.stream, ledger)
+        begins = dict(proper_cut(client, ledger.stream, tail.cut))
+        replacement = Replacement(begins=begins) if staged is None else staged.replacement(begins)
+        intent = Intent(
+            job=str(uuid.uuid4()), transactions=(), rows=0, bytes=0, started_at=now_ms(), replacement=replacement
+        )
+        try:
+            completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, without_rows=intent)
+        except ConflictError:
+            continue
+        clean(client, ledger, completed)
+        return
+
+
+def is_replaced(ledger: Ledger, state: State, id: str) -> bool:
+    """Whether a statement has made a table another one already, or is just doing so.
+
+    Args:
+        ledger: the table's commit log.
+        state: its state.
+        id: the statement, `Replacement.id`.
+    """
+    pending = None if state.pending is None else state.pending.replacement
+    if pending is not None and pending.id == id:
+        return True
+    if not state.replaced_table:
+        return False
+    return any(commit.replacement == id for commit in ledger.commits(range(state.replaced_table, state.version + 1)))

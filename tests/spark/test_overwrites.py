@@ -1,0 +1,128 @@
+"""Statements that replace all rows, beside a second session that inserts while they run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, lit, udf
+from pyspark.sql.types import LongType
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+Statement = Callable[[SparkSession, str], object]
+
+
+def _dataframe(session: SparkSession, table: str) -> None:
+    session.table(table).selectExpr("paused(id) AS id").writeTo(table).overwrite(lit(True))
+
+
+def _cached(session: SparkSession, table: str) -> None:
+    rows = session.table(table).where(col("id") >= 0).cache()
+    rows.selectExpr("paused(id) AS id").writeTo(table).overwrite(lit(True))
+    rows.unpersist()
+
+
+READING: dict[str, Statement] = {
+    "insert": lambda session, t: session.sql(f"INSERT OVERWRITE {t} SELECT paused(id) AS id FROM {t}"),
+    "dataframe": _dataframe,
+    "cached": _cached,
+    "replace": lambda session, t: session.sql(
+        f"CREATE OR REPLACE TABLE {t} AS SELECT paused(id) AS id, 'x' AS more FROM {t}"
+    ),
+    "subquery": lambda session, t: session.sql(
+        f"INSERT OVERWRITE {t} SELECT paused(id) AS id FROM range(10) WHERE id < (SELECT count(*) FROM {t})"
+    ),
+}
+
+
+class Pause:
+    """Lets a query wait in its task."""
+
+    def __init__(self, folder: Path) -> None:
+        self._started, self._go = folder / "started", folder / "go"
+
+    def register(self, session: SparkSession) -> None:
+        """Make it the function `paused`."""
+        started, go = str(self._started), str(self._go)
+
+        def wait(value: int) -> int:
+            Path(started).touch()
+            while not Path(go).exists():
+                time.sleep(0.01)
+            return value
+
+        session.udf.register("paused", udf(wait, LongType(), useArrow=False).asNondeterministic())
+
+    def around(
+        self, pool: ThreadPoolExecutor, statement: Callable[[], object], meanwhile: Callable[[], object]
+    ) -> None:
+        """Run a statement, and another one while its tasks wait; raises what the first one raises."""
+        running = pool.submit(statement)
+        while not self._started.exists() and not running.done():
+            time.sleep(0.01)
+        try:
+            meanwhile()
+        finally:
+            self._go.touch()
+        running.result()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def ids(session: SparkSession, table: str) -> list[int]:
+    return sorted(row.id for row in session.table(table).select("id").collect())
+
+
+@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("level", ["serializable", "snapshot"])
+def test_what_another_session_inserts_is_not_lost(
+    spark: SparkSession, namespace: str, tmp_path: Path, pool: ThreadPoolExecutor, name: str, level: str
+) -> None:
+    """The statement has read the table: it conflicts with what came since, or keeps it."""
+    first, second, table = spark.newSession(), spark.newSession(), f"{namespace}.t"
+    pause = Pause(tmp_path)
+    pause.register(first)
+    first.sql(f"CREATE TABLE {table} (id BIGINT) TBLPROPERTIES ('isolation-level' = '{level}')")
+    first.sql(f"INSERT INTO {table} VALUES (0), (1), (2)")
+
+    def statement() -> object:
+        return READING[name](first, table)
+
+    def insert() -> object:
+        return second.sql(f"INSERT INTO {table} VALUES (100)")
+
+    if level == "snapshot" and name != "replace":
+        pause.around(pool, statement, insert)
+    else:
+        with pytest.raises(Exception, match=r"(?s)PRAVEGA_WRITE_CONFLICT.*another version") as conflict:
+            pause.around(pool, statement, insert)
+        assert ("isolation-level" in str(conflict.value)) == (name != "replace")
+    assert ids(second, table) == [0, 1, 2, 100]
+    second.sql(f"INSERT OVERWRITE {table} SELECT id FROM {table} WHERE id > 1")
+    assert ids(first, table) == [2, 100]
+
+
+def test_rows_that_were_not_read_are_replaced(
+    spark: SparkSession, namespace: str, tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    """A statement that hasn't read the table replaces all that was committed before it."""
+    first, second, table = spark.newSession(), spark.newSession(), f"{namespace}.t"
+    pause = Pause(tmp_path)
+    pause.register(first)
+    first.sql(f"CREATE TABLE {table} (id BIGINT)")
+    first.sql(f"INSERT INTO {table} VALUES (0)")
+    pause.around(
+        pool,
+        lambda: first.sql(f"INSERT OVERWRITE {table} SELECT paused(id) AS id FROM range(3)"),
+        lambda: second.sql(f"INSERT INTO {table} VALUES (100)"),
+    )
+    assert ids(second, table) == [0, 1, 2]
