@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
+from pyspark_pravega.connector.log import cleaning
 from pyspark_pravega.connector.log.jobs import JobLog
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
@@ -47,6 +48,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "intent": (Ledger, "begin"),
     "commit": (ControllerTransactions, "commit_transaction"),
     "log entry": (Ledger, "complete"),
+    "truncation": (cleaning, "_truncate"),
     "attempts forgotten": (JobLog, "forget_attempts"),
 }
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
