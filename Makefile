@@ -86,12 +86,12 @@ coverage: $(STAMP)
 	$(BIN)/python -m coverage report --include 'pyspark_pravega/client/wire/*' --fail-under 100
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries
-# that are killed, of queries from stream to stream, and of the ingestion of files.
+# that are killed, of queries from stream to stream, of pairs of statements, and of the ingestion of files.
 # CHAOS_RUNS=N makes another number of each kind, CHAOS_FIRST_SEED=N begins elsewhere, ARGS="-k scales" takes one kind.
 chaos: $(STAMP)
 	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
 		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} CHAOS_STREAM_RUNS=$${CHAOS_STREAM_RUNS:-200} \
-		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} INGESTION_KILLS=$${INGESTION_KILLS:-20} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} PAIR_ROUNDS=$${PAIR_ROUNDS:-20} INGESTION_KILLS=$${INGESTION_KILLS:-20} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
 # Each kind for a short time, from the first seed on: together 5 minutes.
 chaos-sample: $(STAMP)

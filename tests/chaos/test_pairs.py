@@ -134,12 +134,19 @@ def test_some_order_explains_what_is_there(
         finally:
             for child in children:
                 child.end()
+        print(f"{seed}, {fault or kill_after_s}:", *(told(outcome) for outcome in [*one, *other]), sep="\n  ")
         possible = explained(start, one, other)
         table = contents(settings, namespace)
         assert table in possible, f"{seed}, {fault}: {table}\n{one}\n{other}\n{possible}"
         # Nothing stays in the way of whoever comes next.
         after = session_of_another(settings, namespace, table)
         assert after in {changed for before in possible for changed in after_statements(before)}, (seed, after)
+
+
+def told(outcome: Outcome) -> str:
+    """One line about it."""
+    word = {True: "done", False: "failed", None: "lost"}[outcome.acknowledged]
+    return f"{outcome.statement.kind} {word} {outcome.error[:150]}"
 
 
 def session_of_another(settings: Settings, scope: str, table: Table | None) -> Table | None:

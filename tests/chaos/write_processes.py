@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -188,6 +189,9 @@ def _serve(pipe: Connection, fault: Fault | None) -> None:
             answer = ("answer", what(*arguments))
         except PravegaError as error:
             answer = ("error", error)
+        except Exception:
+            # Nobody expects it: the test fails with it.
+            answer = ("error", RuntimeError(traceback.format_exc()))
         try:
             pipe.send(answer)
         except OSError:

@@ -43,6 +43,16 @@ def test_results_are_the_last_ones_only() -> None:
     assert len(commands) == len(set(commands))
 
 
+def test_each_guarantee_has_its_test() -> None:
+    promised, _, _ = (ROOT / "docs/guarantees.md").read_text().partition("## What isn't promised")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", promised)
+    assert len(named) > 20
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / file).read_text(), f"{file} has no {name}"
+    items = re.findall(r"^- (?:.|\n(?!- |\n|#))*", promised, re.MULTILINE)
+    assert [item for item in items if "::test_" not in item] == []
+
+
 def anchors(page: Path) -> set[str]:
     """What links to a page's headings may say, as GitHub and the site make it."""
     headings = [line for _, line in prose(str(page.relative_to(ROOT))) if line.startswith("#")]
