@@ -15,7 +15,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, Seen, StagedTable, WriteJob, WritePlan
-from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.errors import PravegaError, StreamNotFoundError
 from pyspark_pravega.settings import Settings
 
 ID = StructField("id", LongType())
@@ -94,7 +94,11 @@ def contents(settings: Settings, scope: str) -> Table | None:
     catalog = Catalog(settings)
     if "t" not in catalog.list_tables([scope]):
         return None
-    definition = catalog.load_table([scope], "t")
+    try:
+        definition = catalog.load_table([scope], "t")
+    except StreamNotFoundError:
+        # The controller goes on with a DROP whose session is dead.
+        return None
     return Table(tuple(definition.schema.fieldNames()), _read(catalog, definition)[1])
 
 

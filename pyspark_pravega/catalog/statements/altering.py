@@ -22,7 +22,7 @@ from pyspark_pravega.catalog.statements.evolution import check_readable, evolved
 from pyspark_pravega.catalog.statements.tables import Tables, schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import create_ledger
+from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import PINNED_SCHEMA, SCHEMA_TYPE, TableDefinition, load_definition
@@ -81,7 +81,7 @@ class Altering(Tables):
                     f'stream "{stream}" can\'t be changed so ({change["kind"]}): a stream enforces no constraints'
                 )
         if columns:
-            self._alter_columns(definition, columns)
+            self._alter_columns(stream, columns)
         if given or removed:
             self._alter_properties(definition, given, removed)
         self.forget(stream)
@@ -170,7 +170,43 @@ class Altering(Tables):
 
     # Columns
 
-    def _alter_columns(self, definition: TableDefinition, changes: Sequence[Change]) -> None:
+    def _alter_columns(self, stream: Stream, changes: Sequence[Change]) -> None:
+        ledger = create_ledger(self.client, stream)
+        while True:
+            with ledger.schemas_locked():
+                definition = self.definition(stream, age_s=0)
+                added = self._add_altered(definition, changes)
+                if self._show(ledger, definition, added):
+                    self._unpin(stream, ledger)
+                    return
+                # The table was made another one meanwhile: it is that one that is altered.
+                self._registry(stream).delete_schema(stream.scope, stream.name, added)
+
+    def _show(self, ledger: Ledger, definition: TableDefinition, added: int) -> bool:
+        """Let a schema be seen that was added to those of a definition; false when the table is another one now."""
+        assert definition.registered is not None
+        visible = str(definition.registered[1].id)
+
+        def shown(before: dict[str, str]) -> dict[str, str]:
+            if before.get(PINNED_SCHEMA, visible) != visible:
+                return before
+            # Behind it there may be the schema of a statement that hasn't replaced the table yet.
+            return {**before, PINNED_SCHEMA: str(added)} if PINNED_SCHEMA in before else before
+
+        ledger.change_properties(shown)
+        properties, state = settled_table(self.client, ledger)
+        pin = properties.get(PINNED_SCHEMA, str(added))
+        return state.replaced_table == definition.replaced_table and pin == str(added)
+
+    def _unpin(self, stream: Stream, ledger: Ledger) -> None:
+        """Take out a table's pin where it makes no difference: at the newest schema. Only while schemas are locked."""
+        newest = str(self._registry(stream).schemas(stream.scope, stream.name)[-1][1].id)
+        ledger.change_properties(
+            lambda before: _without(before, {PINNED_SCHEMA}) if before.get(PINNED_SCHEMA) == newest else before
+        )
+
+    def _add_altered(self, definition: TableDefinition, changes: Sequence[Change]) -> int:
+        """Add the schema of changed columns; returns its id."""
         stream = definition.stream
         if definition.registered is None:
             raise UnsupportedOperationError(
@@ -191,9 +227,7 @@ class Altering(Tables):
             check_readable(
                 registered_schema(old.serialization_format, old.type, old.schema_data), new, stream=str(stream)
             )
-        self._add_schema(stream, new)
-        if PINNED_SCHEMA in definition.properties:
-            create_ledger(self.client, stream).change_properties(lambda before: _without(before, {PINNED_SCHEMA}))
+        return self._add_schema(stream, new).id
 
     def _add_schema(self, stream: Stream, schema: Schema) -> VersionInfo:
         """Make a schema the group's latest one."""

@@ -85,13 +85,15 @@ class Replacing(Altering):
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
         request = check_request(schema, transforms, properties)
-        before = self.definition(stream, age_s=0)
-        if before.format != request.format:
-            raise UnsupportedOperationError(
-                f'the events of stream "{stream}" are {before.format}, and will stay so: to make it a table of format '
-                f"{request.format}, drop it first"
-            )
-        new_schema = self._stage_schema(before, request)
+        ledger = create_ledger(self.client, stream)
+        with ledger.schemas_locked():
+            before = self.definition(stream, age_s=0)
+            if before.format != request.format:
+                raise UnsupportedOperationError(
+                    f'the events of stream "{stream}" are {before.format}, and will stay so: to make it a table of '
+                    f"format {request.format}, drop it first"
+                )
+            new_schema = self._stage_schema(ledger, before, request)
         kept = None if before.registered is None else before.registered[1].id
         staged: Staged = {
             "id": str(uuid.uuid4()),
@@ -172,8 +174,10 @@ class Replacing(Altering):
             # Its commit was reported as failed, and yet it is made: whoever comes next finishes it.
             return
         if staged["schema"] is not None:
-            self._registry(stream).delete_schema(stream.scope, stream.name, staged["schema"])
-            self._unpin(stream, staged["before"])
+            ledger = ledger or create_ledger(self.client, stream)
+            with ledger.schemas_locked():
+                self._registry(stream).delete_schema(stream.scope, stream.name, staged["schema"])
+                self._unpin(stream, ledger)
         self.forget(stream)
 
     def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
@@ -206,16 +210,16 @@ class Replacing(Altering):
         self.client.controller.update_stream(
             stream, lambda before: stream_configuration(before, left["configuration"], unset)
         )
-        if registered and self._registry(stream).schemas(stream.scope, stream.name)[-1][1].id == left["pinned"]:
-            # It is what is seen without the pin, too.
-            self._unpin(stream, left["pinned"])
+        if registered:
+            with ledger.schemas_locked():
+                self._unpin(stream, ledger)
         while state.cleaning is not None and state.cleaning.stream == left:
             try:
                 state = ledger.cleaned(state, replace(state.cleaning, stream=None))
             except ConflictError:
                 state = ledger.state()
 
-    def _stage_schema(self, before: TableDefinition, request: TableRequest) -> int | None:
+    def _stage_schema(self, ledger: Ledger, before: TableDefinition, request: TableRequest) -> int | None:
         """The id of the schema that a replaced table will have; None when it keeps its own."""
         if before.registered is None:
             return None
@@ -226,8 +230,7 @@ class Replacing(Altering):
             return None
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name
-        ledger = create_ledger(self.client, stream)
-        ledger.change_properties(lambda kept: {**kept, PINNED_SCHEMA: str(version.id)})
+        ledger.change_properties(lambda kept: {PINNED_SCHEMA: str(version.id), **kept})
         newest = registry.schemas(scope, group)[-1][1].id
         policy = registry.group(scope, group).compatibility
 
@@ -248,15 +251,8 @@ class Replacing(Altering):
                 finally:
                     registry.update_compatibility(scope, group, policy)
         except PravegaError:
-            self._unpin(stream, version.id)
+            self._unpin(stream, ledger)
             raise
-
-    def _unpin(self, stream: Stream, schema: int) -> None:
-        """Show the newest schema again, unless another statement has pinned the table at another one."""
-        pin = (PINNED_SCHEMA, str(schema))
-        create_ledger(self.client, stream).change_properties(
-            lambda before: {key: value for key, value in before.items() if (key, value) != pin}
-        )
 
 
 def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:

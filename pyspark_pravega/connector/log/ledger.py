@@ -7,6 +7,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 0 | the state: the last version, any commit in progress, rows and bytes of all, what a replacement has left |
 | 0, 1 | the table's properties |
 | 0, 2 | the stream cuts that have names |
+| 0, 3 | who is adding a schema to the registry |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
@@ -22,13 +23,16 @@ driver has died have left is removed when no transaction of theirs can be open a
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
@@ -45,13 +49,23 @@ from pyspark_pravega.connector.log.entries import (
 )
 from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
-from pyspark_pravega.connector.log.keys import COMMITS, CUTS, KEY_BYTES, PROPERTIES, STATE, commit_key, query_key
+from pyspark_pravega.connector.log.keys import (
+    COMMITS,
+    CUTS,
+    KEY_BYTES,
+    PROPERTIES,
+    SCHEMAS,
+    STATE,
+    commit_key,
+    query_key,
+)
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
 _SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
 _RETIRED = 16
+_LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 
 
 def ledger_name(stream: Stream) -> str:
@@ -267,6 +281,33 @@ class Ledger:
             return {"properties": change({} if before is None else dict(before["properties"]))}
 
         self._table.change(PROPERTIES, changed)
+
+    @contextmanager
+    def schemas_locked(self) -> Iterator[None]:
+        """Be the only one who adds schemas of the table meanwhile: the registry has no conditional changes.
+
+        Who has died holds others up for a minute.
+        """
+        mine = {"by": uuid.uuid4().hex}
+
+        def take(holder: Content | None) -> Content:
+            if holder is not None and holder["by"] != mine["by"] and now_ms() - holder["at"] < _LOCKED_MS:
+                return holder
+            return {**mine, "at": now_ms()}
+
+        def give_back(holder: Content | None) -> Content | None:
+            return None if holder is not None and holder["by"] == mine["by"] else holder
+
+        while True:
+            self._table.change(SCHEMAS, take)
+            holder = self._table.content(SCHEMAS)
+            if holder is not None and holder["by"] == mine["by"]:
+                break
+            time.sleep(_LOCK_POLL_S)
+        try:
+            yield
+        finally:
+            self._table.change(SCHEMAS, give_back)
 
     # Stream cuts that have names
 

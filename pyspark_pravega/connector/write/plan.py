@@ -23,7 +23,13 @@ from pyspark_pravega.connector.options import (
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write.routing import Routing
-from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidNameError,
+    StreamSealedError,
+    UnsupportedTypeError,
+    did_you_mean,
+)
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.settings import Settings
 
@@ -92,6 +98,7 @@ class WritePlan:
             ConfigurationError: options contradict each other, or the table.
             InvalidNameError: a column isn't there.
             UnsupportedTypeError: the event time's column has no times.
+            StreamSealedError: nothing can be written to it any more.
         """
         properties, columns = definition.properties, definition.schema.fieldNames()
         key = options.routing_key or definition.routing_key
@@ -124,10 +131,21 @@ class WritePlan:
             query=options.query,
             epoch=options.epoch,
             isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
-            segment_id=min(shared_client(definition.settings).controller.current_segments(definition.stream).ids),
+            segment_id=_a_segment(definition),
             replaced_table=definition.replaced_table,
             staged=staged,
         )
+
+
+def _a_segment(definition: TableDefinition) -> int:
+    """A segment that can be written to."""
+    segment_ids = shared_client(definition.settings).controller.current_segments(definition.stream).ids
+    if not segment_ids:
+        raise StreamSealedError(
+            f'stream "{definition.stream}" is sealed: it can be read and dropped, and nothing can be written to it; a '
+            "DROP TABLE that was interrupted leaves it so, and can be run again"
+        )
+    return min(segment_ids)
 
 
 def time_column(schema: StructType, name: str) -> str:
