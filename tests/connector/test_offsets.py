@@ -153,6 +153,16 @@ def test_delays(text: str, seconds: float) -> None:
         ({"min-events-per-trigger": "9", "max-events-per-trigger": "8"}, "must not be above"),
         ({"max-trigger-delay": "soon", "min-events-per-trigger": "8"}, "must be a time like"),
         ({"min-partitions": "0"}, "must be a number from 1"),
+        ({"min-partitions": "1000000000"}, '"min-partitions" must be a number from 1 to 100000, not "1000000000"'),
+        (
+            {"start-timestamp": "2026-01-02", "end-timestamp": "2026-01-01T12:00"},
+            'option "end-timestamp" .2026-01-01T12:00. lies before "start-timestamp" .2026-01-02.',
+        ),
+        ({"start-timestamp": "9" * 30}, 'option "start-timestamp" must be a time like'),
+        # Larger than what the JVM, and a segment, can count.
+        ({"max-events-per-trigger": "9" * 5_000}, 'must be a number from 1 to 9223372036854775807, not "999'),
+        ({"max-bytes-per-trigger": "9000000000g"}, '"max-bytes-per-trigger" must be a number of bytes'),
+        ({"max-trigger-delay": "9" * 400 + "h", "min-events-per-trigger": "8"}, "must be a time like"),
     ],
 )
 def test_contradictions_are_refused(given: dict[str, str], words: str) -> None:
