@@ -73,7 +73,7 @@ WRITE_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_WRITE_KEYS
 EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT = "exactly-once", "at-least-once", "best-effort"
 WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
 
-_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
 
 MAX_PARTITIONS = 100_000
 """More tasks than that a driver can't plan in its memory; borders between events would be looked for in hours."""

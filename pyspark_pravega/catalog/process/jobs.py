@@ -44,7 +44,16 @@ from pyspark_pravega.connector.read import (
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import CommitReport, Epoch, WriteJob, WritePlan, can_unpack, take_over, unpack
+from pyspark_pravega.connector.write import (
+    CommitReport,
+    Epoch,
+    WriteJob,
+    WritePlan,
+    can_unpack,
+    check_trigger,
+    take_over,
+    unpack,
+)
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 
@@ -228,17 +237,20 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     return function, partitions
 
 
-def plan_write(definition: TableDefinition, options: Mapping[str, str]) -> PlannedWrite:
+def plan_write(definition: TableDefinition, options: Mapping[str, str], trigger: str | None = None) -> PlannedWrite:
     """Settle a write, before Spark plans its query.
 
     Args:
         definition: what the stream is as a table.
         options: the write's options.
+        trigger: of a streaming query, where it isn't one of micro-batches; see `check_trigger`.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, or contradicts others.
+        UnsupportedOperationError: the trigger can't be had with them.
     """
     plan = WritePlan.of(definition, WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS))
+    check_trigger(plan, trigger)
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 

@@ -5,7 +5,7 @@ It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
-from pyspark_pravega.connector.write.plan import WritePlan, time_column
+from pyspark_pravega.connector.write.plan import WritePlan, check_trigger, time_column
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
@@ -19,6 +19,7 @@ __all__ = [
     "WriteJob",
     "WritePlan",
     "can_unpack",
+    "check_trigger",
     "take_over",
     "time_column",
     "unpack",
