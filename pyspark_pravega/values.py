@@ -10,6 +10,11 @@ from pyspark_pravega.errors import ConfigurationError
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)i?b?")
 _DURATION = re.compile(r"([0-9]+)\s*(ms|s|m|min|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_MOST = 2**63 - 1
+"""What Pravega and the JVM can count."""
+_MOST_SECONDS = 1e9
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
 
 
 def flag(key: str, text: str) -> bool:
@@ -28,24 +33,27 @@ def flag(key: str, text: str) -> bool:
     return word == "true"
 
 
-def number(key: str, text: str, *, least: int = 0, most: int | None = None, unit: str = "") -> int:
+def number(key: str, text: str, *, least: int = 0, most: int = _MOST, unit: str = "") -> int:
     """A whole number.
 
     Args:
         key: whose value it is, for the message.
         text: the value.
         least: the smallest one that is allowed.
-        most: the largest one; None when there is none.
+        most: the largest one.
         unit: what is counted, for the message.
 
     Raises:
         ConfigurationError: it is none, or not between the two.
     """
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit()) or int(digits) < least or (most is not None and int(digits) > most):
-        between = f"from {least}" if most is None else f"from {least} to {most}"
-        raise ConfigurationError(f'"{key}" must be a number{unit and f" of {unit}"} {between}, not "{text}"')
-    return int(digits)
+    is_whole = digits.isascii() and digits.isdigit()
+    value = _whole(digits) if is_whole else None
+    if value is None or not least <= value <= most:
+        too_large = is_whole and (value is None or value > most)
+        between = f"from {least} to {most}" if too_large or most != _MOST else f"from {least}"
+        raise ConfigurationError(f'"{key}" must be a number{unit and f" of {unit}"} {between}, not "{text[:60]}"')
+    return value
 
 
 def size(key: str, text: str) -> int:
@@ -59,9 +67,10 @@ def size(key: str, text: str) -> int:
         ConfigurationError: it is none.
     """
     match = _SIZE.fullmatch(text.strip().lower())
-    if not match or int(match[1]) < 1:
-        raise ConfigurationError(f'"{key}" must be a number of bytes like 1000000 or 64m, not "{text}"')
-    return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
+    value = (_whole(match[1]) or 0) << 10 * " kmgt".index(match[2] or " ") if match else 0
+    if not 1 <= value <= _MOST:
+        raise ConfigurationError(f'"{key}" must be a number of bytes like 1000000 or 64m, not "{text[:60]}"')
+    return value
 
 
 def duration(key: str, text: str) -> float:
@@ -75,9 +84,11 @@ def duration(key: str, text: str) -> float:
         ConfigurationError: it is none.
     """
     match = _DURATION.fullmatch(text.strip().lower())
-    if not match:
-        raise ConfigurationError(f'"{key}" must be a time like 30s, 15m or 500ms, not "{text}"')
-    return int(match[1]) * _SECONDS[match[2] or "ms"]
+    amount = _whole(match[1]) if match else None
+    value = None if match is None or amount is None else amount * _SECONDS[match[2] or "ms"]
+    if value is None or value > _MOST_SECONDS:
+        raise ConfigurationError(f'"{key}" must be a time like 30s, 15m or 500ms, not "{text[:60]}"')
+    return value
 
 
 def seconds(key: str, text: str, *, most: float) -> float:
@@ -111,14 +122,23 @@ def time_ms(key: str, text: str) -> int:
         ConfigurationError: it is neither.
     """
     text = text.strip()
+    wrong = ConfigurationError(
+        f'option "{key}" must be a time like 2026-11-21T10:00:00Z, or milliseconds since 1970, not "{text[:60]}"'
+    )
     if text.isascii() and text.isdigit():
-        return int(text)
+        milliseconds = _whole(text)
+        if milliseconds is None or milliseconds > _LAST_MS:
+            raise wrong
+        return milliseconds
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(
-            f'option "{key}" must be a time like 2026-11-21T10:00:00Z, or milliseconds since 1970, not "{text}"'
-        ) from None
+        raise wrong from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     return round(moment.timestamp() * 1000)
+
+
+def _whole(digits: str) -> int | None:
+    """A number of digits; None where no counter holds it. Python refuses to read thousands of digits."""
+    return int(digits) if len(digits) <= len(str(_MOST)) else None

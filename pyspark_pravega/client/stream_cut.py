@@ -170,11 +170,15 @@ class StreamCut(Mapping[int, int]):
             refuse('it must be base64, or "UNBOUNDED"')
         unpacker = zlib.decompressobj(wbits=_GZIP)
         try:
-            plain = unpacker.decompress(packed, _MAX_TEXT_BYTES)
+            plain = unpacker.decompress(packed, _MAX_TEXT_BYTES + 1)
         except zlib.error:
             refuse("its base64 holds no gzip")
-        if not unpacker.eof or unpacker.unused_data:
-            refuse("its gzip is incomplete, too large, or followed by something else")
+        if len(plain) > _MAX_TEXT_BYTES:
+            refuse(f"its gzip holds more than {_MAX_TEXT_BYTES >> 20} MiB")
+        if not unpacker.eof:
+            refuse("its gzip is cut short")
+        if unpacker.unused_data:
+            refuse(f"{len(unpacker.unused_data)} bytes follow its gzip")
         parts = plain.decode("utf-8", "replace").split(":")
         if len(parts) != 5:
             refuse(f"it has {len(parts)} parts instead of version, stream, segment numbers, epochs and offsets")

@@ -43,8 +43,9 @@ class CutName:
     """The name that somebody has given a cut."""
 
     name: str
-    refusal: str
-    """Why it can't be anything else, for the message where there is no such name."""
+    refusal: str | None
+    """What is wrong with it where it looks like the Java client's text of a cut, for the message where there is no such
+    name."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def parse_bound(option: str, text: str) -> Bound:
     try:
         cut = StreamCut.from_text(text)
     except ConfigurationError as error:
-        return CutName(text, str(error))
+        return CutName(text, str(error) if text.startswith(_GZIP_IN_BASE64) else None)
     return cut if isinstance(cut, StreamCut) else Word.UNBOUNDED
 
 
@@ -120,5 +121,6 @@ def _parse_json(option: str, text: str) -> Bound:
     return PerStream(parts)
 
 
+_GZIP_IN_BASE64 = "H4sI"
 _ANY_STREAM = Stream("scope", "stream")
 """Stands in where only the form of a cut is looked at."""

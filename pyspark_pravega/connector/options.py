@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark_pravega import settings, values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
-from pyspark_pravega.connector.bounds import Bound, Word, parse_bound, parse_time
+from pyspark_pravega.connector.bounds import Bound, Time, Word, parse_bound, parse_time
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.settings import Settings, canonical_key
 
@@ -78,8 +78,10 @@ WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
 SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
 ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
 
-_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
 
+MAX_PARTITIONS = 100_000
+"""More tasks than that a driver can't plan in its memory; borders between events would be looked for in hours."""
 DEFAULT_MAX_DELAY_S = 900.0
 DEFAULT_LEASE_MS = 600_000
 """Without the catalog nothing keeps the transactions of finished tasks alive but a long lease."""
@@ -223,6 +225,13 @@ class ReadOptions:
                 f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
             )
 
+        start, end = _bound(given, START_CUT, START_TIME), _bound(given, END_CUT, END_TIME)
+        if isinstance(start, Time) and isinstance(end, Time) and end.milliseconds < start.milliseconds:
+            raise ConfigurationError(
+                f'option "{END_TIME}" ({given[END_TIME]}) lies before "{START_TIME}" ({given[START_TIME]}): '
+                "nothing would be read"
+            )
+
         def count(key: str) -> int | None:
             return None if key not in given else values.number(key, given[key], least=1)
 
@@ -230,9 +239,11 @@ class ReadOptions:
         if most is not None and least is not None and least > most:
             raise ConfigurationError(f'option "{MIN_EVENTS}" ({least}) must not be above "{MAX_EVENTS}" ({most})')
         return cls(
-            start=_bound(given, START_CUT, START_TIME),
-            end=_bound(given, END_CUT, END_TIME),
-            min_partitions=count(MIN_PARTITIONS),
+            start=start,
+            end=end,
+            min_partitions=None
+            if MIN_PARTITIONS not in given
+            else values.number(MIN_PARTITIONS, given[MIN_PARTITIONS], least=1, most=MAX_PARTITIONS),
             fail_on_data_loss=values.flag(FAIL_ON_DATA_LOSS, given.get(FAIL_ON_DATA_LOSS, "true")),
             max_events=most,
             max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),

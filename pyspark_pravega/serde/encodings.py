@@ -161,6 +161,6 @@ def _decompressed(
             plain[row] = event[:HEADER_SIZE] + compression.decompress(codec, event[HEADER_SIZE:])
         except ValueError as error:
             raise BadEventError(
-                f"its body isn't of the codec {codec}: {error}", index=row, encoding_id=int(ids[row])
+                f"its body, of the codec {codec}, can't be decompressed: {error}", index=row, encoding_id=int(ids[row])
             ) from None
     return pa.array(plain, type=pa.binary())

@@ -117,13 +117,13 @@ def packed(plain: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "incomplete"),
+        ("", "its gzip is cut short"),
         ("unbounded!", 'it must be base64, or "UNBOUNDED"'),
         ("ü", "it must be base64"),
         ("AAAA", "its base64 holds no gzip"),
-        (packed("0:s/t:0:0:0")[:20], "its gzip is incomplete"),
-        (base64.b64encode(gzip.compress(b"0:s/t:0:0:0", mtime=0) + b"x").decode(), "followed by something else"),
-        (packed(b"\0" * (65 << 20)), "too large"),
+        (packed("0:s/t:0:0:0")[:20], "its gzip is cut short"),
+        (base64.b64encode(gzip.compress(b"0:s/t:0:0:0", mtime=0) + b"x").decode(), "1 bytes follow its gzip"),
+        (packed(b"\0" * (65 << 20)), "its gzip holds more than 64 MiB"),
         (packed("0:s/t:0:0"), "it has 4 parts instead of"),
         (packed("0:s/t:0:0:0:0"), "it has 6 parts instead of"),
         (packed(""), "it has 1 parts instead of"),

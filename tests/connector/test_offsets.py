@@ -27,10 +27,17 @@ SEGMENTS = st.builds(lambda epoch, number: epoch << 32 | number, st.integers(0, 
 CUTS = st.dictionaries(SEGMENTS, OFFSETS, min_size=1, max_size=5)
 
 
-@given(st.dictionaries(STREAMS, st.tuples(CUTS, st.integers(0, 2**62)), max_size=4))
-def test_an_offset_comes_back_from_its_text(found: dict[Stream, tuple[dict[int, int], int]]) -> None:
+@given(st.dictionaries(STREAMS, st.tuples(CUTS, st.integers(0, 2**62), st.none() | CUTS), max_size=4))
+def test_an_offset_comes_back_from_its_text(
+    found: dict[Stream, tuple[dict[int, int], int, dict[int, int] | None]],
+) -> None:
     offset = SourceOffset(
-        {stream: StreamPosition(cut=StreamCut(stream, cut), made_ms=made) for stream, (cut, made) in found.items()}
+        {
+            stream: StreamPosition(
+                cut=StreamCut(stream, cut), made_ms=made, end=None if end is None else StreamCut(stream, end)
+            )
+            for stream, (cut, made, end) in found.items()
+        }
     )
     text = offset.to_json()
     assert SourceOffset.from_json(text) == offset
@@ -59,6 +66,7 @@ def test_the_text_is_what_the_docs_show() -> None:
         ('{"version":1,"streams":{"a/b":{"made":0}}}', "has no cut"),
         ('{"version":1,"streams":{"a/b":{"made":null,"cut":{"0":0}}}}', '"made"'),
         ('{"version":1,"streams":{"a/b":{"made":0,"cut":{"0":"0"}}}}', "must be a whole number"),
+        ('{"version":1,"streams":{"a/b":{"made":0,"cut":{"0":0},"end":7}}}', 'the end of stream "a/b" is no cut'),
     ],
 )
 def test_what_is_no_offset_is_refused(text: str, words: str) -> None:
@@ -75,6 +83,11 @@ def test_kept_checkpoints_open(folder: Path) -> None:
     assert [{str(stream): dict(position.cut) for stream, position in offset.items()} for offset in offsets] == [
         {stream: {int(segment): at for segment, at in cut.items()} for stream, cut in streams.items()}
         for streams in expected["cuts"]
+    ]
+    ends = [{str(s): dict(p.end) for s, p in offset.items() if p.end is not None} for offset in offsets]
+    assert ends == [
+        {stream: {int(segment): at for segment, at in cut.items()} for stream, cut in streams.items()}
+        for streams in expected.get("ends", [{} for _ in offsets])
     ]
     # Not only do they open: what a later version writes for the same position, earlier ones have written.
     lines = (folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[2:]
@@ -153,6 +166,16 @@ def test_delays(text: str, seconds: float) -> None:
         ({"min-events-per-trigger": "9", "max-events-per-trigger": "8"}, "must not be above"),
         ({"max-trigger-delay": "soon", "min-events-per-trigger": "8"}, "must be a time like"),
         ({"min-partitions": "0"}, "must be a number from 1"),
+        ({"min-partitions": "1000000000"}, '"min-partitions" must be a number from 1 to 100000, not "1000000000"'),
+        (
+            {"start-timestamp": "2026-01-02", "end-timestamp": "2026-01-01T12:00"},
+            'option "end-timestamp" .2026-01-01T12:00. lies before "start-timestamp" .2026-01-02.',
+        ),
+        ({"start-timestamp": "9" * 30}, 'option "start-timestamp" must be a time like'),
+        # Larger than what the JVM, and a segment, can count.
+        ({"max-events-per-trigger": "9" * 5_000}, 'must be a number from 1 to 9223372036854775807, not "999'),
+        ({"max-bytes-per-trigger": "9000000000g"}, '"max-bytes-per-trigger" must be a number of bytes'),
+        ({"max-trigger-delay": "9" * 400 + "h", "min-events-per-trigger": "8"}, "must be a time like"),
     ],
 )
 def test_contradictions_are_refused(given: dict[str, str], words: str) -> None:

@@ -17,6 +17,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.read import reader
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, ROW_MARKER, BatchReader, output_schema
 from pyspark_pravega.connector.table.definition import METADATA_COLUMNS, TableDefinition, raw_definition
 from pyspark_pravega.connector.write.writer import BatchWriter
@@ -193,3 +194,26 @@ def test_a_segment_that_ends_within_an_event_is_an_error(client: Client, raw: Ta
     append(client, raw.stream, 0, framed(b"fine") + struct.pack(">ii", 0, length) + b"x" * 50)
     with pytest.raises(WireError, match=rf'segment 0 of stream "{raw.stream}" holds 58 bytes before offset 70'):
         rows(client, raw, "event")
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["columns", "fields of a struct"])
+def test_batches_of_many_columns_have_few_rows(
+    client: Client, settings: Settings, scope: str, monkeypatch: pytest.MonkeyPatch, nested: bool
+) -> None:
+    monkeypatch.setattr(reader, "_MOST_VALUES", 1_000)
+    fields = [StructField(f"c{number}", LongType()) for number in range(50)]
+    kind = StructType([StructField("all", StructType(fields))] if nested else fields)
+    table = Catalog(settings).create_table([scope], "t", kind, [], {"format": "protobuf"})
+    writer = BatchWriter(table, WriteOptions(transaction_timeout_ms=60_000))
+    values = [{"all": {"c7": number}} if nested else {"c7": number} for number in range(95)]
+    given = pa.RecordBatch.from_pylist(values, schema=table.for_writing().schema)
+    writer.commit([writer.write(iter([given]))])
+    whole = batches(client, table, kind.fieldNames())
+    most = 19 if nested else 20
+    assert [batch.num_rows for batch in whole] == [most] * (95 // most) + [95 % most] * bool(95 % most)
+    assert pa.Table.from_batches(whole).to_pylist() == given.to_pylist()
+    # Where few of the columns are wanted, all rows may come at once; metadata fits its rows.
+    column = "all" if nested else "c7"
+    offsets = [row[1] for row in rows(client, table, column, "_offset")]
+    assert offsets == [row[0] for row in rows(client, table, "_offset")]
+    assert [batch.num_rows for batch in batches(client, table, ["_offset"])] == [95]

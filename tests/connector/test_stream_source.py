@@ -298,3 +298,43 @@ def test_an_end_before_its_start_is_refused(client: Client, settings: Settings, 
         Query(client, settings, stream, start='{"0":9}', end='{"0":0}')
     ended = Query(client, settings, stream, end='{"0":9}')
     assert ended.batches() == [["a"]]
+
+
+@pytest.mark.parametrize("text", ["latest", '{"STREAM":"latest"}'], ids=["one word", "a word for a stream"])
+def test_an_end_at_the_tail_stays_where_it_was_when_the_query_began(
+    client: Client, settings: Settings, scope: str, text: str
+) -> None:
+    stream = make_stream(client, scope, "s", segments=2)
+    write(client, stream, events(0, 3))
+    text = text.replace("STREAM", str(stream))
+    first = Query(client, settings, stream, end=text, max_events=5)
+    write(client, stream, events(3, 2))
+    client.controller.scale_to(stream, 3)
+    write(client, stream, events(5, 2))
+    read = first.batch()
+    for _ in range(5):
+        # Another process, or another driver, has the checkpoint and nothing else.
+        again = Query(client, settings, stream, end=text, max_events=5)
+        again.offset = SourceOffset.from_json(first.offset.to_json())
+        read += again.batch(again.source.target())
+        read += again.batch()
+        first = again
+    assert sorted(read) == sorted(events(0, 3))
+    # Who takes the end away goes on.
+    endless = Query(client, settings, stream)
+    endless.offset = first.offset
+    read += [event for batch in endless.batches() for event in batch]
+    assert sorted(read) == sorted(events(0, 7))
+
+
+def test_a_checkpoint_without_its_end_takes_the_tail(client: Client, settings: Settings, scope: str) -> None:
+    # So those of early versions are.
+    stream = make_stream(client, scope, "s")
+    write(client, stream, events(0, 1))
+    begun = Query(client, settings, stream)
+    begun.batches()
+    write(client, stream, events(1, 1))
+    ended = Query(client, settings, stream, end="latest")
+    ended.offset = begun.offset
+    assert [sorted(batch) for batch in ended.batches()] == [sorted(events(1, 1))]
+    assert ended.offset[stream].end == client.tail(stream)

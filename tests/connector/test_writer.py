@@ -30,8 +30,14 @@ from pyspark_pravega.connector.log.ledger import delete_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
-from pyspark_pravega.connector.write.writer import BatchWriter, TaskMessage
-from pyspark_pravega.errors import EventEncodeError, LeaseExpiredError, PravegaError, TransactionError
+from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, TaskMessage
+from pyspark_pravega.errors import (
+    EventEncodeError,
+    LeaseExpiredError,
+    PravegaError,
+    TransactionError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -486,6 +492,12 @@ def test_writers_at_once_are_put_in_an_order(client: Client, table: TableDefinit
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == take_snapshot(client, table.stream).size
     assert len(read_events(client, table)) == 12 * 50
+
+
+def test_an_epoch_without_messages_of_its_tasks_is_no_empty_one(table: TableDefinition) -> None:
+    # So it is with the continuous trigger: Spark's Python writers are given no rows there, and were taken for done.
+    with pytest.raises(UnsupportedOperationError, match="continuous trigger"):
+        EpochWriter(table, WriteOptions()).commit([None, None], 0)
 
 
 # Options

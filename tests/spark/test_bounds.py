@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -47,8 +48,17 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
     spark.sql(f"INSERT INTO {table} SELECT concat('k', id), int(id) FROM range(100)")
     stream = Stream(namespace.rpartition(".")[2].replace("_", "-"), "bounded")
     head, tail = client.controller.head(stream), client.tail(stream)
+    spark.sql(f"CALL {namespace.partition('.')[0]}.system.create_cut('{table}', 'before_load')")
     wrong: dict[str, tuple[Options, str]] = {
         "a name of nothing": ({"startStreamCut": "nonsense"}, 'option "start-stream-cut" must be earliest, latest'),
+        "a misspelt name": (
+            {"startStreamCut": "before_laod"},
+            'no cut is called "before_laod"; did you mean "before_load"?',
+        ),
+        "a cut's text cut short": (
+            {"startStreamCut": head.to_text()[:-8]},
+            "is no stream cut: its gzip is cut short",
+        ),
         "no JSON": ({"startStreamCut": '{"0":'}, 'option "start-stream-cut" begins like JSON'),
         "no offset": ({"endStreamCut": '{"0":"x"}'}, "the offset of segment 0 must be a whole number"),
         "no such segment": ({"startStreamCut": '{"77":5}'}, "77"),
@@ -60,6 +70,22 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
         "a start and a start": (
             {"startStreamCut": "earliest", "startTimestamp": "2026-01-01"},
             'options "start-stream-cut" and "start-timestamp" can\'t be given together',
+        ),
+        "an end time before the start's": (
+            {"startTimestamp": "2026-01-02", "endTimestamp": "2026-01-01"},
+            'option "end-timestamp" (2026-01-01) lies before "start-timestamp" (2026-01-02)',
+        ),
+        "an end time before the start's cut": (
+            {"startStreamCut": tail.to_json(), "endTimestamp": "2020-01-01"},
+            "lies before its start in segment 0",
+        ),
+        "an end, and a start behind all ends": (
+            {"startStreamCut": "latest", "endStreamCut": tail.to_json()},
+            'option "start-stream-cut" can\'t be latest where the end is given: nothing would be read',
+        ),
+        "another stream's bound": (
+            {"startStreamCut": json.dumps({str(stream): "earliest", f"{stream}s": "earliest"})},
+            f'option "start-stream-cut" names stream "{stream}s", which isn\'t read; did you mean "{stream}"?',
         ),
         "an end at the head": ({"endStreamCut": "earliest"}, "can't be earliest: nothing would be read"),
         "an end before the start": (
@@ -83,3 +109,5 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
         assert right.schema.fieldNames() == ["k", "v"], way
         if not right.isStreaming:
             assert right.count() == 100
+    with pytest.raises(PySparkException, match="can't be latest in a batch read: nothing would be read"):
+        ways["batch of a table"]({"startStreamCut": "latest"}).collect()

@@ -188,6 +188,8 @@ def test_starts_and_ends(spark: SparkSession, client: Client, namespace: str, tm
     assert run_available(latest, tmp_path / "2").all_events == ["k0:late"]
     ended = read_stream(spark, table, endStreamCut="latest")
     assert len(run_available(ended, tmp_path / "3").all_events) == 61
+    write(client, stream, ["k0:later"])
+    assert run_available(ended, tmp_path / "3").all_events == []
 
 
 def test_a_start_may_be_a_time(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.UUID;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -26,6 +28,8 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import scala.Option;
 
@@ -82,7 +86,26 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
   @Override
   public StreamingWrite toStreaming() {
+    if (!isQuery(info)) {
+      // Only a query with the continuous trigger has its one write before it runs: that is refused.
+      plan(table, info, "continuous");
+    }
     return new PravegaStreamingWrite(this);
+  }
+
+  private static JsonNode plan(PravegaTable table, LogicalWriteInfo info, String trigger) {
+    return table.process.call(
+        "planWrite",
+        "namespace", table.identifier.namespace(),
+        "table", table.identifier.name(),
+        "options", info.options().asCaseSensitiveMap(),
+        "staged", table.staged(),
+        "trigger", trigger);
+  }
+
+  /** Whether the write is a query's, and asked for by the query's own thread. */
+  private static boolean isQuery(LogicalWriteInfo info) {
+    return info.queryId().equals(SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId"));
   }
 
   /** What the catalog process has settled. */
@@ -191,17 +214,20 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
       return new PravegaWrite(table, info, plan, overwrite || table.replaces());
     }
 
-    private boolean isQuery() {
-      return info.queryId().equals(SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId"));
+    private JsonNode plan() {
+      return PravegaWrite.plan(table, info, isQuery() ? trigger(info.queryId()) : null);
     }
 
-    private JsonNode plan() {
-      return table.process.call(
-          "planWrite",
-          "namespace", table.identifier.namespace(),
-          "table", table.identifier.name(),
-          "options", info.options().asCaseSensitiveMap(),
-          "staged", table.staged());
+    private boolean isQuery() {
+      return PravegaWrite.isQuery(info);
+    }
+
+    /** The trigger of a query that is running, where it is told; else null. */
+    private static String trigger(String query) {
+      // The session's own list of queries doesn't have it: a query runs in a clone of its session.
+      StreamExecution execution =
+          SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+      return execution != null && execution.trigger() instanceof RealTimeTrigger ? "real-time" : null;
     }
   }
 }

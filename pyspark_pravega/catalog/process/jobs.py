@@ -52,6 +52,7 @@ from pyspark_pravega.connector.write import (
     WriteJob,
     WritePlan,
     can_unpack,
+    check_trigger,
     take_over,
     unpack,
 )
@@ -252,20 +253,27 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
 
 
 def plan_write(
-    definition: TableDefinition, options: Mapping[str, str], *, staged: StagedTable | None = None
+    definition: TableDefinition,
+    options: Mapping[str, str],
+    trigger: str | None = None,
+    *,
+    staged: StagedTable | None = None,
 ) -> PlannedWrite:
     """Settle a write, before Spark plans its query.
 
     Args:
         definition: what the stream is as a table.
         options: the write's options.
+        trigger: of a streaming query, where it isn't one of micro-batches; see `check_trigger`.
         staged: what the table is to become with the rows, if that is something else.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, or contradicts others.
+        UnsupportedOperationError: the trigger can't be had with them.
     """
     parsed = WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
     plan = WritePlan.of(definition, parsed, staged=staged)
+    check_trigger(plan, trigger)
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 

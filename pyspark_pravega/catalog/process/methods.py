@@ -239,14 +239,19 @@ class CatalogMethods(StreamReads):
         }
 
     def plan_write(
-        self, namespace: list[str], table: str, options: dict[str, str], staged: dict[str, Any] | None = None
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        staged: dict[str, Any] | None = None,
+        trigger: str | None = None,
     ) -> PlannedWrite:
         if staged is not None:
             definition = self._with_options(self.catalog.staged_definition(staged), options)
         else:
             definition = self._definition(namespace, table, options)
         becomes = None if staged is None else self.catalog.staged_table(staged)
-        planned = plan_write(definition, options, staged=becomes)
+        planned = plan_write(definition, options, trigger, staged=becomes)
         return {"plan": text_of(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
 
     def take_over_query(self, plan: Text64, query: str, run: str) -> None:

@@ -328,7 +328,12 @@ class Methods(Protocol):
 
     # Writes
     def plan_write(
-        self, namespace: list[str], table: str, options: dict[str, str], staged: dict[str, Any] | None = None
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        staged: dict[str, Any] | None = None,
+        trigger: str | None = None,
     ) -> PlannedWrite:
         """Settle a write, before Spark plans its query."""
 

@@ -9,9 +9,9 @@ from pyspark_pravega.client.positions import parts_between
 from pyspark_pravega.client.segments import SegmentState
 from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.log import Snapshot
-from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.options import START_CUT, ReadOptions
 from pyspark_pravega.connector.read.extent import resolve_extent
-from pyspark_pravega.errors import DataLossError, InvalidStreamCutError
+from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,9 @@ def bounded_snapshot(client: Client, snapshot: Snapshot, options: ReadOptions, *
     """
     stream = snapshot.stream
     extent = resolve_extent(client, stream, options, streams=streams)
-    if extent.start is Word.LATEST or extent.end is Word.EARLIEST:
+    if extent.start is Word.LATEST:
+        raise ConfigurationError(f'option "{START_CUT}" can\'t be latest in a batch read: nothing would be read')
+    if extent.end is Word.EARLIEST:
         return Snapshot(stream=stream, parts=())
     start = extent.start if isinstance(extent.start, StreamCut) else None
     end = extent.end if isinstance(extent.end, StreamCut) else None

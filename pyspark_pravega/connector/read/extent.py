@@ -10,8 +10,8 @@ from pyspark_pravega.client.positions import check_cut, proper_cut
 from pyspark_pravega.connector.bounds import Bound, CutName, Offsets, PerStream, Time, Word
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, START_TIME, ReadOptions
-from pyspark_pravega.connector.read.versions import commit_until, named_cut
-from pyspark_pravega.errors import ConfigurationError, InvalidStreamCutError, SegmentTruncatedError
+from pyspark_pravega.connector.read.versions import commit_until, cut_names, named_cut
+from pyspark_pravega.errors import ConfigurationError, InvalidStreamCutError, SegmentTruncatedError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,14 @@ def resolve_extent(client: Client, stream: Stream, options: ReadOptions, *, stre
     """
     start = resolve_start(client, stream, options, streams=streams)
     end = resolve_end(client, stream, options, streams=streams)
-    if isinstance(start, StreamCut) and isinstance(end, StreamCut):
-        check_order(start, end)
+    if start is Word.LATEST and end is not Word.UNBOUNDED:
+        raise ConfigurationError(f'option "{START_CUT}" can\'t be latest where the end is given: nothing would be read')
+    # Where nothing was committed before the time that is given, the end is the head.
+    last = client.controller.head(stream) if end is Word.EARLIEST and isinstance(start, StreamCut) else end
+    if isinstance(start, StreamCut) and isinstance(last, StreamCut):
+        check_order(start, last)
         # Between cuts of segments that have nothing in common only the controller knows.
-        client.controller.segments_between(stream, start, end)
+        client.controller.segments_between(stream, start, last)
     return Extent(start=start, end=end)
 
 
@@ -74,6 +78,13 @@ def check_extents(client: Client, streams: Sequence[Stream], options: ReadOption
     Raises:
         ConfigurationError: as `resolve_extent`, and so is InvalidStreamCutError.
     """
+    for key, bound in ((START_CUT, options.start), (END_CUT, options.end)):
+        if isinstance(bound, PerStream):
+            names = [str(stream) for stream in streams]
+            for name in bound.bounds.keys() - set(names):
+                raise ConfigurationError(
+                    f'option "{key}" names stream "{name}", which isn\'t read{did_you_mean(name, names)}'
+                )
     if options.has_bounds:
         for stream in streams:
             resolve_extent(client, stream, options, streams=len(streams))
@@ -110,9 +121,12 @@ def _resolve(client: Client, stream: Stream, bound: Bound, option: str, streams:
     if isinstance(bound, CutName):
         cut = named_cut(client, stream, bound.name)
         if cut is None:
+            words = [word.value for word in Word]
+            hint = did_you_mean(bound.name, [*cut_names(client, stream), *words])
             raise ConfigurationError(
                 f'option "{option}" must be earliest, latest, unbounded, a cut as JSON like {{"0":120}}, one in the '
-                f"Java client's base64, or a cut's name: {bound.refusal}"
+                f"Java client's base64, or a cut's name: "
+                + (bound.refusal or f'no cut is called "{bound.name[:60]}"{hint}')
             )
         return _checked(client, stream, cut)
     return _checked(client, stream, bound.of(stream) if isinstance(bound, Offsets) else bound)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import event_batches
@@ -33,6 +33,10 @@ _log = logging.getLogger(__name__)
 
 ROW_MARKER = StructType([StructField("_row", IntegerType(), False)])
 """Stands for a row of which no column is wanted."""
+
+_MOST_VALUES = 4 << 20
+"""Rows times columns of a batch: a megabyte of small events in a table of many columns would be hundreds of megabytes
+of values, though nearly all of them are null."""
 
 OFFICIAL_COLUMNS = StructType(
     [
@@ -73,6 +77,7 @@ class BatchReader(DataSourceReader):
         self.schema = output_schema(definition, columns)
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
         self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
+        self._most_rows = max(1, _MOST_VALUES // sum(_width(field.dataType) for field in self.schema))
 
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""
@@ -87,7 +92,7 @@ class BatchReader(DataSourceReader):
             partition: one of `partitions()`, or Spark's stand-in when there are none.
 
         Yields:
-            Batches of the schema, one for each megabyte or so of events.
+            Batches of the schema, one for each megabyte or so of events, or several where the columns are many.
 
         Raises:
             EventDecodeError: an event can't be decoded; the message says where it is.
@@ -104,7 +109,8 @@ class BatchReader(DataSourceReader):
             try:
                 with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
                     for found in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
-                        yield self._batch(found.frames, part.segment_id, found.start)
+                        for frames in _pieces(found.frames, self._most_rows):
+                            yield self._batch(frames, part.segment_id, found.start)
                         position = found.end
                 break
             except (SegmentTruncatedError, SegmentNotFoundError) as error:
@@ -176,6 +182,28 @@ class BatchReader(DataSourceReader):
         else:
             values = np.zeros(rows, np.int32)
         return pa.array(values).cast(field.type)
+
+
+def _pieces(frames: framing.Frames, most: int) -> Iterator[framing.Frames]:
+    """Frames in pieces of so many events at most; they share their bytes."""
+    if len(frames.payloads) <= most:
+        yield frames
+        return
+    for first in range(0, len(frames.payloads), most):
+        rows = slice(first, first + most)
+        yield replace(
+            frames,
+            payloads=frames.payloads.slice(first, most),
+            starts=frames.starts[rows],
+            sizes=frames.sizes[rows],
+        )
+
+
+def _width(kind: DataType) -> int:
+    """How many values a row has in a column, one for each collection."""
+    if isinstance(kind, StructType):
+        return 1 + sum(_width(field.dataType) for field in kind)
+    return 1
 
 
 def _some(frames: framing.Frames, which: Ints | None) -> framing.Frames:

@@ -116,6 +116,12 @@ def named_cut(client: Client, stream: Stream, name: str) -> StreamCut | None:
     return None if found is None else proper_cut(client, stream, found.offsets)
 
 
+def cut_names(client: Client, stream: Stream) -> list[str]:
+    """The names of a stream's cuts."""
+    ledger = open_ledger(client, stream)
+    return [] if ledger is None else list(ledger.cuts())
+
+
 def commit_of(ledger: Ledger | None, stream: Stream, number: int) -> Commit:
     """A completed version by its number.
 

@@ -2,6 +2,8 @@
 
     {"version":1,"streams":{"shop/orders":{"made":1795278750762,"cut":{"0":33060,"1":30740}}}}
 
+Beside `cut` stands `end`, another cut, where the query ends at what was the tail when it began.
+
 Spark keeps such texts in checkpoints, so what a released version has written must be read for ever
 (`tests/connector/checkpoints`).
 """
@@ -28,6 +30,8 @@ class StreamPosition:
     made_ms: int = 0
     """When the youngest of the cut's segments was made, in ms since 1970; 0 where that isn't known. It tells a stream
     from another one that was made later under its name."""
+    end: StreamCut | None = None
+    """Where the query ends, where only its offsets tell: it is to end at the tail as of its start."""
 
 
 class SourceOffset(Mapping[Stream, StreamPosition]):
@@ -66,7 +70,8 @@ class SourceOffset(Mapping[Stream, StreamPosition]):
         streams = {
             str(stream): {
                 "made": position.made_ms,
-                "cut": {str(segment_id): offset for segment_id, offset in position.cut.items()},
+                "cut": _numbers(position.cut),
+                **({} if position.end is None else {"end": _numbers(position.end)}),
             }
             for stream, position in self._positions.items()
         }
@@ -114,6 +119,15 @@ class SourceOffset(Mapping[Stream, StreamPosition]):
                 refuse(f'stream "{name}" has no cut')
             if type(position.get("made")) is not int:
                 refuse(f'"made" of stream "{name}" is no number')
-            cut = StreamCut.from_json(stream, json.dumps(position["cut"]))
-            positions[stream] = StreamPosition(cut=cut, made_ms=position["made"])
+            if not isinstance(position.get("end", {}), dict):
+                refuse(f'the end of stream "{name}" is no cut')
+            positions[stream] = StreamPosition(
+                cut=StreamCut.from_json(stream, json.dumps(position["cut"])),
+                made_ms=position["made"],
+                end=StreamCut.from_json(stream, json.dumps(position["end"])) if "end" in position else None,
+            )
         return cls(positions)
+
+
+def _numbers(cut: StreamCut) -> dict[str, int]:
+    return {str(segment_id): offset for segment_id, offset in cut.items()}

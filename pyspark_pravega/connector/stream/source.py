@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.connector.bounds import Word
@@ -46,7 +47,8 @@ class StreamSource:
             min_events=options.min_events,
             max_delay_s=options.max_delay_s,
         )
-        self._end: dict[Stream, StreamCut | None] | None = None
+        self._ends: dict[Stream, StreamCut | Word] | None = None
+        self._first_tails: dict[Stream, StreamCut] = {}
         self._subscription: Subscription | None = None
         self._tail: tuple[float, SourceOffset] | None = None
         self._told: tuple[float, SourceOffset, dict[str, str]] | None = None
@@ -68,7 +70,7 @@ class StreamSource:
             ConfigurationError: the start that the options name isn't one.
             StreamNotFoundError: a stream doesn't exist.
         """
-        self._ends()
+        self._option_ends()
         return SourceOffset({stream: self._start(stream) for stream in self.streams})
 
     def latest_offset(
@@ -108,16 +110,19 @@ class StreamSource:
         positions = {}
         for stream, look in looks.items():
             offsets = {segment_id: ends[stream, segment_id] for segment_id in look.ends}
-            positions[stream] = StreamPosition(cut=StreamCut(stream, offsets), made_ms=look.made_ms)
+            positions[stream] = StreamPosition(
+                cut=StreamCut(stream, offsets), made_ms=look.made_ms, end=self._kept_end(stream, start[stream])
+            )
         return SourceOffset(positions)
 
     def target(self) -> SourceOffset:
         """The streams' tails now: where a query ends that reads what is there (Trigger.AvailableNow)."""
-        ends = self._ends()
+        ends = self._option_ends()
         positions = {}
         for stream in self.streams:
             tail, end = self._frontiers[stream].tail(), ends[stream]
-            if end is not None:
+            # An end at a tail is in the offsets, which `latest_offset` looks at, too.
+            if isinstance(end, StreamCut):
                 # In segments of both the nearer one holds. Those of the tail that come after the end aren't reached.
                 cut = {**tail.cut, **end, **{s: min(tail.cut[s], end[s]) for s in end if s in tail.cut}}
                 tail = StreamPosition(cut=StreamCut(stream, cut), made_ms=tail.made_ms)
@@ -184,40 +189,54 @@ class StreamSource:
         return self._told[2]
 
     def _look(self, stream: Stream, start: StreamPosition, target: SourceOffset | None) -> Look:
-        limit: Mapping[int, int] = {}
-        end = self._ends()[stream]
+        limit: Mapping[int, int] = {} if target is None else target[stream].cut
+        option = self._option_ends()[stream]
+        end = option if isinstance(option, StreamCut) else self._kept_end(stream, start)
         if end is not None:
-            limit = end
-        if target is not None:
-            limit = {**end, **target[stream].cut} if end is not None else target[stream].cut
+            # In segments of both the nearer one holds.
+            limit = {**limit, **end, **{s: min(end[s], limit[s]) for s in end if s in limit}}
         return self._frontiers[stream].look(start, limit)
 
-    def _ends(self) -> dict[Stream, StreamCut | None]:
-        """Where the options say that the query ends."""
-        if self._end is None:
-            self._end = {stream: self._option_end(stream) for stream in self.streams}
-        return self._end
+    def _option_ends(self) -> dict[Stream, StreamCut | Word]:
+        """Where the options say that the query ends: a cut, LATEST or UNBOUNDED."""
+        if self._ends is None:
+            self._ends = {stream: self._option_end(stream) for stream in self.streams}
+        return self._ends
+
+    def _kept_end(self, stream: Stream, start: StreamPosition | None = None) -> StreamCut | None:
+        """The end of a query that ends at the tail as of its start: its offsets tell, not this process.
+
+        Args:
+            stream: one of the query's.
+            start: an offset's position; None, or one without an end, where the query begins now.
+        """
+        if self._option_ends()[stream] is not Word.LATEST:
+            return None
+        if start is not None and start.end is not None:
+            return start.end
+        if stream not in self._first_tails:
+            self._first_tails[stream] = self._frontiers[stream].tail().cut
+        return self._first_tails[stream]
 
     def _start(self, stream: Stream) -> StreamPosition:
         frontier = self._frontiers[stream]
         start = resolve_start(self._client, stream, self._options, streams=len(self.streams))
         if start is Word.LATEST:
             return frontier.tail()
+        option, kept = self._option_ends()[stream], self._kept_end(stream)
         if isinstance(start, Word):
-            return frontier.head()
-        end = self._ends()[stream]
+            return replace(frontier.head(), end=kept)
+        end = option if isinstance(option, StreamCut) else kept
         if end is not None:
             check_order(start, end)
-        return frontier.at(start)
+        return replace(frontier.at(start), end=kept)
 
-    def _option_end(self, stream: Stream) -> StreamCut | None:
+    def _option_end(self, stream: Stream) -> StreamCut | Word:
         end = resolve_end(self._client, stream, self._options, streams=len(self.streams))
-        if end is Word.LATEST:
-            return self._frontiers[stream].tail().cut
         if end is Word.EARLIEST:
             return self._client.controller.head(stream)
         if isinstance(end, Word):
-            return None
+            return end
         return StreamCut(stream, {segment_id: max(0, offset) for segment_id, offset in end.items()})
 
     def _check_streams(self, offset: SourceOffset) -> None:

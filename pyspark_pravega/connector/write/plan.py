@@ -27,6 +27,7 @@ from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
     StreamSealedError,
+    UnsupportedOperationError,
     UnsupportedTypeError,
     did_you_mean,
 )
@@ -36,6 +37,8 @@ from pyspark_pravega.settings import Settings
 WRITER = "pyspark-pravega"
 """Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
 of them, once over, holds the stream's watermark back."""
+REAL_TIME, CONTINUOUS = "real-time", "continuous"
+"""The triggers that run no micro-batches with fixed ends."""
 _TIMES: tuple[type[DataType], ...] = (TimestampType, TimestampNTZType, DateType, LongType)
 
 
@@ -146,6 +149,29 @@ def _a_segment(definition: TableDefinition) -> int:
             "DROP TABLE that was interrupted leaves it so, and can be run again"
         )
     return min(segment_ids)
+
+
+def check_trigger(plan: WritePlan, trigger: str | None) -> None:
+    """Refuse a streaming query's trigger with which rows would be lost.
+
+    Args:
+        plan: how the query writes.
+        trigger: `REAL_TIME` or `CONTINUOUS`; None for all others.
+
+    Raises:
+        UnsupportedOperationError: it is one of those.
+    """
+    if trigger == CONTINUOUS:
+        raise UnsupportedOperationError(
+            f'stream "{plan.stream}" can\'t be written by a query with the continuous trigger, in which Spark repeats '
+            "no task: use trigger(processingTime=...) or trigger(availableNow=True)"
+        )
+    if trigger == REAL_TIME and plan.mode == EXACTLY_ONCE:
+        raise UnsupportedOperationError(
+            f'stream "{plan.stream}" can\'t be written exactly once by a query with the real-time trigger: an epoch '
+            "that Spark runs again after a crash has more rows than before, and they would be lost; use another one, "
+            'as trigger(processingTime=...), or option("writer-mode", "at-least-once")'
+        )
 
 
 def time_column(schema: StructType, name: str) -> str:

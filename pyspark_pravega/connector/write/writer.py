@@ -12,7 +12,7 @@ from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob, fenced
-from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.plan import CONTINUOUS, WritePlan, check_trigger
 
 __all__ = ["BatchWriter", "EpochWriter", "TaskMessage", "take_over"]
 
@@ -79,7 +79,11 @@ class EpochWriter(DataSourceStreamArrowWriter):
 
         Raises:
             TransactionError: a transaction was lost, or another driver has taken the query over.
+            UnsupportedOperationError: the query has the continuous trigger.
         """
+        if None in messages:
+            # Then Spark 4.3 throws the rows away without a call of `write`, and this is the first to be asked.
+            check_trigger(self._job.plan, CONTINUOUS)
         told = [message for message in messages if isinstance(message, TaskMessage)]
         if not told:
             return

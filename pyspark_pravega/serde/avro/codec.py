@@ -200,7 +200,7 @@ def _decompressed(data: Bytes, starts: Ints, ends: Ints, rows: Ints, codec: str)
         try:
             bodies.append(compression.decompress(codec, data[start:end].tobytes()))
         except ValueError as error:
-            raise DatumError(row, f"its body isn't of the codec {codec}: {error}") from None
+            raise DatumError(row, f"its body, of the codec {codec}, can't be decompressed: {error}") from None
     offsets = np.cumsum([len(body) for body in bodies], dtype=np.int64)
     bodies.append(b"\0" * PAD)
     return np.frombuffer(b"".join(bodies), dtype=np.uint8), offsets[:-1].copy(), offsets[1:].copy()
