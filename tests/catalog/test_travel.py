@@ -14,7 +14,8 @@ from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.log.keys import commit_key
 from pyspark_pravega.connector.log.ledger import open_ledger
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader, committed_slices
+from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader
+from pyspark_pravega.connector.read.committed import committed_ranges
 from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.errors import (
@@ -46,8 +47,8 @@ def version(catalog: Catalog, stream: Stream, text: str) -> Moment:
 def changes(catalog: Catalog, stream: Stream, first: int, last: int) -> list[tuple[int, int]]:
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None
-    slices = committed_slices(catalog.client, ledger, first, last)
-    reader = ChangesReader(catalog.definition(stream), slices, ["_commit_version", "id", "_change_type"])
+    ranges = committed_ranges(catalog.client, ledger, first, last)
+    reader = ChangesReader(catalog.definition(stream), ranges, ["_commit_version", "id", "_change_type"])
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert {kind for batch in found for kind in batch.column("_change_type").to_pylist()} <= {"insert"}
     return sorted((row["_commit_version"], row["id"]) for batch in found for row in batch.to_pylist())
@@ -212,7 +213,7 @@ def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
 def test_only_rows_are_wanted(catalog: Catalog, stream: Stream) -> None:
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None
-    reader = ChangesReader(catalog.definition(stream), committed_slices(catalog.client, ledger, 1, 3), [])
+    reader = ChangesReader(catalog.definition(stream), committed_ranges(catalog.client, ledger, 1, 3), [])
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert sum(batch.num_rows for batch in found) == 9
     assert rows(catalog.definition(stream), snapshot_until(catalog.client, stream, version(catalog, stream, "1"))) == [

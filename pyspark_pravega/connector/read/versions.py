@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
+from pyspark_pravega.client import Client, SegmentPart, SegmentRange, Stream, StreamCut
+from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.client.positions import check_cut, parts_between
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, open_ledger
@@ -198,7 +199,44 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
 
 
-def parts_until(client: Client, stream: Stream, start: Moment | None, end: Moment) -> list[SegmentPart]:
+class SegmentRanges:
+    """The parts of the key space that a stream's segments own; each epoch is asked for once.
+
+    For one statement: a stream that is made again has others.
+    """
+
+    def __init__(self, client: Client, stream: Stream) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client: the cluster.
+            stream: the stream.
+        """
+        self._client, self._stream = client, stream
+        self._ranges: dict[int, SegmentRange] = {}
+        self._epochs: set[int] = set()
+
+    def of(self, segment_ids: Iterable[int]) -> dict[int, SegmentRange]:
+        """The ranges of some segments.
+
+        Raises:
+            NotFoundError: the stream has had no such segment, or there is no such stream.
+        """
+        ids = list(segment_ids)
+        for epoch in sorted({segment_epoch(segment_id) for segment_id in ids if segment_id not in self._ranges}):
+            if epoch not in self._epochs:
+                ranges = self._client.controller.epoch_segments(self._stream, epoch).ranges
+                self._ranges |= {one.segment_id: one for one in ranges}
+                self._epochs.add(epoch)
+        for segment_id in ids:
+            if segment_id not in self._ranges:
+                raise NotFoundError(f'stream "{self._stream}" has no segment {segment_id}')
+        return {segment_id: self._ranges[segment_id] for segment_id in ids}
+
+
+def parts_until(
+    client: Client, stream: Stream, start: Moment | None, end: Moment, segments: SegmentRanges | None = None
+) -> list[SegmentPart]:
     """The parts of a stream between two moments.
 
     Args:
@@ -206,13 +244,15 @@ def parts_until(client: Client, stream: Stream, start: Moment | None, end: Momen
         stream: the stream.
         start: the earlier moment; None for the stream's head.
         end: the later one.
+        segments: what is known already of the stream's segments.
 
     Raises:
         SegmentTruncatedError: a part of it has been truncated away.
         InvalidStreamCutError: the end lies before the start.
     """
-    first = client.controller.head(stream) if start is None else proper_cut(client, stream, start.offsets)
-    last = proper_cut(client, stream, end.offsets)
+    segments = segments or SegmentRanges(client, stream)
+    first = client.controller.head(stream) if start is None else proper_cut(client, stream, start.offsets, segments)
+    last = proper_cut(client, stream, end.offsets, segments)
     try:
         ids = set(client.controller.segments_between(stream, first, last))
     except InvalidStreamCutError:
@@ -226,13 +266,16 @@ def parts_until(client: Client, stream: Stream, start: Moment | None, end: Momen
     return list(between.parts)
 
 
-def proper_cut(client: Client, stream: Stream, offsets: Mapping[int, int]) -> StreamCut:
+def proper_cut(
+    client: Client, stream: Stream, offsets: Mapping[int, int], segments: SegmentRanges | None = None
+) -> StreamCut:
     """The stream cut among the positions in a stream's segments: those of which none has a successor among them.
 
     Args:
         client: the cluster.
         stream: the stream.
         offsets: segment id to offset in bytes.
+        segments: what is known already of the stream's segments.
 
     Raises:
         InvalidStreamCutError: the stream has no such segments.
@@ -240,7 +283,7 @@ def proper_cut(client: Client, stream: Stream, offsets: Mapping[int, int]) -> St
     if len(offsets) < 2 or len({segment_id >> 32 for segment_id in offsets}) == 1:
         return StreamCut(stream, offsets)
     try:
-        ranges = client.controller.segment_ranges(stream, offsets)
+        ranges = (segments or SegmentRanges(client, stream)).of(offsets)
     except NotFoundError as error:
         raise InvalidStreamCutError(f'positions in stream "{stream}" don\'t fit it: {error}') from None
     return StreamCut(

@@ -24,7 +24,7 @@ from pyspark_pravega.connector.read import (
     CommittedPartition,
     commits_between,
     committed_partitions,
-    committed_slices,
+    committed_ranges,
     first_whole_version,
     proper_cut,
 )
@@ -129,7 +129,7 @@ class ChangesSource:
             if self._wanted.from_version is None or not self._options.fail_on_data_loss:
                 before = first_whole_version(self._client, ledger, before + 1, last) - 1
             else:
-                committed_slices(self._client, ledger, before + 1, before + 1)
+                committed_ranges(self._client, ledger, before + 1, before + 1)
         return self._at(ledger, before)
 
     def latest_offset(
@@ -192,13 +192,13 @@ class ChangesSource:
             return []
         fail = self._options.fail_on_data_loss
         try:
-            slices = committed_slices(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
+            ranges = committed_ranges(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
         except (VersionNotFoundError, SegmentTruncatedError) as error:
             raise DataLossError(
                 f"{error}. The query has read the versions up to {begin}. Set failOnDataLoss to false to go on without "
                 "what is gone; longer retention, or the option subscriber with consumption-based retention, prevents it"
             ) from None
-        return committed_partitions(slices)
+        return committed_partitions(ranges)
 
     def subscribe(self) -> None:
         """Make the query's subscriber, where the options name one, so that nothing is removed before the first commit.
