@@ -14,10 +14,13 @@ from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.log.keys import commit_key
 from pyspark_pravega.connector.log.ledger import open_ledger
 from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.read import committed
 from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader
 from pyspark_pravega.connector.read.committed import committed_ranges
 from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
+from pyspark_pravega.connector.stream import changes as stream_changes
+from pyspark_pravega.connector.stream.changes import ChangesSource
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -208,6 +211,21 @@ def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
     assert between(times[0], times[1]) == (1, 2)
     assert between(times[0], times[2], inclusive=False) == (2, 2)
     assert between(times[2] + 1000, None) == (4, 3)
+
+
+def test_a_plan_is_limited_in_size(catalog: Catalog, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement says what to do, a streaming query takes fewer versions at once."""
+    for module in (committed, stream_changes):
+        monkeypatch.setattr(module, "MOST_ADDITIONS", 3)
+    words = rf'versions 1 to 3 of stream "{stream}" have too many changes .* 3 is the most; read fewer versions at once'
+    with pytest.raises(ConfigurationError, match=words):
+        changes(catalog, stream, 1, 3)
+    assert [row for first in (1, 2) for row in changes(catalog, stream, first, first)] == [(1, 1), (1, 2), (2, 3)]
+    source = ChangesSource(catalog.client, stream, ChangesRange(from_version="1"), ReadOptions())
+    offsets = [source.initial_offset()]
+    while (offset := source.latest_offset(offsets[-1], limited=False)) != offsets[-1]:
+        offsets.append(offset)
+    assert [offset.commit for offset in offsets] == [0, 1, 2, 3]
 
 
 def test_only_rows_are_wanted(catalog: Catalog, stream: Stream) -> None:

@@ -20,6 +20,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
+    MOST_ADDITIONS,
     ChangesRange,
     CommittedPartition,
     commits_between,
@@ -139,7 +140,8 @@ class ChangesSource:
 
         Args:
             start: where it begins.
-            limited: whether the options' limits hold. A batch has at least one version, however large.
+            limited: whether the options' limits hold. A batch has at least one version, however large, and never
+                more than can be planned at once.
             target: where the query is to end, as `target` gave it; None for a query without end.
 
         Returns:
@@ -162,6 +164,7 @@ class ChangesSource:
             if target is None and not self._enough(ledger, begin, last):
                 return start
             last = self._admitted(ledger, begin, last)
+        last = min(last, begin + _most_versions(ledger, last))
         self._last_batch = time.monotonic()
         return self._at(ledger, last)
 
@@ -297,6 +300,12 @@ class ChangesSource:
                 break
             admitted = commit.version
         return admitted if admitted > begin else last
+
+
+def _most_versions(ledger: Ledger, last: int) -> int:
+    """How many versions fit into a plan though each adds to all segments."""
+    segments = max((len(commit.cut) for commit in ledger.commits([last])), default=1)
+    return max(1, MOST_ADDITIONS // max(1, segments))
 
 
 def check_no_bounds(options: ReadOptions) -> None:
