@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_pravega.client import SegmentPart
-from pyspark_pravega.connector.log import Ledger, Snapshot
+from pyspark_pravega.client.names import segment_epoch
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.read import BatchReader, SlicePartition
 
 SEGMENT, OFFSET = "_segment", "_offset"
@@ -124,7 +125,8 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
     if sum(ends.values()) != state.bytes or any(part.start for part in snapshot.parts):
         return None
     for commit in ledger.commits([state.version] if state.version else []):
-        if {segment_id: end for segment_id, end in commit.cut.items() if end} == ends:
+        # Of segments that were sealed before it a version needn't say anything.
+        if all(ends.get(segment_id, 0) == end for segment_id, end in commit.cut.items()):
             return state.rows
     return None if state.version else 0
 
@@ -179,9 +181,19 @@ def _from(part: SegmentPart, first: int, ledger: Ledger | None) -> SegmentPart:
     while low < high:
         middle = (low + high + 1) // 2
         commits = ledger.commits([middle])
-        offset = commits[0].cut.get(part.segment_id, 0) if commits else 0
+        offset = _reached(commits[0], part) if commits else 0
         if offset <= first:
             low, start = middle, max(start, offset)
         else:
             high = middle - 1
     return replace(part, start=min(start, part.end))
+
+
+def _reached(commit: Commit, part: SegmentPart) -> int:
+    """How far a segment went when a version was committed."""
+    offset = commit.cut.get(part.segment_id)
+    if offset is not None:
+        return offset
+    # A version names the segments of its time: later ones than this one stand for its end.
+    is_past = any(segment_epoch(other) > segment_epoch(part.segment_id) for other in commit.cut)
+    return part.end if is_past else 0

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, replace
 
 import pytest
 from catalog_tools import ids, insert, make, rows
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.jobs import count_rows
+from pyspark_pravega.catalog.pushdown import Bounds, narrowed
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.log.keys import commit_key
 from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import committed
 from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader
@@ -226,6 +231,47 @@ def test_a_plan_is_limited_in_size(catalog: Catalog, stream: Stream, monkeypatch
     while (offset := source.latest_offset(offsets[-1], limited=False)) != offsets[-1]:
         offsets.append(offset)
     assert [offset.commit for offset in offsets] == [0, 1, 2, 3]
+
+
+def test_a_version_names_current_segments_only(catalog: Catalog, stream: Stream, scope: str) -> None:
+    """Entries that named each segment since the head outgrew what a server takes, and nobody could commit any more."""
+    for segments in (2, 4):
+        catalog.call_procedure("scale", [f"{scope}.t", segments])
+        insert(catalog, stream, *range(10 * segments, 10 * segments + 9))
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    commits = list(ledger.all_commits())
+    assert [len(commit.cut) for commit in commits] == [2, 2, 3, 2, 4]
+    assert set(commits[-1].cut) == set(catalog.client.controller.current_segments(stream).ids)
+
+    def seen() -> list[object]:
+        versions = [ids(catalog, stream, version(catalog, stream, str(number))) for number in range(1, 6)]
+        parts = [
+            ids_of(narrowed(take_snapshot(catalog.client, stream), Bounds.of([offset_from(end)]), ledger))
+            for commit in commits
+            for end in sorted(commit.cut.values())
+        ]
+        counted = count_rows(catalog.definition(stream), {})
+        return [versions, parts, counted, changes(catalog, stream, 1, 5), changes(catalog, stream, 4, 4)]
+
+    def offset_from(least: int) -> dict[str, object]:
+        return {"column": "_offset", "comparison": ">=", "values": [least]}
+
+    def ids_of(snapshot: Snapshot) -> list[tuple[int, int, int]]:
+        return [(part.segment_id, part.start, part.end) for part in snapshot.parts]
+
+    now = seen()
+    assert now[2] == 27
+    # Entries of an earlier release.
+    all_until_now: dict[int, int] = {}
+    for commit in commits:
+        all_until_now |= commit.cut
+        ledger._table.put((commit_key(commit.version), ANY_VERSION, asdict(replace(commit, cut=dict(all_until_now)))))
+    assert seen() == now
+    # One of an earlier release among new ones.
+    last = asdict(commits[-1])
+    ledger._table.put((commit_key(5), ANY_VERSION, last))
+    assert seen() == now
 
 
 def test_only_rows_are_wanted(catalog: Catalog, stream: Stream) -> None:
