@@ -19,6 +19,29 @@ _LEAST, MOST = 0, 2**63 - 1
 _COMPARISONS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "IN"})
 
 
+def interval_of(column: str, predicates: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """The least and the greatest value of a column of numbers that predicates which hold all at once let through.
+
+    Args:
+        column: the column's name.
+        predicates: see `Bounds.of`.
+    """
+    first, last = _LEAST, MOST
+    for predicate in predicates:
+        if predicate["column"] == column and predicate["comparison"] in _COMPARISONS and predicate["values"]:
+            low, high = _interval(predicate["comparison"], predicate["values"])
+            first, last = max(first, low), min(last, high)
+    return first, last
+
+
+def _interval(comparison: str, values: Sequence[int]) -> tuple[int, int]:
+    if comparison in ("=", "<=>", "IN"):
+        return min(values), max(values)
+    if comparison in ("<", "<="):
+        return _LEAST, values[0] - (comparison == "<")
+    return values[0] + (comparison == ">"), MOST
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
     """Which segments, and which offsets in them, a query may want."""
@@ -45,12 +68,7 @@ class Bounds:
             column, comparison, values = predicate["column"], predicate["comparison"], predicate["values"]
             if column in own or column not in (SEGMENT, OFFSET) or comparison not in _COMPARISONS or not values:
                 continue
-            if comparison in ("=", "<=>", "IN"):
-                low, high = min(values), max(values)
-            elif comparison in ("<", "<="):
-                low, high = _LEAST, values[0] - (comparison == "<")
-            else:
-                low, high = values[0] + (comparison == ">"), MOST
+            low, high = _interval(comparison, values)
             if column == OFFSET:
                 bounds = replace(bounds, first=max(bounds.first, low), last=min(bounds.last, high))
                 continue

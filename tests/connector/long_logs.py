@@ -39,7 +39,7 @@ def spread_over_versions(catalog: Catalog, stream: Stream, rows: int, versions: 
     offsets = np.concatenate([batch.column(1).to_numpy() for batch in batches])
     ends: dict[int, npt.NDArray[np.int64]] = {}
     counts = np.zeros(versions, np.int64)
-    for part in snapshot.parts:
+    for part in (one for one in snapshot.parts if one.segment_id in snapshot.current):
         begins = np.sort(offsets[segments == part.segment_id])
         assert len(begins) >= versions, f"segment {part.segment_id} has {len(begins)} events: insert more rows"
         bounds = np.linspace(0, len(begins), versions + 1).astype(np.int64)

@@ -38,6 +38,8 @@ def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
     assert sum(row[3] for row in rows) == ROWS * (ROWS - 1) // 2
     assert sum(row[4] for row in rows) == ROWS
     assert spark.table(other).count() == 3
+    some = spark.sql(f"SELECT version, rows FROM pravega.`{scope}`.`t$commits` WHERE version >= 40 AND version < 43")
+    assert {row.version: row.rows for row in some.collect()} == {number: counts[number] for number in (40, 41, 42)}
     # An answer of more than a line should have: 9,000 cuts of 32 segments.
     commits = spark.table(f"pravega.`{scope}`.`t$commits`").collect()
     assert [row.version for row in commits] == list(range(1, VERSIONS + 1))

@@ -236,7 +236,9 @@ class Methods(Protocol):
     def drop_table(self, namespace: list[str], table: str) -> bool:
         """Drop a table. Returns whether it was there."""
 
-    def metadata_rows(self, namespace: list[str], table: str, columns: list[str]) -> list[list[Any]]:
+    def metadata_rows(
+        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
+    ) -> list[list[Any]]:
         """The rows of a table of facts."""
 
     # Tables that are made or replaced together with their rows

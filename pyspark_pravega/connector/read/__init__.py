@@ -22,7 +22,14 @@ from pyspark_pravega.connector.read.committed import (
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
-from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, proper_cut, snapshot_until
+from pyspark_pravega.connector.read.versions import (
+    Moment,
+    SegmentRanges,
+    moment_at,
+    moment_of,
+    proper_cut,
+    snapshot_until,
+)
 
 __all__ = [
     "CHANGE_COLUMNS",
@@ -33,6 +40,7 @@ __all__ = [
     "ChangesReader",
     "CommittedPartition",
     "Moment",
+    "SegmentRanges",
     "SlicePartition",
     "arrange",
     "bounded_snapshot",
