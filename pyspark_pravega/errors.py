@@ -7,6 +7,7 @@
         ControllerUnavailableError, RegistryUnavailableError,
         SegmentStoreUnavailableError    NoAnswerError, WrongHostError
         DeadlineExceededError     the caller's own deadline is over
+      OpenFilesError              this process may open no more files or connections
       AuthenticationError         a server refused the credentials
         TokenExpiredError         a delegation token is too old
       CertificateError            a server's certificate isn't trusted
@@ -82,6 +83,12 @@ class NoAnswerError(SegmentStoreUnavailableError):
     """The segment store is there, but hasn't answered in time."""
 
     condition = "PRAVEGA_SEGMENT_STORE_NO_ANSWER"
+
+
+class OpenFilesError(PravegaError):
+    """This process, or this machine, has as many files and connections open as it may."""
+
+    condition = "PRAVEGA_OPEN_FILES"
 
 
 class WrongHostError(SegmentStoreUnavailableError):

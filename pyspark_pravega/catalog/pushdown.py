@@ -10,12 +10,36 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_pravega.client import SegmentPart
-from pyspark_pravega.connector.log import Ledger, Snapshot
+from pyspark_pravega.client.names import segment_epoch
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.read import BatchReader, SlicePartition
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
 _COMPARISONS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "IN"})
+
+
+def interval_of(column: str, predicates: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """The least and the greatest value of a column of numbers that predicates which hold all at once let through.
+
+    Args:
+        column: the column's name.
+        predicates: see `Bounds.of`.
+    """
+    first, last = _LEAST, MOST
+    for predicate in predicates:
+        if predicate["column"] == column and predicate["comparison"] in _COMPARISONS and predicate["values"]:
+            low, high = _interval(predicate["comparison"], predicate["values"])
+            first, last = max(first, low), min(last, high)
+    return first, last
+
+
+def _interval(comparison: str, values: Sequence[int]) -> tuple[int, int]:
+    if comparison in ("=", "<=>", "IN"):
+        return min(values), max(values)
+    if comparison in ("<", "<="):
+        return _LEAST, values[0] - (comparison == "<")
+    return values[0] + (comparison == ">"), MOST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +68,7 @@ class Bounds:
             column, comparison, values = predicate["column"], predicate["comparison"], predicate["values"]
             if column in own or column not in (SEGMENT, OFFSET) or comparison not in _COMPARISONS or not values:
                 continue
-            if comparison in ("=", "<=>", "IN"):
-                low, high = min(values), max(values)
-            elif comparison in ("<", "<="):
-                low, high = _LEAST, values[0] - (comparison == "<")
-            else:
-                low, high = values[0] + (comparison == ">"), MOST
+            low, high = _interval(comparison, values)
             if column == OFFSET:
                 bounds = replace(bounds, first=max(bounds.first, low), last=min(bounds.last, high))
                 continue
@@ -124,7 +143,8 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
     if sum(ends.values()) != state.bytes or any(part.start for part in snapshot.parts):
         return None
     for commit in ledger.commits([state.version] if state.version else []):
-        if {segment_id: end for segment_id, end in commit.cut.items() if end} == ends:
+        # Of segments that were sealed before it a version needn't say anything.
+        if all(ends.get(segment_id, 0) == end for segment_id, end in commit.cut.items()):
             return state.rows
     return None if state.version else 0
 
@@ -179,9 +199,19 @@ def _from(part: SegmentPart, first: int, ledger: Ledger | None) -> SegmentPart:
     while low < high:
         middle = (low + high + 1) // 2
         commits = ledger.commits([middle])
-        offset = commits[0].cut.get(part.segment_id, 0) if commits else 0
+        offset = _reached(commits[0], part) if commits else 0
         if offset <= first:
             low, start = middle, max(start, offset)
         else:
             high = middle - 1
     return replace(part, start=min(start, part.end))
+
+
+def _reached(commit: Commit, part: SegmentPart) -> int:
+    """How far a segment went when a version was committed."""
+    offset = commit.cut.get(part.segment_id)
+    if offset is not None:
+        return offset
+    # A version names the segments of its time: later ones than this one stand for its end.
+    is_past = any(segment_epoch(other) > segment_epoch(part.segment_id) for other in commit.cut)
+    return part.end if is_past else 0

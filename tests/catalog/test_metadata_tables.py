@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from catalog_tools import insert, make
+from client_tools import scale
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements.metadata_tables import SCHEMAS
-from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
+from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut, StreamSegments
 from pyspark_pravega.errors import InvalidNameError, StreamNotFoundError
 
 pytestmark = pytest.mark.server
@@ -41,6 +43,42 @@ def test_the_cut_of_a_commit_after_a_scale_is_one(catalog: Catalog, scope: str) 
     catalog.call_procedure("scale", [f"{scope}.t", 3])
     insert(catalog, stream, 3)
     assert StreamCut.from_text(table(catalog, stream, "commits")[1]["cut"]) == catalog.client.tail(stream)
+
+
+def test_commits_of_some_versions_ask_for_no_others(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers are asked as often for many versions as for few, and not at all where no cut is wanted."""
+    stream = make(catalog, scope, segments=2)
+    controller = catalog.client.controller
+    scale(catalog.client, stream, [1], [(0.5, 0.75), (0.75, 1.0)])
+    for number in range(6):
+        insert(catalog, stream, number)
+    asked: list[int] = []
+    epoch_segments = type(controller).epoch_segments
+
+    def counting(own: Any, stream: Stream, epoch: int) -> StreamSegments:
+        asked.append(epoch)
+        return epoch_segments(own, stream, epoch)
+
+    monkeypatch.setattr(type(controller), "epoch_segments", counting)
+
+    def versions(*predicates: tuple[str, list[int]], columns: Sequence[str] = ("version", "cut")) -> list[Any]:
+        given = [{"column": "version", "comparison": comparison, "values": values} for comparison, values in predicates]
+        rows = catalog.metadata_rows([scope], "t$commits", columns, given)
+        assert not any(row[-1] is None for row in rows)
+        return [row[0] for row in rows]
+
+    assert versions() == [1, 2, 3, 4, 5, 6]
+    assert sorted(asked) == [0, 1]
+    asked.clear()
+    assert versions(columns=["version", "rows"]) == [1, 2, 3, 4, 5, 6]
+    assert asked == []
+    assert versions(("=", [3])) == [3]
+    assert versions((">", [2]), ("<=", [4])) == [3, 4]
+    assert versions(("IN", [2, 4])) == [2, 3, 4]
+    assert versions((">=", [6]), ("<", [2**62])) == [6]
+    assert versions((">", [6])) == versions(("=", [0])) == versions(("<", [1])) == []
 
 
 def test_segments_and_epochs(catalog: Catalog, scope: str) -> None:

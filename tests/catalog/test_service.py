@@ -184,6 +184,27 @@ def test_many_requests_at_once_are_each_answered_once(service: Service, scope: s
 
 
 @server
+def test_a_long_answer_comes_in_pieces(service: Service, scope: str) -> None:
+    """A line of many megabytes would hold up the answers of all other sessions."""
+    table = {"namespace": [scope], "table": "t"}
+    service.call("createTable", **table, schema=json.loads(COLUMNS.json()), transforms=[], properties={})
+    rows = {"namespace": [scope], "table": "t$properties"}
+    expected = [row * 20_000 for row in service.call("metadataRows", **rows, columns=["key", "value"])["result"]]
+    long = service.send("metadataRows", **rows, columns=["key", "value"] * 20_000)
+    quick = service.send(QUICK[0], **QUICK[1])
+    received: dict[int, list[dict[str, Any]]] = {long: [], quick: []}
+    while not received[quick] or not received[long] or not received[long][-1]["last"]:
+        answer = service.receive()
+        received[answer["id"]].append(answer)
+    assert received[quick] == [{"id": quick, "result": None}]
+    pieces = received[long]
+    assert [piece["last"] for piece in pieces] == [*([False] * (len(pieces) - 1)), True]
+    assert len(pieces) > 1
+    assert max(len(piece["piece"]) for piece in pieces) == 1 << 20
+    assert json.loads("".join(piece["piece"] for piece in pieces)) == {"id": long, "result": expected}
+
+
+@server
 def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: str) -> None:
     service.call(
         "createTable",

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, replace
 
 import pytest
 from catalog_tools import ids, insert, make, rows
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.jobs import count_rows
+from pyspark_pravega.catalog.pushdown import Bounds, narrowed
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.log.keys import commit_key
 from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader, committed_slices
+from pyspark_pravega.connector.read import committed
+from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader
+from pyspark_pravega.connector.read.committed import committed_ranges
 from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
+from pyspark_pravega.connector.stream import changes as stream_changes
+from pyspark_pravega.connector.stream.changes import ChangesSource
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -46,8 +55,8 @@ def version(catalog: Catalog, stream: Stream, text: str) -> Moment:
 def changes(catalog: Catalog, stream: Stream, first: int, last: int) -> list[tuple[int, int]]:
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None
-    slices = committed_slices(catalog.client, ledger, first, last)
-    reader = ChangesReader(catalog.definition(stream), slices, ["_commit_version", "id", "_change_type"])
+    ranges = committed_ranges(catalog.client, ledger, first, last)
+    reader = ChangesReader(catalog.definition(stream), ranges, ["_commit_version", "id", "_change_type"])
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert {kind for batch in found for kind in batch.column("_change_type").to_pylist()} <= {"insert"}
     return sorted((row["_commit_version"], row["id"]) for batch in found for row in batch.to_pylist())
@@ -209,10 +218,66 @@ def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
     assert between(times[2] + 1000, None) == (4, 3)
 
 
+def test_a_plan_is_limited_in_size(catalog: Catalog, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement says what to do, a streaming query takes fewer versions at once."""
+    for module in (committed, stream_changes):
+        monkeypatch.setattr(module, "MOST_ADDITIONS", 3)
+    words = rf'versions 1 to 3 of stream "{stream}" have too many changes .* 3 is the most; read fewer versions at once'
+    with pytest.raises(ConfigurationError, match=words):
+        changes(catalog, stream, 1, 3)
+    assert [row for first in (1, 2) for row in changes(catalog, stream, first, first)] == [(1, 1), (1, 2), (2, 3)]
+    source = ChangesSource(catalog.client, stream, ChangesRange(from_version="1"), ReadOptions())
+    offsets = [source.initial_offset()]
+    while (offset := source.latest_offset(offsets[-1], limited=False)) != offsets[-1]:
+        offsets.append(offset)
+    assert [offset.commit for offset in offsets] == [0, 1, 2, 3]
+
+
+def test_a_version_names_current_segments_only(catalog: Catalog, stream: Stream, scope: str) -> None:
+    """Entries that named each segment since the head outgrew what a server takes, and nobody could commit any more."""
+    for segments in (2, 4):
+        catalog.call_procedure("scale", [f"{scope}.t", segments])
+        insert(catalog, stream, *range(10 * segments, 10 * segments + 9))
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    commits = list(ledger.all_commits())
+    assert [len(commit.cut) for commit in commits] == [2, 2, 3, 2, 4]
+    assert set(commits[-1].cut) == set(catalog.client.controller.current_segments(stream).ids)
+
+    def seen() -> list[object]:
+        versions = [ids(catalog, stream, version(catalog, stream, str(number))) for number in range(1, 6)]
+        parts = [
+            ids_of(narrowed(take_snapshot(catalog.client, stream), Bounds.of([offset_from(end)]), ledger))
+            for commit in commits
+            for end in sorted(commit.cut.values())
+        ]
+        counted = count_rows(catalog.definition(stream), {})
+        return [versions, parts, counted, changes(catalog, stream, 1, 5), changes(catalog, stream, 4, 4)]
+
+    def offset_from(least: int) -> dict[str, object]:
+        return {"column": "_offset", "comparison": ">=", "values": [least]}
+
+    def ids_of(snapshot: Snapshot) -> list[tuple[int, int, int]]:
+        return [(part.segment_id, part.start, part.end) for part in snapshot.parts]
+
+    now = seen()
+    assert now[2] == 27
+    # Entries of an earlier release.
+    all_until_now: dict[int, int] = {}
+    for commit in commits:
+        all_until_now |= commit.cut
+        ledger._table.put((commit_key(commit.version), ANY_VERSION, asdict(replace(commit, cut=dict(all_until_now)))))
+    assert seen() == now
+    # One of an earlier release among new ones.
+    last = asdict(commits[-1])
+    ledger._table.put((commit_key(5), ANY_VERSION, last))
+    assert seen() == now
+
+
 def test_only_rows_are_wanted(catalog: Catalog, stream: Stream) -> None:
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None
-    reader = ChangesReader(catalog.definition(stream), committed_slices(catalog.client, ledger, 1, 3), [])
+    reader = ChangesReader(catalog.definition(stream), committed_ranges(catalog.client, ledger, 1, 3), [])
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert sum(batch.num_rows for batch in found) == 9
     assert rows(catalog.definition(stream), snapshot_until(catalog.client, stream, version(catalog, stream, "1"))) == [

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from client_tools import make_stream
-from connector_tools import ledger_of
+from connector_tools import ledger_of, size_until
 from write_processes import (
     CUT,
     DRIVER_STEPS,
@@ -363,7 +363,7 @@ class Chaos:
         assert len(commits) == version
         written = Counter((commit.query, commit.epoch) for commit in commits)
         assert set(written.values()) == {1}
-        sizes = [sum(commit.cut.values()) for commit in commits]
+        sizes = [size_until(self._client, definition.stream, commit) for commit in commits]
         assert sizes == sorted(sizes)
 
     def _note_open(self, run: Run, seed: int) -> None:

@@ -9,10 +9,12 @@ import pyarrow as pa
 from client_tools import make_stream
 
 from pyspark_pravega.client import Client, Stream, TransactionState
+from pyspark_pravega.connector.log.entries import Commit
 from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.connector.read.versions import Moment, snapshot_until
 from pyspark_pravega.connector.table.definition import TableDefinition, raw_definition
 from pyspark_pravega.connector.write.writer import BatchWriter, TaskMessage
 from pyspark_pravega.settings import Settings
@@ -59,6 +61,11 @@ def ledger_of(client: Client, definition: TableDefinition) -> Ledger:
     ledger = open_ledger(client, definition.stream)
     assert ledger is not None
     return ledger
+
+
+def size_until(client: Client, stream: Stream, commit: Commit) -> int:
+    """The bytes of a stream up to a version."""
+    return snapshot_until(client, stream, Moment(offsets=commit.cut, name=f"version {commit.version}")).size
 
 
 def states(client: Client, definition: TableDefinition, ids: Sequence[uuid.UUID]) -> list[TransactionState]:

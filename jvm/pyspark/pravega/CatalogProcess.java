@@ -1,7 +1,10 @@
 package pyspark.pravega;
 
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.TextNode;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -27,7 +30,12 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
  * and threads, started when it is needed, started again when it has died, and gone with the JVM.
  */
 final class CatalogProcess {
-  private static final ObjectMapper JSON = new ObjectMapper();
+  /** A text may be as long as memory allows: Jackson's own limit would end the process for all sessions. */
+  private static final ObjectMapper JSON =
+      new ObjectMapper(
+          JsonFactory.builder()
+              .streamReadConstraints(StreamReadConstraints.builder().maxStringLength(Integer.MAX_VALUE).build())
+              .build());
   private static final Map<Map<String, Object>, CatalogProcess> PROCESSES = new ConcurrentHashMap<>();
 
   private final Map<String, Object> configuration;
@@ -228,9 +236,19 @@ final class CatalogProcess {
     private void read() {
       try (BufferedReader answers =
           new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8))) {
+        Map<Long, StringBuilder> begun = new HashMap<>();
         for (String line; (line = answers.readLine()) != null; ) {
           JsonNode answer = JSON.readTree(line);
-          CompletableFuture<JsonNode> future = waiting.remove(answer.get("id").asLong());
+          long id = answer.get("id").asLong();
+          if (answer.has("piece")) {
+            begun.computeIfAbsent(id, any -> new StringBuilder()).append(answer.get("piece").asText());
+            if (!answer.get("last").asBoolean()) {
+              continue;
+            }
+            // Who waits for it parses it: others' answers come meanwhile.
+            answer = TextNode.valueOf(begun.remove(id).toString());
+          }
+          CompletableFuture<JsonNode> future = waiting.remove(id);
           if (future != null) {
             future.complete(answer);
           }
@@ -257,6 +275,11 @@ final class CatalogProcess {
       JsonNode answer;
       try {
         answer = future.get();
+        if (answer.isTextual()) {
+          answer = JSON.readTree(answer.asText());
+        }
+      } catch (IOException error) {
+        throw new IllegalStateException("an answer of the catalog process can't be read: " + error.getMessage(), error);
       } catch (ExecutionException error) {
         throw lost(error.getCause());
       } catch (InterruptedException error) {

@@ -7,9 +7,11 @@ import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -53,12 +55,25 @@ final class RowsTable implements SupportsRead {
     return new Builder();
   }
 
-  private final class Builder implements ScanBuilder, SupportsPushDownRequiredColumns {
+  private final class Builder implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
     private StructType wanted = schema;
+    private Predicate[] predicates = new Predicate[0];
 
     @Override
     public void pruneColumns(StructType required) {
       wanted = required;
+    }
+
+    @Override
+    public Predicate[] pushPredicates(Predicate[] given) {
+      predicates = given;
+      // They only spare questions: Spark looks at each row again.
+      return given;
+    }
+
+    @Override
+    public Predicate[] pushedPredicates() {
+      return new Predicate[0];
     }
 
     @Override
@@ -68,7 +83,8 @@ final class RowsTable implements SupportsRead {
               "metadataRows",
               "namespace", identifier.namespace(),
               "table", identifier.name(),
-              "columns", wanted.fieldNames());
+              "columns", wanted.fieldNames(),
+              "predicates", Predicates.of(predicates));
       return new Rows(wanted, rows);
     }
   }

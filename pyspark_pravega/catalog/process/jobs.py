@@ -37,7 +37,7 @@ from pyspark_pravega.connector.read import (
     Moment,
     bounded_snapshot,
     check_extents,
-    committed_slices,
+    committed_ranges,
     snapshot_until,
 )
 from pyspark_pravega.connector.shared import shared_client
@@ -145,9 +145,9 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
         first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
-        committed = committed_slices(client, ledger, first, last) if ledger is not None and first <= last else []
+        committed = committed_ranges(client, ledger, first, last) if ledger is not None and first <= last else []
         reader = ChangesReader(definition, committed, request.columns)
-        slices = [part.part for part in committed]
+        slices = [one.part for one in committed]
     else:
         if request.position is not None:
             offsets = {int(segment): offset for segment, offset in request.position["offsets"].items()}

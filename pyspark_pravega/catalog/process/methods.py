@@ -95,8 +95,10 @@ class CatalogMethods(StreamReads):
     def refuse_row_level(self, namespace: list[str], table: str, command: str) -> None:
         self.catalog.refuse_row_level(namespace, table, command)
 
-    def metadata_rows(self, namespace: list[str], table: str, columns: list[str]) -> list[list[Any]]:
-        return self.catalog.metadata_rows(namespace, table, columns)
+    def metadata_rows(
+        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
+    ) -> list[list[Any]]:
+        return self.catalog.metadata_rows(namespace, table, columns, predicates or [])
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         self.catalog.commit_staged(staged, written=written)

@@ -1,9 +1,11 @@
 """What Spark's JVM and the catalog process say to each other: each method, its arguments and its result, once.
 
 A request is `{"id": n, "method": "planScan", "params": {...}}`, its answer `{"id": n, "result": ...}` or
-`{"id": n, "error": {"kind": ..., "condition": ..., "message": ...}}`. `Methods` declares the methods: `plan_scan` here
-is `planScan` on the wire, parameters have one name on both sides. mypy holds the Python side against it, and
-`tests/catalog/test_protocol.py` the Java side.
+`{"id": n, "error": {"kind": ..., "condition": ..., "message": ...}}`. A long answer comes as several documents
+`{"id": n, "piece": ..., "last": ...}`, whose pieces together are its text.
+
+`Methods` declares the methods: `plan_scan` here is `planScan` on the wire, parameters have one name on both sides. mypy
+holds the Python side against it, and `tests/catalog/test_protocol.py` the Java side.
 """
 
 from __future__ import annotations
@@ -38,6 +40,13 @@ class Failure(TypedDict):
     """Which of Spark's exceptions it is, or `other`."""
     condition: str
     message: str
+
+
+class Piece(TypedDict):
+    """A piece of the text of a long answer."""
+
+    piece: str
+    last: bool
 
 
 class Table(TypedDict):
@@ -237,7 +246,9 @@ class Methods(Protocol):
     def drop_table(self, namespace: list[str], table: str) -> bool:
         """Drop a table. Returns whether it was there."""
 
-    def metadata_rows(self, namespace: list[str], table: str, columns: list[str]) -> list[list[Any]]:
+    def metadata_rows(
+        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
+    ) -> list[list[Any]]:
         """The rows of a table of facts."""
 
     # Tables that are made or replaced together with their rows

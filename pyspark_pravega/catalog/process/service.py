@@ -11,11 +11,12 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.catalog.process.protocol import Failure, Greeting, Methods, call
+from pyspark_pravega.catalog.process.protocol import Failure, Greeting, Methods, Piece, call
 from pyspark_pravega.connector.options import BOUND_KEYS, TRIGGER_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (
@@ -33,6 +34,8 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.settings import KEYS, Settings, canonical_key
 
 THREADS = 32
+PIECE_LETTERS = 1 << 20
+"""A longer answer is sent in pieces."""
 
 _KINDS: list[tuple[type[PravegaError], str]] = [
     (ScopeNotFoundError, "no-such-namespace"),
@@ -75,10 +78,10 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     lock = threading.Lock()
 
     def send(answer: dict[str, Any]) -> None:
-        line = json.dumps(answer, separators=(",", ":"))
-        with lock:
-            answers.write(line + "\n")
-            answers.flush()
+        for line in lines_of(answer):
+            with lock:
+                answers.write(line + "\n")
+                answers.flush()
 
     configuration = json.loads(requests.readline())
     try:
@@ -99,6 +102,22 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         threads.submit(lambda request: send(answer(service, request)), json.loads(line))
     # Threads may wait for a server: nobody is there to hear their answer any more.
     threads.shutdown(wait=False, cancel_futures=True)
+
+
+def lines_of(answer: dict[str, Any]) -> Iterator[str]:
+    """An answer as lines: a long one comes in pieces, between which others' answers find their way.
+
+    Args:
+        answer: id and result, or id and error.
+    """
+    text = json.dumps(answer, separators=(",", ":"))
+    if len(text) <= PIECE_LETTERS:
+        yield text
+        return
+    for start in range(0, len(text), PIECE_LETTERS):
+        end = start + PIECE_LETTERS
+        piece: Piece = {"piece": text[start:end], "last": end >= len(text)}
+        yield json.dumps({"id": answer["id"], **piece}, separators=(",", ":"))
 
 
 def settle_settings(options: dict[str, str], session: dict[str, str]) -> Settings:

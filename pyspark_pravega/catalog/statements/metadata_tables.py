@@ -25,11 +25,13 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.pushdown import interval_of
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number
-from pyspark_pravega.client.positions import proper_cut
+from pyspark_pravega.client.positions import SegmentRanges, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.read import commits_between
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import (
     GroupNotFoundError,
@@ -43,6 +45,7 @@ from pyspark_pravega.errors import (
 
 Row = dict[str, Any]
 _OFFSETS = MapType(LongType(), LongType())
+_OF_CUT = {"cut", "offsets"}
 
 
 def _columns(**kinds: DataType) -> StructType:
@@ -115,13 +118,20 @@ class MetadataTables(CatalogBase):
             raise StreamNotFoundError(f'stream "{stream}" does not exist')
         return SCHEMAS[kind]
 
-    def metadata_rows(self, namespace: Sequence[str], table: str, columns: Sequence[str]) -> list[list[Any]]:
+    def metadata_rows(
+        self,
+        namespace: Sequence[str],
+        table: str,
+        columns: Sequence[str],
+        predicates: Sequence[Mapping[str, Any]] = (),
+    ) -> list[list[Any]]:
         """The rows of a metadata table.
 
         Args:
             namespace: the stream's namespace.
             table: the stream's name, `$` and what is asked for.
             columns: the wanted columns.
+            predicates: what wanted rows fulfil, see `Bounds.of`; others may be among them.
 
         Returns:
             Their values; timestamps in microseconds, maps as lists of pairs.
@@ -131,8 +141,8 @@ class MetadataTables(CatalogBase):
         """
         stream, kind = _named(namespace, table)
         makers: dict[str, Callable[[Stream], Iterator[Row]]] = {
-            "commits": self._commits,
-            "segments": self._segments,
+            "commits": lambda stream: self._commits(stream, columns, interval_of("version", predicates)),
+            "segments": lambda stream: self._segments(stream, columns),
             "epochs": self._epochs,
             "transactions": self._transactions,
             "schemas": self._schemas,
@@ -141,9 +151,14 @@ class MetadataTables(CatalogBase):
         }
         return [[row[column] for column in columns] for row in makers[kind](stream)]
 
-    def _commits(self, stream: Stream) -> Iterator[Row]:
+    def _commits(self, stream: Stream, columns: Sequence[str], versions: tuple[int, int]) -> Iterator[Row]:
         ledger = open_ledger(self.client, stream)
-        for commit in ledger.all_commits() if ledger is not None else ():
+        oldest = None if ledger is None else next(ledger.all_commits(), None)
+        if ledger is None or oldest is None:
+            return
+        first, last = max(versions[0], oldest.version), min(versions[1], ledger.state().version)
+        segments = SegmentRanges(self.client, stream)
+        for commit in commits_between(ledger, first, last):
             yield {
                 "version": commit.version,
                 "committed_at": commit.committed_at * 1000,
@@ -151,10 +166,10 @@ class MetadataTables(CatalogBase):
                 "bytes": commit.bytes,
                 "job": commit.job,
                 "transactions": list(commit.transactions),
-                **_cut(self.client, stream, commit.cut),
+                **(_cut(self.client, stream, commit.cut, segments) if _OF_CUT & set(columns) else {}),
             }
 
-    def _segments(self, stream: Stream) -> Iterator[Row]:
+    def _segments(self, stream: Stream, columns: Sequence[str]) -> Iterator[Row]:
         controller = self.client.controller
         current = controller.current_segments(stream).ids
         ids = sorted({*controller.segments_between(stream), *current})
@@ -175,7 +190,10 @@ class MetadataTables(CatalogBase):
                 "bytes": state.write_offset - state.start_offset,
                 "sealed": state.sealed,
                 "current": segment in current,
-                "successors": [next_one.segment.segment_id for next_one in controller.successors(stream, segment)],
+                # A call for each segment.
+                "successors": [one.segment.segment_id for one in controller.successors(stream, segment)]
+                if "successors" in columns
+                else [],
             }
 
     def _epochs(self, stream: Stream) -> Iterator[Row]:
@@ -241,8 +259,10 @@ class MetadataTables(CatalogBase):
 
     def _cuts(self, stream: Stream) -> Iterator[Row]:
         ledger = open_ledger(self.client, stream)
+        segments = SegmentRanges(self.client, stream)
         for name, cut in sorted(ledger.cuts().items()) if ledger is not None else ():
-            yield {"name": name, "created_at": cut.created_at * 1000, **_cut(self.client, stream, cut.offsets)}
+            shown = _cut(self.client, stream, cut.offsets, segments)
+            yield {"name": name, "created_at": cut.created_at * 1000, **shown}
 
     def _properties(self, stream: Stream) -> Iterator[Row]:
         for key, value in sorted(shown_properties(self.definition(stream)).items()):
@@ -260,9 +280,9 @@ def _named(namespace: Sequence[str], table: str) -> tuple[Stream, str]:
     return stream, kind.lower()
 
 
-def _cut(client: Client, stream: Stream, offsets: Mapping[int, int]) -> Row:
+def _cut(client: Client, stream: Stream, offsets: Mapping[int, int], segments: SegmentRanges) -> Row:
     try:
-        text = proper_cut(client, stream, offsets).to_text()
+        text = proper_cut(client, stream, offsets, segments).to_text()
     except PravegaError:
         text = None
     return {"cut": text, "offsets": [[segment, offset] for segment, offset in sorted(offsets.items())]}

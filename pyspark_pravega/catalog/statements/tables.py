@@ -150,8 +150,12 @@ class Tables(CatalogBase):
         """The table's commit log, which of several who create the table at once only one can make."""
         deadline = time.monotonic() + CLAIM_S
         while (ledger := claim_ledger(self.client, stream)) is None:
-            if self.exists(stream):
-                raise StreamExistsError(f'stream "{stream}" exists already')
+            if self._is_left_over(stream):
+                registry = shared_registry(self.settings)
+                if registry is not None:
+                    registry.delete_group(stream.scope, stream.name)
+                delete_ledger(self.client, stream)
+                continue
             if time.monotonic() > deadline:
                 # Nobody is making the table: its stream was deleted by other means, or its maker has died.
                 delete_ledger(self.client, stream)
@@ -159,17 +163,34 @@ class Tables(CatalogBase):
             time.sleep(0.1)
         return ledger
 
+    def _is_left_over(self, stream: Stream) -> bool:
+        """Whether the commit log that is there is of a table whose stream was deleted by other means.
+
+        Raises:
+            StreamExistsError: the stream is there.
+        """
+        # A table that is only being made has no versions. The log is looked at first: a stream may come meanwhile.
+        ledger = open_ledger(self.client, stream)
+        has_versions = ledger is not None and ledger.state().version > 0
+        if self.exists(stream):
+            raise StreamExistsError(f'stream "{stream}" exists already')
+        return has_versions
+
     def drop_stream(self, stream: Stream) -> None:
-        """Delete a stream with its events, its schema group, its commit log and the subscriptions to it."""
+        """Delete a stream with its events, its schema group, its commit log and the subscriptions to it.
+
+        The stream goes last: while anything is left the table is there, and can be dropped again. What fails first, as
+        without an answer of the registry, leaves all of it.
+        """
         self.forget(stream)
         controller = self.client.controller
-        self._end_subscriptions(stream)
-        controller.seal_stream(stream)
-        controller.delete_stream(stream)
         registry = shared_registry(self.settings)
         if registry is not None:
             registry.delete_group(stream.scope, stream.name)
+        self._end_subscriptions(stream)
+        controller.seal_stream(stream)
         delete_ledger(self.client, stream)
+        controller.delete_stream(stream)
 
     def _end_subscriptions(self, stream: Stream) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted

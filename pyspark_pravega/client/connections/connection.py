@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import socket
 import ssl
@@ -18,6 +19,7 @@ from pyspark_pravega.errors import (
     CertificateError,
     ConflictError,
     NoAnswerError,
+    OpenFilesError,
     OperationFailedError,
     PravegaError,
     SegmentNotFoundError,
@@ -53,6 +55,7 @@ class Connection:
 
         Raises:
             SegmentStoreUnavailableError: nothing answers there.
+            OpenFilesError: this process has as many files open as it may.
             CertificateError: the segment store's certificate isn't trusted.
         """
         self.endpoint = (host, port)
@@ -79,6 +82,8 @@ class Connection:
         try:
             plain = socket.create_connection((host, port), timeout)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise _no_files(error, f"{host}:{port}") from None
             raise SegmentStoreUnavailableError(
                 f"no Pravega segment store answers at {host}:{port} ({error.strerror or error}): "
                 "check that this machine can reach the address that the controller names"
@@ -229,6 +234,22 @@ class Connection:
             ) from None
         reason = error.strerror or error
         raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
+
+
+def _no_files(error: OSError, place: str) -> OpenFilesError:
+    if error.errno == errno.ENFILE:
+        return OpenFilesError(
+            f"no connection to segment store {place} can be opened: this machine has as many files open as it may "
+            "(ENFILE): end what holds them, or raise fs.file-max"
+        )
+    # Not everywhere is this module.
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OpenFilesError(
+        f"no connection to segment store {place} can be opened: this process may open {most} files (EMFILE), and has "
+        "them all: raise the limit, as by `ulimit -n`, where the program is started, or do less at once"
+    )
 
 
 def failure(reply: wire.Failure) -> PravegaError:

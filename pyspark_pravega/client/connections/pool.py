@@ -76,7 +76,7 @@ class ConnectionPool:
         Raises:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
-        connection = self._take(stream, segment_id, fresh=fresh, check=check)
+        connection = self.take(stream, segment_id, fresh=fresh, check=check)
         try:
             yield connection
         except BaseException as error:
@@ -84,7 +84,7 @@ class ConnectionPool:
             connection.close()
             self.learn(stream, segment_id, error)
             raise
-        self._give_back(connection)
+        self.give_back(connection)
 
     def call(self, stream: Stream, segment_id: int, use: Callable[[Connection], Result]) -> Result:
         """Do something that may be done twice, again on a new connection when the first is lost.
@@ -118,6 +118,44 @@ class ConnectionPool:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
         return self._connect(self._endpoint(stream, segment_id, fresh=fresh))
+
+    def take(self, stream: Stream, segment_id: int, *, fresh: bool = False, check: bool = False) -> Connection:
+        """A connection to the segment store that serves a segment, until the caller closes it or gives it back.
+
+        Args:
+            stream: the segment's stream.
+            segment_id: the segment.
+            fresh: as of `connection`.
+            check: likewise.
+
+        Raises:
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        endpoint = self._endpoint(stream, segment_id, fresh=fresh)
+        while not fresh:
+            with self._lock:
+                if not self._idle[endpoint]:
+                    break
+                connection = self._idle[endpoint].pop()
+            if not check and time.monotonic() - connection.used_at < IDLE_S:
+                return connection
+            if connection.is_sound():
+                return connection
+            connection.close()
+            fresh, endpoint = True, self._endpoint(stream, segment_id, fresh=True)
+        return self._connect(endpoint)
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection for its next user, unless there are enough.
+
+        Args:
+            connection: one that `take` or `open` gave, with nothing under way.
+        """
+        with self._lock:
+            if connection.healthy and len(self._idle[connection.endpoint]) < MAX_IDLE_PER_ENDPOINT:
+                self._idle[connection.endpoint].append(connection)
+                return
+        connection.close()
 
     def by_place(self, stream: Stream, segment_ids: Iterable[int]) -> list[list[int]]:
         """Segments by the segment store that serves them, or probably does.
@@ -175,25 +213,3 @@ class ConnectionPool:
         if fresh or key not in self._endpoints:
             self._endpoints[key] = self.controller.endpoint(stream, segment_id)
         return self._endpoints[key]
-
-    def _take(self, stream: Stream, segment_id: int, *, fresh: bool, check: bool) -> Connection:
-        endpoint = self._endpoint(stream, segment_id, fresh=fresh)
-        while not fresh:
-            with self._lock:
-                if not self._idle[endpoint]:
-                    break
-                connection = self._idle[endpoint].pop()
-            if not check and time.monotonic() - connection.used_at < IDLE_S:
-                return connection
-            if connection.is_sound():
-                return connection
-            connection.close()
-            fresh, endpoint = True, self._endpoint(stream, segment_id, fresh=True)
-        return self._connect(endpoint)
-
-    def _give_back(self, connection: Connection) -> None:
-        with self._lock:
-            if connection.healthy and len(self._idle[connection.endpoint]) < MAX_IDLE_PER_ENDPOINT:
-                self._idle[connection.endpoint].append(connection)
-                return
-        connection.close()

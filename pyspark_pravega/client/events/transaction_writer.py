@@ -12,7 +12,7 @@ from typing import Self
 from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.blocks import Batch, Events, Keys, blocks
 from pyspark_pravega.client.names import Stream
-from pyspark_pravega.client.segments import BLOCK_BYTES, SegmentWriter
+from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
@@ -93,6 +93,7 @@ class TransactionWriter:
         self._client, self._tracked = client, tracked
         self._turn = first_segment
         self._writers: dict[int, SegmentWriter] = {}
+        self._held = HeldConnections()
         self._waiting: list[Batch] = []
         """What makes large blocks together with what comes next."""
         self._waiting_bytes = 0
@@ -212,6 +213,7 @@ class TransactionWriter:
                 segment_id,
                 segment=transaction.segment_name(segment_id),
                 tracked=self._tracked,
+                held=self._held,
             )
         return writer
 

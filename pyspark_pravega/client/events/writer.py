@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed, blocks, by_segment, joined
 from pyspark_pravega.client.names import SegmentRange, Stream
-from pyspark_pravega.client.segments import BLOCK_BYTES, SegmentWriter
+from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import PravegaError, SegmentSealedError, StreamSealedError
 
@@ -81,6 +81,7 @@ class EventWriter:
         self._lock = threading.RLock()
         self._ranges = _current(client, stream)
         self._lanes: dict[int, _Lane] = {}
+        self._held = HeldConnections()
         self._turn = 0
         self._failed: PravegaError | None = None
         self._oldest: float | None = None
@@ -190,7 +191,7 @@ class EventWriter:
     def _lane(self, owner: SegmentRange) -> _Lane:
         lane = self._lanes.get(owner.segment_id)
         if lane is None:
-            writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id)
+            writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id, held=self._held)
             lane = self._lanes[owner.segment_id] = _Lane(writer)
         return lane
 

@@ -3,12 +3,20 @@
 The value itself is `client.stream_cut.StreamCut`. It uses `segments` and below.
 """
 
-from pyspark_pravega.client.positions.cuts import check_cut, later_cut, proper_cut, tail_cut, truncate_stream
+from pyspark_pravega.client.positions.cuts import (
+    SegmentRanges,
+    check_cut,
+    later_cut,
+    proper_cut,
+    tail_cut,
+    truncate_stream,
+)
 from pyspark_pravega.client.positions.parts import SegmentPart, parts_between
 from pyspark_pravega.client.positions.watermarks import watermarks
 
 __all__ = [
     "SegmentPart",
+    "SegmentRanges",
     "check_cut",
     "later_cut",
     "parts_between",

@@ -113,13 +113,51 @@ def compare_cuts(controller: Controller, one: StreamCut, other: StreamCut) -> Cu
     return CutOrder.BEFORE if before else CutOrder.AFTER if after else CutOrder.SAME
 
 
-def proper_cut(client: Cluster, stream: Stream, offsets: Mapping[int, int]) -> StreamCut:
+class SegmentRanges:
+    """The parts of the key space that a stream's segments own; each epoch is asked for once.
+
+    For one statement: a stream that is made again has others.
+    """
+
+    def __init__(self, client: Cluster, stream: Stream) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client: the cluster.
+            stream: the stream.
+        """
+        self._client, self._stream = client, stream
+        self._ranges: dict[int, SegmentRange] = {}
+        self._epochs: set[int] = set()
+
+    def of(self, segment_ids: Iterable[int]) -> dict[int, SegmentRange]:
+        """The ranges of some segments.
+
+        Raises:
+            NotFoundError: the stream has had no such segment, or there is no such stream.
+        """
+        ids = list(segment_ids)
+        for epoch in sorted({segment_epoch(segment_id) for segment_id in ids if segment_id not in self._ranges}):
+            if epoch not in self._epochs:
+                ranges = self._client.controller.epoch_segments(self._stream, epoch).ranges
+                self._ranges |= {one.segment_id: one for one in ranges}
+                self._epochs.add(epoch)
+        for segment_id in ids:
+            if segment_id not in self._ranges:
+                raise NotFoundError(f'stream "{self._stream}" has no segment {segment_id}')
+        return {segment_id: self._ranges[segment_id] for segment_id in ids}
+
+
+def proper_cut(
+    client: Cluster, stream: Stream, offsets: Mapping[int, int], segments: SegmentRanges | None = None
+) -> StreamCut:
     """The stream cut among the positions in a stream's segments: those of which none has a successor among them.
 
     Args:
         client: the cluster.
         stream: the stream.
         offsets: segment id to offset in bytes.
+        segments: what is known already of the stream's segments.
 
     Raises:
         InvalidStreamCutError: the stream has no such segments.
@@ -127,7 +165,7 @@ def proper_cut(client: Cluster, stream: Stream, offsets: Mapping[int, int]) -> S
     if len(offsets) < 2 or len({segment_id >> 32 for segment_id in offsets}) == 1:
         return StreamCut(stream, offsets)
     try:
-        ranges = client.controller.segment_ranges(stream, offsets)
+        ranges = (segments or SegmentRanges(client, stream)).of(offsets)
     except NotFoundError as error:
         raise InvalidStreamCutError(f'positions in stream "{stream}" don\'t fit it: {error}') from None
     return StreamCut(

@@ -1,10 +1,11 @@
 """Bytes of single segments: `reading`, `writing`, events beyond a block (`large_events`), and `gathering`.
 
-`gathering` copies what several transactions hold into one. It uses `connections` and below, and knows no events but
-their frames.
+`held` bounds the connections of writers. `gathering` copies what several transactions hold into one. The room uses
+`connections` and below, and knows no events but their frames.
 """
 
 from pyspark_pravega.client.segments.gathering import Staged, gather, gather_by_epoch
+from pyspark_pravega.client.segments.held import HeldConnections
 from pyspark_pravega.client.segments.reading import (
     SegmentState,
     follow_segment,
@@ -17,6 +18,7 @@ from pyspark_pravega.client.segments.writing import BLOCK_BYTES, MAX_EVENT_BYTES
 __all__ = [
     "BLOCK_BYTES",
     "MAX_EVENT_BYTES",
+    "HeldConnections",
     "SegmentState",
     "SegmentWriter",
     "Staged",

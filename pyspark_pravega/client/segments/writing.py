@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pyspark_pravega.client.connections import Connection, ConnectionPool
 from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.segments.held import HeldConnections
 from pyspark_pravega.client.segments.reading import ANSWER_TIMEOUT_S
 from pyspark_pravega.client.wire import Buffer
 from pyspark_pravega.client.wire import commands as wire
@@ -51,6 +52,7 @@ class SegmentWriter:
         segment: str | None = None,
         writer_id: uuid.UUID | None = None,
         tracked: bool = False,
+        held: HeldConnections | None = None,
     ) -> None:
         """Make a writer; it connects with its first block.
 
@@ -63,6 +65,7 @@ class SegmentWriter:
                 again, those are passed over that are stored. A new one when None.
             tracked: whether to note where in the segment its blocks lie. It then sends a block when the one before is
                 stored: acknowledgements of several blocks at once wouldn't tell, where others write, too.
+            held: the connections that it holds together with writers of other segments.
         """
         self.bytes_written = 0
         self.events_written = 0
@@ -73,6 +76,7 @@ class SegmentWriter:
         self._pool, self._stream, self._segment_id = pool, stream, segment_id
         self._segment = segment or stream.segment_name(segment_id)
         self._writer_id = writer_id or uuid.uuid4()
+        self._held = held or HeldConnections()
         self._stored = wire.NO_EVENT
         self._connection: Connection | None = None
         self._setup_id = 0
@@ -115,6 +119,18 @@ class SegmentWriter:
         """
         self._persist(None, down_to=0)
 
+    def rest(self) -> None:
+        """Wait until everything is stored, and let others use the connection; the next block gets another one.
+
+        Raises:
+            PravegaError: as `append`.
+        """
+        self.flush()
+        if self._connection is not None:
+            self._pool.give_back(self._connection)
+            self._connection = None
+        self._held.leave(self)
+
     def unstored(self) -> list[object]:
         """What a sealed segment didn't take.
 
@@ -145,9 +161,14 @@ class SegmentWriter:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._held.leave(self)
 
     def _persist(self, block: _Block | None, *, down_to: int) -> None:
         """Send and wait for acknowledgements, on a new connection when the old one is lost."""
+        if not self._unacknowledged:
+            return
+        if self._connection is None:
+            self._held.make_room()
         retries, count = Retries(self._pool.timeout), len(self._unacknowledged)
         while True:
             try:
@@ -155,6 +176,7 @@ class SegmentWriter:
                     connection = self._resume(fresh=retries.failures > 0)
                 else:
                     connection = self._connection
+                    self._held.use(self)
                     if block is not None:
                         self._send(connection, block)
                 while len(self._unacknowledged) > down_to:
@@ -175,7 +197,8 @@ class SegmentWriter:
 
     def _resume(self, *, fresh: bool) -> Connection:
         """Connect, and send what the server doesn't have, with the same borders between blocks."""
-        connection = self._connection = self._pool.open(self._stream, self._segment_id, fresh=fresh)
+        connection = self._connection = self._pool.take(self._stream, self._segment_id, fresh=fresh)
+        self._held.use(self)
         self._set_up(connection)
         for block in self._unacknowledged:
             self._send(connection, block)

@@ -20,6 +20,8 @@ class Snapshot:
     """The last version of the commit log that it holds; 0 when there is none."""
     replaced_table: int = 0
     """As `State.replaced_table`, at that moment."""
+    current: frozenset[int] = frozenset()
+    """The segments that took events at that moment, where that is known; none of a sealed stream."""
 
     @property
     def size(self) -> int:
@@ -28,8 +30,12 @@ class Snapshot:
 
     @property
     def cut(self) -> dict[int, int]:
-        """Segment id to the offset at which the snapshot ends."""
-        return {part.segment_id: part.end for part in self.parts}
+        """Segment id to the offset at which the snapshot ends.
+
+        Of current segments only, where they are known: their predecessors are read to the end, and a stream that is
+        scaled again and again has ever more of them.
+        """
+        return {part.segment_id: part.end for part in self.parts if not self.current or part.segment_id in self.current}
 
 
 def behind(snapshot: Snapshot, begins: Mapping[int, int]) -> Snapshot:
@@ -78,4 +84,4 @@ def take_tail(client: Client, stream: Stream) -> Snapshot | None:
         state = states[segment_id]
         start = max(state.start_offset, head.get(segment_id, 0))
         parts.append(SegmentPart(stream=stream, segment_id=segment_id, start=start, end=max(start, state.write_offset)))
-    return Snapshot(stream=stream, parts=tuple(parts))
+    return Snapshot(stream=stream, parts=tuple(parts), current=frozenset(current.ids))

@@ -1,7 +1,8 @@
 """Batch reads: from where to where, and how tasks get their parts.
 
-`extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `changes` (what commits added),
-`partitions` (parts for tasks), `reader` (rows as Arrow batches). It uses `connector.table` and `connector.log`.
+`extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
+of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches). It uses
+`connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.read.bounded import bounded_snapshot
@@ -9,10 +10,13 @@ from pyspark_pravega.connector.read.changes import (
     CHANGE_COLUMNS,
     ChangesRange,
     ChangesReader,
+)
+from pyspark_pravega.connector.read.committed import (
+    MOST_ADDITIONS,
     CommittedPartition,
     commits_between,
     committed_partitions,
-    committed_slices,
+    committed_ranges,
     first_whole_version,
 )
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
@@ -22,6 +26,7 @@ from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of
 
 __all__ = [
     "CHANGE_COLUMNS",
+    "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
     "BatchReader",
     "ChangesRange",
@@ -35,7 +40,7 @@ __all__ = [
     "check_order",
     "commits_between",
     "committed_partitions",
-    "committed_slices",
+    "committed_ranges",
     "first_whole_version",
     "moment_at",
     "moment_of",

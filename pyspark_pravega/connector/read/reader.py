@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,10 @@ class BatchReader(DataSourceReader):
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
         self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
         self._most_rows = max(1, _MOST_VALUES // sum(_width(field.dataType) for field in self.schema))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each task is told its own parts: the plan of all of them stays here.
+        return {**self.__dict__, "_snapshot": None}
 
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""

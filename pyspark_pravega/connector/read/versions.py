@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
-from pyspark_pravega.client.positions import check_cut, parts_between, proper_cut
+from pyspark_pravega.client.positions import SegmentRanges, check_cut, parts_between, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, behind, open_ledger
 from pyspark_pravega.errors import (
@@ -217,7 +217,9 @@ def _reaches(parts: Sequence[SegmentPart], begins: Mapping[int, int]) -> bool:
     )
 
 
-def parts_until(client: Client, stream: Stream, start: Moment | None, end: Moment) -> list[SegmentPart]:
+def parts_until(
+    client: Client, stream: Stream, start: Moment | None, end: Moment, segments: SegmentRanges | None = None
+) -> list[SegmentPart]:
     """The parts of a stream between two moments.
 
     Args:
@@ -225,13 +227,15 @@ def parts_until(client: Client, stream: Stream, start: Moment | None, end: Momen
         stream: the stream.
         start: the earlier moment; None for the stream's head.
         end: the later one.
+        segments: what is known already of the stream's segments.
 
     Raises:
         SegmentTruncatedError: a part of it has been truncated away.
         InvalidStreamCutError: the end lies before the start.
     """
-    first = client.controller.head(stream) if start is None else proper_cut(client, stream, start.offsets)
-    last = proper_cut(client, stream, end.offsets)
+    segments = segments or SegmentRanges(client, stream)
+    first = client.controller.head(stream) if start is None else proper_cut(client, stream, start.offsets, segments)
+    last = proper_cut(client, stream, end.offsets, segments)
     try:
         ids = set(client.controller.segments_between(stream, first, last))
     except InvalidStreamCutError:

@@ -21,11 +21,12 @@ from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
+    MOST_ADDITIONS,
     ChangesRange,
     CommittedPartition,
     commits_between,
     committed_partitions,
-    committed_slices,
+    committed_ranges,
     first_whole_version,
 )
 from pyspark_pravega.connector.stream.consumption import Subscription
@@ -129,7 +130,7 @@ class ChangesSource:
             if self._wanted.from_version is None or not self._options.fail_on_data_loss:
                 before = first_whole_version(self._client, ledger, before + 1, last) - 1
             else:
-                committed_slices(self._client, ledger, before + 1, before + 1)
+                committed_ranges(self._client, ledger, before + 1, before + 1)
         return self._at(ledger, before)
 
     def latest_offset(
@@ -139,7 +140,8 @@ class ChangesSource:
 
         Args:
             start: where it begins.
-            limited: whether the options' limits hold. A batch has at least one version, however large.
+            limited: whether the options' limits hold. A batch has at least one version, however large, and never
+                more than can be planned at once.
             target: where the query is to end, as `target` gave it; None for a query without end.
 
         Returns:
@@ -162,6 +164,7 @@ class ChangesSource:
             if target is None and not self._enough(ledger, begin, last):
                 return start
             last = self._admitted(ledger, begin, last)
+        last = min(last, begin + _most_versions(ledger, last))
         self._last_batch = time.monotonic()
         return self._at(ledger, last)
 
@@ -192,13 +195,13 @@ class ChangesSource:
             return []
         fail = self._options.fail_on_data_loss
         try:
-            slices = committed_slices(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
+            ranges = committed_ranges(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
         except (VersionNotFoundError, SegmentTruncatedError) as error:
             raise DataLossError(
                 f"{error}. The query has read the versions up to {begin}. Set failOnDataLoss to false to go on without "
                 "what is gone; longer retention, or the option subscriber with consumption-based retention, prevents it"
             ) from None
-        return committed_partitions(slices)
+        return committed_partitions(ranges)
 
     def subscribe(self) -> None:
         """Make the query's subscriber, where the options name one, so that nothing is removed before the first commit.
@@ -297,6 +300,12 @@ class ChangesSource:
                 break
             admitted = commit.version
         return admitted if admitted > begin else last
+
+
+def _most_versions(ledger: Ledger, last: int) -> int:
+    """How many versions fit into a plan though each adds to all segments."""
+    segments = max((len(commit.cut) for commit in ledger.commits([last])), default=1)
+    return max(1, MOST_ADDITIONS // max(1, segments))
 
 
 def check_no_bounds(options: ReadOptions) -> None:

@@ -1,0 +1,46 @@
+"""CHANGES over thousands of versions of a stream with many segments."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from catalog_tools import make
+from long_logs import FIRST_COMMITTED_MS, spread_over_versions
+from pyspark.sql import SparkSession
+
+from pyspark_pravega.catalog.catalog import Catalog
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+VERSIONS, SEGMENTS, ROWS = 9_000, 32, 310_000
+
+
+def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
+    spark: SparkSession, catalog: Catalog, scope: str
+) -> None:
+    """The plan was one text of more than Jackson takes, so the catalog process of all sessions was ended."""
+    counts = spread_over_versions(catalog, make(catalog, scope, "t", segments=SEGMENTS), ROWS, VERSIONS)
+    other = f"pravega.`{scope}`.other"
+    spark.sql(f"CREATE TABLE {other} (id BIGINT)")
+    with ThreadPoolExecutor(1) as thread:
+        changes = thread.submit(
+            spark.sql(
+                "SELECT _commit_version, unix_millis(_commit_timestamp), count(*), sum(id), count(DISTINCT id) "
+                f"FROM pravega.`{scope}`.t CHANGES FROM VERSION 1 GROUP BY 1, 2"
+            ).collect
+        )
+        for number in range(3):
+            spark.newSession().sql(f"INSERT INTO {other} VALUES ({number})")
+        rows = changes.result()
+    assert {row[0]: row[2] for row in rows} == counts
+    assert {row[1] - row[0] for row in rows} == {FIRST_COMMITTED_MS}
+    assert sum(row[3] for row in rows) == ROWS * (ROWS - 1) // 2
+    assert sum(row[4] for row in rows) == ROWS
+    assert spark.table(other).count() == 3
+    some = spark.sql(f"SELECT version, rows FROM pravega.`{scope}`.`t$commits` WHERE version >= 40 AND version < 43")
+    assert {row.version: row.rows for row in some.collect()} == {number: counts[number] for number in (40, 41, 42)}
+    # An answer of more than a line should have: 9,000 cuts of 32 segments.
+    commits = spark.table(f"pravega.`{scope}`.`t$commits`").collect()
+    assert [row.version for row in commits] == list(range(1, VERSIONS + 1))
+    assert {len(row.offsets) for row in commits} == {SEGMENTS}
