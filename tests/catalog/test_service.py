@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -23,14 +24,20 @@ COLUMNS = StructType([StructField("id", LongType(), False)])
 class Service:
     """A catalog process and both ends of its pipes."""
 
-    def __init__(self, options: Mapping[str, str], session: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        session: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._ids = itertools.count(1)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pyspark_pravega.catalog.process.service"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            env={**os.environ, **(environment or {})},
         )
         self._write({"options": dict(options), "session": dict(session or {})})
         self.greeting = self.receive()
@@ -41,7 +48,7 @@ class Service:
 
     def _write(self, document: Mapping[str, Any]) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps(document) + "\n")
+        self.process.stdin.write(json.dumps(document, ensure_ascii=False) + "\n")
         self.process.stdin.flush()
 
     def send(self, method: str, **params: Any) -> int:
@@ -202,6 +209,16 @@ def test_a_long_answer_comes_in_pieces(service: Service, scope: str) -> None:
     assert len(pieces) > 1
     assert max(len(piece["piece"]) for piece in pieces) == 1 << 20
     assert json.loads("".join(piece["piece"] for piece in pieces)) == {"id": long, "result": expected}
+
+
+@server
+def test_requests_are_utf_8_whatever_the_locale_is(settings: Settings, scope: str) -> None:
+    service = Service(settings.to_options(), environment={"PYTHONIOENCODING": "latin-1"})
+    try:
+        answer = service.call("createNamespace", namespace=[scope, "größe"], properties={})
+        assert "größe" in answer["error"]["message"]
+    finally:
+        service.close()
 
 
 @server

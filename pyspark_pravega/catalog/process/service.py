@@ -158,7 +158,9 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="pravega catalog: %(levelname)s %(message)s")
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin, answers)
+    # Whatever the locale is: the JVM writes UTF-8.
+    requests = os.fdopen(sys.stdin.fileno(), encoding="utf-8", closefd=False)
+    serve(requests, answers)
     # Not sys.exit, which waits for the threads.
     os._exit(0)
 

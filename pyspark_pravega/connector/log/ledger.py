@@ -64,7 +64,7 @@ from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 _SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
-_RETIRED = 16
+_RETIRED = 100
 _LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 
 

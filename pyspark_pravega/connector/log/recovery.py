@@ -199,6 +199,11 @@ def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[Transacti
 
 
 def _settled_tail(client: Client, stream: Stream) -> Snapshot:
+    limit = Limit(COMMIT_TIMEOUT_S)
     while (tail := take_tail(client, stream)) is None:
-        time.sleep(POLL_S)
+        if not limit.wait(POLL_S):
+            raise UnavailableError(
+                f'stream "{stream}" was scaled or truncated again and again for {COMMIT_TIMEOUT_S:g} s, so the cut '
+                "that a commit has reached could not be taken; the commit is made, and the next writer finishes it"
+            )
     return tail
