@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from client_tools import content, eventually, framed, make_stream, scale
-from controller_relay import FAILURE, relayed
+from controller_relay import DISCONNECTED, FAILURE, relayed
 
 from pyspark_pravega.client import (
     Client,
@@ -200,6 +200,21 @@ def test_a_transaction_outlives_a_scale_and_is_of_the_epoch_it_began_in(client: 
 
 
 # Answers that aren't true
+
+
+def test_a_controller_that_is_leaving_is_asked_again(settings: Settings, client: Client, scope: str) -> None:
+    """A ping may be answered DISCONNECTED while a controller shuts down; another one knows the transaction."""
+    stream = make_stream(client, scope, "pings")
+    with relayed(settings.controller_uri) as relay, Client(replace(settings, controller_uri=relay.uri)) as through:
+        answers = [DISCONNECTED, DISCONNECTED]
+
+        def leaving(method: str, call: Callable[[], bytes]) -> bytes:
+            return answers.pop() if method == "pingTransaction" and answers else call()
+
+        relay.answer = leaving
+        transaction = through.controller.begin_transaction(stream, lease_ms=10_000)
+        through.controller.ping_transaction(stream, transaction.id, lease_ms=10_000)
+        assert answers == []
 
 
 def test_a_failure_that_was_none_is_not_believed(settings: Settings, client: Client, scope: str) -> None:

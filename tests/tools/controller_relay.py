@@ -11,6 +11,8 @@ import grpc
 
 FAILURE = b"\x08\x01"
 """A status of 1 in each of the controller's answers."""
+DISCONNECTED = b"\x08\x04"
+"""The answer to a ping of a controller that shuts down."""
 Answer = Callable[[str, Callable[[], bytes]], bytes]
 """Makes an answer of a method's name and the call itself, which may be left out."""
 

@@ -11,7 +11,7 @@ from pyspark_pravega.client.controller.segments import ControllerSegments
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.deadlines import Retries
-from pyspark_pravega.errors import NotFoundError, OperationFailedError, TransactionError
+from pyspark_pravega.errors import ControllerUnavailableError, NotFoundError, OperationFailedError, TransactionError
 
 MIN_LEASE_MS = 10_000
 MAX_LEASE_MS = 600_000
@@ -20,13 +20,13 @@ MAX_LEASE_MS = 600_000
 _PING_FAILURES = {
     1: "the lease is longer than the server allows",
     2: "it has reached its longest time of execution",
-    4: "the controller has lost it",
     5: "it is committed",
     6: "it was aborted, or its lease ran out",
     7: "the controller doesn't know it",
 }
 
 
+_DISCONNECTED = 4
 _COMMITTED = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
 
 
@@ -77,6 +77,7 @@ class ControllerTransactions(ControllerSegments):
 
         Raises:
             TransactionError: it can't be kept open.
+            ControllerUnavailableError: no controller would say.
         """
         if lease_ms < 1:
             raise TransactionError(
@@ -85,7 +86,13 @@ class ControllerTransactions(ControllerSegments):
         request = pb.PingTxnRequest(
             stream_info=messages.info(stream), txn_id=messages.txn_id(transaction), lease=lease_ms
         )
-        status = self._status("pingTransaction", request)
+        retries = Retries(self._rpc.timeout)
+        while (status := self._status("pingTransaction", request)) == _DISCONNECTED:
+            # A controller that shuts down answers so; another one knows the transaction.
+            if not retries.again():
+                raise ControllerUnavailableError(
+                    f'transaction {transaction} on stream "{stream}" could not be kept open: the controller is leaving'
+                )
         if status != 0:
             reason = _PING_FAILURES.get(status, f"status {status}")
             hint = f" ({lease_ms} ms; {_LIMITS})" if status == 1 else ""
