@@ -20,6 +20,8 @@
       InvalidStreamCutError       a stream cut isn't one of the stream, or a part of it doesn't exist
       DataLossError               events that a query has still to read are gone
       ConflictError               a conditional change lost against another one
+      WriteConflictError          rows were to be replaced that aren't those which the statement has read
+      TableChangedError           a table was dropped or replaced after a statement was planned
       TransactionError            a transaction can't be begun, written, or committed
         LeaseExpiredError         it was left alone for longer than its lease
         QueryTakenOverError       another driver writes this streaming query's epochs now
