@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -11,12 +12,12 @@ from catalog_tools import insert, make, plan, rows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import Ledger, open_ledger, take_snapshot
+from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.connector.log import Intent, Ledger, cleaning, open_ledger, settle, take_snapshot
 from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, Seen, WriteJob
-from pyspark_pravega.errors import PravegaError, TableChangedError, WriteConflictError
+from pyspark_pravega.errors import ConflictError, PravegaError, TableChangedError, WriteConflictError
 
 pytestmark = pytest.mark.server
 
@@ -107,6 +108,31 @@ def test_others_finish_what_a_dead_driver_has_left(
         # Spark says so when the statement has failed; also after a commit whose answer was lost.
         catalog.abort_staged(staged)
         assert seen(catalog, stream) == (columns, [*kept, 9])
+
+
+def test_a_commit_that_begins_while_another_one_cleans_up_is_waited_for(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who settles the log gets a state without a commit in progress: what is based on it would overwrite that one."""
+    monkeypatch.setattr(f"{LOG}.recovery.GRACE_S", 0.1)
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(STEPS["a version"], dies)
+        with pytest.raises(Died):
+            catalog.truncate_table([scope], "t")
+    log, truncate = ledger_of(catalog, stream), cleaning._truncate
+    transaction = catalog.client.controller.begin_transaction(stream, lease_ms=10_000)
+    intent = Intent(job=str(uuid.uuid4()), transactions=(str(transaction.id),), rows=1, bytes=9, started_at=0)
+
+    def truncate_slowly(client: Client, cut: StreamCut) -> None:
+        truncate(client, cut)
+        log.begin(log.state(), intent)
+
+    monkeypatch.setattr(STEPS["a version"], truncate_slowly)
+    assert settle(catalog.client, log).pending is None
+    with pytest.raises(ConflictError):
+        log.begin(replace(log.state(), pending=intent), intent)
 
 
 def test_plans_do_not_outlive_their_table(catalog: Catalog, scope: str) -> None:

@@ -117,8 +117,10 @@ class Ledger:
             The new state.
 
         Raises:
-            ConflictError: the log, or the query's progress, has changed since.
+            ConflictError: the log, or the query's progress, has changed since, or a commit is in progress in it.
         """
+        if state.pending is not None:
+            raise ConflictError(f'a commit to stream "{self.stream}" is in progress already')
         changes = [] if progress is None else [stored(progress)]
         return self._change(state, replace(state, pending=intent), *changes)
 
