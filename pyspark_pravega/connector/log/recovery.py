@@ -46,17 +46,23 @@ def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> Sta
     while True:
         state = ledger.state()
         if state.pending is None:
-            return clean(client, ledger, state)
+            cleaned = clean(client, ledger, state)
+            if cleaned.pending is None:
+                return cleaned
+            # Cleaning takes a moment: somebody else has begun a commit meanwhile.
+            continue
         patience_ends = since.setdefault(state.pending.job, time.monotonic() + GRACE_S)
         try:
             states = transaction_states(client, ledger.stream, state.pending)
             if states & UNDER_WAY:
                 try:
-                    return clean(client, ledger, finish(client, ledger, state))
+                    cleaned = clean(client, ledger, finish(client, ledger, state))
+                    if cleaned.pending is None:
+                        return cleaned
                 except TransactionError as error:
                     # Its owner is told; for the log it is over.
                     _log.warning("%s", error)
-                    continue
+                continue
             of_the_dead = heir_of is not None and state.pending.query == heir_of
             if states == {TransactionState.OPEN} and time.monotonic() < patience_ends and not of_the_dead:
                 time.sleep(POLL_S)
