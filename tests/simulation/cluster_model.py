@@ -72,9 +72,7 @@ class TableModel:
 
     def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         readable = self.readable
-        return self.world.call(
-            "get", lambda: [readable.get(key) for key in keys], lost=SegmentStoreUnavailableError
-        )
+        return self.world.call("get", lambda: [readable.get(key) for key in keys], lost=SegmentStoreUnavailableError)
 
     def put(self, entries: Sequence[tuple[bytes, int, bytes]]) -> list[int]:
         return self._change(list(entries))
@@ -138,7 +136,7 @@ class ControllerModel(ControllerTransactions):
     def _status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
         cluster = self._cluster
         if method == "truncateStream":
-            return cluster.truncate({segment_id: offset for segment_id, offset in request.cut.items()})  # type: ignore[attr-defined]
+            return cluster.truncate(dict(request.cut.items()))  # type: ignore[attr-defined]
         transaction = messages.transaction_id(request.txn_id)  # type: ignore[attr-defined]
         if method == "checkTransactionState":
             return cluster.world.call(method, lambda: cluster.state_of(transaction))
@@ -209,9 +207,7 @@ class ClusterModel:
         self.head = dict.fromkeys(self.segments, 0)
         self.current = StreamSegments(
             stream=STREAM,
-            ranges=tuple(
-                SegmentRange(segment_id=n, min_key=n / 2, max_key=(n + 1) / 2) for n in self.segments
-            ),
+            ranges=tuple(SegmentRange(segment_id=n, min_key=n / 2, max_key=(n + 1) / 2) for n in self.segments),
         )
         self.transactions: dict[uuid.UUID, TransactionModel] = {}
         self.committing: list[TransactionModel] = []

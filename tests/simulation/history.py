@@ -64,8 +64,8 @@ def content_of(cells: Iterable[tuple[int, int]], operations: Sequence[Operation]
     for number, segment_ids in seen.items():
         if sorted(segment_ids) != sorted(operations[number].segments):
             raise UnexplainedError(
-                f"of statement {number} ({operations[number].kind.value}) events in segments {sorted(segment_ids)} were "
-                f"seen instead of {sorted(operations[number].segments)}"
+                f"of statement {number} ({operations[number].kind.value}) events in segments {sorted(segment_ids)} "
+                f"were seen instead of {sorted(operations[number].segments)}"
             )
     return frozenset(seen)
 
@@ -120,8 +120,8 @@ def explain(operations: Sequence[Operation]) -> list[int]:
     order = search(0, 0, 0)
     if order is None:
         lines = "\n".join(
-            f"  {one.number:2} {one.actor:9} {one.begun:5} to {'?' if one.ended == NEVER else one.ended:5} {one.kind.value}"
-            f" saw {sorted(one.seen)} {'epoch ' + str(one.epoch) if one.epoch is not None else ''} {one.told}"
+            f"  {one.number:2} {one.actor:9} {one.begun:5} to {'?' if one.ended == NEVER else one.ended:5} "
+            f"{one.kind.value} saw {sorted(one.seen)}, epoch {one.epoch}; {one.told}"
             for one in operations
         )
         raise UnexplainedError(f"no order explains this history:\n{lines}")

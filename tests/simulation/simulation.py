@@ -6,8 +6,10 @@ The product's code runs as it is; only what it takes from outside is replaced: c
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -19,7 +21,19 @@ from world import Profile, World
 from pyspark_pravega import clock, deadlines
 from pyspark_pravega.client import Staged
 from pyspark_pravega.client.positions import cuts
-from pyspark_pravega.connector.log import Ledger, Snapshot, cleaning, jobs, ledger, recovery, settle, snapshot, tail
+from pyspark_pravega.connector.log import (
+    Commit,
+    Ledger,
+    Snapshot,
+    State,
+    cleaning,
+    jobs,
+    ledger,
+    recovery,
+    settle,
+    snapshot,
+    tail,
+)
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import job as write_job
 from pyspark_pravega.connector.write import overwrite, writer
@@ -70,10 +84,10 @@ class History:
         kinds = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
         for number in range(rng.choice((2, 2, 3))):
             statements = [rng.choice(kinds) for _ in range(rng.choice((1, 1, 2)))]
-            self.world.add(f"driver {number}", lambda s=statements, n=number: self._drive(f"driver {n}", s))  # type: ignore[misc]
+            self.world.add(f"driver {number}", partial(self._drive, f"driver {number}", statements))
         if rng.random() < 0.3:
             for number in range(2):
-                self.world.add(f"query {number}", lambda n=number: self._stream(f"query {n}", f"run {n}"))  # type: ignore[misc]
+                self.world.add(f"query {number}", partial(self._stream, f"query {number}", f"run {number}"))
         looks = rng.choice((1, 2, 3))
         self.world.add("reader", lambda: self._read("reader", looks))
 
@@ -157,9 +171,11 @@ class History:
         transaction = task._transaction
         assert transaction is not None
         self.cluster.write(transaction.id, operation.number, sorted(operation.segments))
-        written = {segment_id: (1, EVENT_BYTES) for segment_id in operation.segments}
+        written = dict.fromkeys(operation.segments, (1, EVENT_BYTES))
         staged = Staged(
-            transaction=transaction, written=written, parts={s: ((0, EVENT_BYTES),) for s in written} if task._shares else None
+            transaction=transaction,
+            written=written,
+            parts=dict.fromkeys(written, ((0, EVENT_BYTES),)) if task._shares else None,
         )
         rows = len(written)
         return TaskMessage(
@@ -203,7 +219,9 @@ class History:
         ]
         content = content_of(cells, self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
-            raise UnexplainedError(f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}")
+            raise UnexplainedError(
+                f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}"
+            )
         return content
 
     def _judge(self) -> None:
@@ -217,21 +235,22 @@ class History:
             settle(self.cluster.client, log)
             world.sleep(1.0)
             self._read("the end", 1)
-            self._check_log(log)
+            looked.append((list(log.all_commits()), log.state()))
 
+        looked: list[tuple[list[Commit], State]] = []
         world.add("the end", look)
         world.run()
         if self.operations[-1].ended == NEVER:
             raise UnexplainedError("the table can't be read in the end")
         explain(self.operations)
+        self._check_log(*looked[0])
 
-    def _check_log(self, log: Ledger) -> None:
+    def _check_log(self, commits: list[Commit], state: State) -> None:
         """Versions ascend in time without a gap, each commit is there once, and its rows are counted."""
-        commits, state = list(log.all_commits()), log.state()
         if [commit.version for commit in commits] != list(range(1, state.version + 1)):
             raise UnexplainedError(f"the log has versions {[commit.version for commit in commits]}")
         times = [commit.committed_at for commit in commits]
-        if any(later <= earlier for earlier, later in zip(times, times[1:], strict=False)):
+        if any(later <= earlier for earlier, later in itertools.pairwise(times)):
             raise UnexplainedError(f"versions' times go back: {times}")
         for what in ([commit.job for commit in commits], [t for commit in commits for t in commit.transactions]):
             if len(set(what)) != len(what):
@@ -266,7 +285,7 @@ def modelled() -> Iterator[None]:
     random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
     patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs)]
-    patches += [(module, "shared_client", lambda _: _NOW.cluster.client) for module in (write_job, overwrite, writer)]
+    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts)]
     patches += [
         (deadlines, "random", random_model),
@@ -282,11 +301,21 @@ def modelled() -> Iterator[None]:
         yield
 
 
+def simulation_client() -> Any:
+    """The client of the cluster in memory that is used now."""
+    return _NOW.cluster.client
+
+
 def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
     return _NOW.cluster.segment_states(segment_ids)
 
 
-def failures(seeds: range, *, most: int = 1, switch: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext) -> list[str]:
+def failures(
+    seeds: range,
+    *,
+    most: int = 1,
+    switch: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> list[str]:
     """Run the histories of some seeds, and say which of them can't be explained.
 
     Args:

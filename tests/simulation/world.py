@@ -44,6 +44,8 @@ class Profile:
     """That a lease ends."""
     pause: float = 0.0
     """That all clocks go on by seconds, as when a process is halted."""
+    stall: float = 0.0
+    """That an actor is halted for a while, others not."""
     lag: float = 0.0
     """That a conditional change can be read a moment after it is in the way of others."""
     skew_ms: int = 0
@@ -63,6 +65,7 @@ class Profile:
             crash=some(0.0, 0.3, 0.6),
             expiry=some(0.0, 0.0, 0.002, 0.01),
             pause=some(0.0, 0.0, 0.005, 0.02),
+            stall=some(0.0, 0.0, 0.01, 0.03),
             lag=some(0.0, 0.0, 0.3),
             skew_ms=rng.choice((0, 0, 50, 5000)),
         )
@@ -164,7 +167,10 @@ class World:
         self.note(what)
         self._count()
         actor.steps += 1
-        if self.rng.random() < self.profile.switch:
+        if not self.calm and self.profile.stall and self.rng.random() < self.profile.stall:
+            self.note("is halted")
+            self.sleep(self.rng.choice((0.1, 3.0, 12.0)))
+        elif self.rng.random() < self.profile.switch:
             self._yield(actor)
 
     def sleep(self, seconds: float) -> None:
