@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt docs quick test coverage chaos chaos-sample nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -98,6 +98,11 @@ chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-60} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-100} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-45} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
+
+# Histories of drivers and readers on a cluster in memory, each from a seed; HISTORIES=N makes another number,
+# FIRST_SEED=N begins elsewhere, ARGS="--trace N" shows one step by step.
+simulate: $(STAMP)
+	$(BIN)/python tests/simulation/simulate.py --histories $${HISTORIES:-100000} --first-seed $${FIRST_SEED:-0} --processes $(WORKERS) $(ARGS)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number.

@@ -1,0 +1,173 @@
+"""Faults that the product has had, or could have, brought back: the simulation has to see each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from simulation import simulation_client
+
+from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.client.controller import controller_pb2 as pb
+from pyspark_pravega.client.controller import messages
+from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.connector.log import Ledger, Replacement, Snapshot, State, cleaning, ledger, recovery, snapshot
+from pyspark_pravega.connector.write import overwrite
+from pyspark_pravega.connector.write.job import CommitReport, WriteJob
+from pyspark_pravega.connector.write.overwrite import OverwritingJob
+from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError, TransactionError
+
+Fault = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+@contextlib.contextmanager
+def truncation_beside_the_log() -> Iterator[None]:
+    """An overwrite is an INSERT; then the stream is truncated where the rows had ended when the commit began."""
+
+    def commit_job(self: OverwritingJob, told: Any, epoch: Any = None, seen: Any = ()) -> CommitReport:
+        client = simulation_client()
+        cut = StreamCut(self.plan.stream, snapshot.take_snapshot(client, self.plan.stream).cut)
+        with patch.object(OverwritingJob, "replaces", False):
+            report = WriteJob.commit_job(self, told, epoch)
+        with contextlib.suppress(PravegaError):
+            client.truncate(cut)
+        return report
+
+    with (
+        patch.object(OverwritingJob, "commit_job", commit_job),
+        patch.object(OverwritingJob, "_replacement", WriteJob._replacement),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def cut_noted_before_settling() -> Iterator[None]:
+    """An overwrite takes the cut before it waits for the commit in progress, and what comes between stays."""
+    begin = OverwritingJob.commit_job
+
+    def commit_job(self: OverwritingJob, told: Any, epoch: Any = None, seen: Any = ()) -> CommitReport:
+        client = simulation_client()
+        self.noted = snapshot.take_snapshot(client, self.plan.stream).cut  # type: ignore[attr-defined]
+        return begin(self, told, epoch, ())
+
+    def replacement(self: OverwritingJob, log: Ledger, state: State) -> Replacement:
+        return Replacement(begins=self.noted)  # type: ignore[attr-defined]
+
+    with (
+        patch.object(OverwritingJob, "commit_job", commit_job),
+        patch.object(OverwritingJob, "_replacement", replacement),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def reads_not_compared() -> Iterator[None]:
+    """An overwrite doesn't ask whether what it has read is still the table: rows of others are lost."""
+    with patch.object(overwrite, "is_same", lambda *_: True):
+        yield
+
+
+@contextlib.contextmanager
+def replaced_rows_visible() -> Iterator[None]:
+    """Readers don't leave out what a replacement has left: until the truncation old and new rows are there."""
+
+    def all_of_it(tail: Snapshot, begins: Any) -> Snapshot:
+        return tail
+
+    with patch.object(snapshot, "behind", all_of_it):
+        yield
+
+
+@contextlib.contextmanager
+def failed_commits_believed() -> Iterator[None]:
+    """The controller says that a commit failed, and its word is taken for it."""
+
+    def commit(self: Any, stream: Stream, transaction: uuid.UUID, **_: Any) -> None:
+        if self._status("commitTransaction", _request(stream, transaction)) != 0:
+            raise TransactionError("it couldn't be committed")
+
+    with patch.object(ControllerTransactions, "commit_transaction", commit):
+        yield
+
+
+@contextlib.contextmanager
+def times_go_back() -> Iterator[None]:
+    """A version has whatever time its driver's clock shows."""
+
+    def greatest(*values: Any, default: Any = None) -> Any:
+        # Of two numbers the first one; elsewhere as ever.
+        return values[0] if len(values) == 2 else max(*values, default=default)
+
+    with patch.object(ledger, "max", greatest, create=True):
+        yield
+
+
+@contextlib.contextmanager
+def failed_aborts_believed() -> Iterator[None]:
+    """A commit is withdrawn while its transaction is open: the abort has failed."""
+
+    def abort(self: Any, stream: Stream, transaction: uuid.UUID) -> bool:
+        try:
+            return bool(self._status("abortTransaction", _request(stream, transaction)) == 0)
+        except (NotFoundError, OperationFailedError):
+            return False
+
+    with patch.object(ControllerTransactions, "abort_transaction", abort):
+        yield
+
+
+@contextlib.contextmanager
+def commits_half_visible() -> Iterator[None]:
+    """Readers don't ask the log whether a commit is under way."""
+
+    def visible(client: Client, log: Ledger | None) -> snapshot.Visible:
+        return snapshot.Visible(state=None if log is None else log.state())
+
+    with patch.object(snapshot, "_visible", visible):
+        yield
+
+
+@contextlib.contextmanager
+def settled_too_early() -> Iterator[None]:
+    """What cleaning finds in the log counts as settled: a commit that was begun meanwhile is overwritten."""
+    clean = cleaning.clean
+
+    def cleaned(client: Client, log: Ledger, state: State) -> State:
+        after = clean(client, log, state)
+        return replace(after, pending=None)
+
+    with patch.object(recovery, "clean", cleaned):
+        yield
+
+
+@contextlib.contextmanager
+def epochs_not_counted() -> Iterator[None]:
+    """A driver doesn't look whether its epoch is a version already."""
+
+    def complete(self: Ledger, state: State, after: State, changes: Any, query: str, epoch: int) -> State:
+        return self._change(state, after, *changes)
+
+    with patch.object(Ledger, "_complete_epoch", complete):
+        yield
+
+
+def _request(stream: Stream, transaction: uuid.UUID) -> pb.TxnRequest:
+    return pb.TxnRequest(stream_info=messages.info(stream), txn_id=messages.txn_id(transaction))
+
+
+FAULTS: tuple[Fault, ...] = (
+    truncation_beside_the_log,
+    cut_noted_before_settling,
+    reads_not_compared,
+    replaced_rows_visible,
+    failed_commits_believed,
+    times_go_back,
+    failed_aborts_believed,
+    commits_half_visible,
+    settled_too_early,
+    epochs_not_counted,
+)

@@ -1,0 +1,339 @@
+"""A history from a seed: drivers, readers and a streaming query on a cluster in memory, judged at its end.
+
+The product's code runs as it is; only what it takes from outside is replaced: clock, random numbers, the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+from cluster_model import EVENT_BYTES, STREAM, ClusterModel
+from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
+from world import Profile, World
+
+from pyspark_pravega import clock, deadlines
+from pyspark_pravega.client import Staged
+from pyspark_pravega.client.positions import cuts
+from pyspark_pravega.connector.log import (
+    Commit,
+    Ledger,
+    Snapshot,
+    State,
+    cleaning,
+    jobs,
+    ledger,
+    recovery,
+    settle,
+    snapshot,
+    tail,
+)
+from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.write import job as write_job
+from pyspark_pravega.connector.write import overwrite, writer
+from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, replace_all
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.task import TransactionTask, Written
+from pyspark_pravega.errors import (
+    LeaseExpiredError,
+    PravegaError,
+    QueryTakenOverError,
+    TableChangedError,
+    TransactionError,
+    WriteConflictError,
+)
+from pyspark_pravega.settings import Settings
+
+FAILED = (TransactionError, LeaseExpiredError, QueryTakenOverError, TableChangedError, WriteConflictError)
+"""Of these a client may rely on nothing having been written."""
+_QUERY = "query"
+_SETTINGS = Settings(controller_uri="tcp://model:1")
+
+
+class History:
+    """One seed's."""
+
+    def __init__(self, seed: int, profile: Profile | None = None) -> None:
+        self.seed, self.world = seed, World(seed, profile)
+        self.cluster = ClusterModel(self.world)
+        self.operations: list[Operation] = []
+        self.checkpoint = -1
+        """The last epoch that the streaming query's drivers know to be committed."""
+        self.by_version: dict[int, frozenset[int]] = {}
+
+    def run(self) -> None:
+        """Let it happen, and judge it.
+
+        Raises:
+            AssertionError: something was seen that can't be.
+        """
+        with _in(self.world, self.cluster):
+            self._take_part()
+            self.world.run()
+            self._judge()
+
+    def _take_part(self) -> None:
+        rng = self.world.rng
+        kinds = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
+        for number in range(rng.choice((2, 2, 3))):
+            statements = [rng.choice(kinds) for _ in range(rng.choice((1, 1, 2)))]
+            self.world.add(f"driver {number}", partial(self._drive, f"driver {number}", statements))
+        if rng.random() < 0.3:
+            for number in range(2):
+                self.world.add(f"query {number}", partial(self._stream, f"query {number}", f"run {number}"))
+        looks = rng.choice((1, 2, 3))
+        self.world.add("reader", lambda: self._read("reader", looks))
+
+    # Actors
+
+    def _drive(self, name: str, statements: list[Kind]) -> None:
+        for kind in statements:
+            with contextlib.suppress(PravegaError):
+                self._statement(name, kind)
+
+    def _stream(self, name: str, run: str) -> None:
+        """A driver of a streaming query: takes it over, and goes on behind the last epoch of the checkpoint."""
+        plan = self._plan()
+        with contextlib.suppress(PravegaError):
+            writer.take_over(plan, _QUERY, run)
+            epoch = self.checkpoint + 1
+            for number in range(epoch, epoch + 2):
+                self._statement(name, Kind.EPOCH, Epoch(query=_QUERY, number=number, run=run))
+                self.checkpoint = max(self.checkpoint, number)
+
+    def _read(self, name: str, looks: int) -> None:
+        for _ in range(looks):
+            operation = self._begin(Kind.READ, name)
+            with contextlib.suppress(PravegaError):
+                taken = snapshot.take_snapshot(self.cluster.client, STREAM)
+                operation.seen = self._content(taken)
+                self._end(operation)
+
+    def _statement(self, name: str, kind: Kind, epoch: Epoch | None = None) -> None:
+        rng = self.world.rng
+        operation = self._begin(kind, name)
+        operation.epoch = None if epoch is None else epoch.number
+        try:
+            if kind is Kind.TRUNCATE:
+                replace_all(self.cluster.client, cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM)))
+            else:
+                operation.keeps = kind is Kind.OVERWRITE_READ and rng.random() < 0.3
+                self._write(operation, epoch)
+        except FAILED as error:
+            operation.failed, operation.told = True, repr(error)[:90]
+            self.world.note(f"is told {operation.told}")
+            raise
+        except PravegaError as error:
+            operation.told = repr(error)[:90]
+            raise
+        self._end(operation)
+
+    def _write(self, operation: Operation, epoch: Epoch | None) -> None:
+        rng, client = self.world.rng, self.cluster.client
+        reads: list[Seen] = []
+        if operation.kind is Kind.OVERWRITE_READ:
+            taken = snapshot.take_snapshot(client, STREAM)
+            operation.seen = self._content(taken)
+            reads = [Seen.of(client, taken)]
+        plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE)
+        replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ)
+        job = OverwritingJob(plan) if replaces else WriteJob(plan)
+        messages: list[TaskMessage] = []
+        if not replaces or rng.random() < 0.85:
+            operation.segments = frozenset(rng.choice(((0, 1), (0, 1), (0, 1), (0,), (1,))))
+            messages = [self._task(job, operation)]
+        else:
+            messages = [TaskMessage(Written(), job=job.job)]
+        try:
+            if isinstance(job, OverwritingJob):
+                report = job.commit_job(messages, epoch, reads)
+            else:
+                report = job.commit_job(messages, epoch)
+        except PravegaError:
+            # As Spark does it.
+            with contextlib.suppress(PravegaError):
+                job.abort_job(messages)
+            raise
+        operation.repeated = report.repeated
+
+    def _task(self, job: WriteJob, operation: Operation) -> TaskMessage:
+        client = self.cluster.client
+        log = cast(Ledger, ledger.open_ledger(client, STREAM)).job(job.job)
+        task = TransactionTask(client, log, job.plan, partition=0)
+        task._begin_shared()
+        transaction = task._transaction
+        assert transaction is not None
+        self.cluster.write(transaction.id, operation.number, sorted(operation.segments))
+        written = dict.fromkeys(operation.segments, (1, EVENT_BYTES))
+        staged = Staged(
+            transaction=transaction,
+            written=written,
+            parts=dict.fromkeys(written, ((0, EVENT_BYTES),)) if task._shares else None,
+        )
+        rows = len(written)
+        return TaskMessage(
+            Written(staged=staged, rows=rows, bytes=rows * EVENT_BYTES, ended_at=clock.now_ms()), job=job.job
+        )
+
+    # What was seen
+
+    def _plan(self, isolation: str = SERIALIZABLE) -> WritePlan:
+        nothing: Any = None
+        return WritePlan(
+            settings=_SETTINGS,
+            stream=STREAM,
+            codec=nothing,
+            routing=None,
+            mode=EXACTLY_ONCE,
+            lease_ms=60_000,
+            event_time=None,
+            cluster_by=(),
+            query=None,
+            epoch=None,
+            isolation=isolation,
+            segment_id=0,
+        )
+
+    def _begin(self, kind: Kind, actor: str) -> Operation:
+        operation = Operation(number=len(self.operations), kind=kind, actor=actor, begun=self.world.steps)
+        self.operations.append(operation)
+        self.world.note(f"begins {operation.number}: {kind.value}")
+        return operation
+
+    def _end(self, operation: Operation) -> None:
+        operation.ended = self.world.steps
+        self.world.note(f"is through with {operation.number}: {sorted(operation.seen)}")
+
+    def _content(self, taken: Snapshot) -> frozenset[int]:
+        cells = [
+            (part.segment_id, number)
+            for part in taken.parts
+            for number in self.cluster.segments[part.segment_id].between(part.start, part.end)
+        ]
+        content = content_of(cells, self.operations)
+        if self.by_version.setdefault(taken.version, content) != content:
+            raise UnexplainedError(
+                f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}"
+            )
+        return content
+
+    def _judge(self) -> None:
+        """Bring everything to rest as the next writer would, look at what is there, and explain the history."""
+        world = self.world
+        world.calm = True
+        world.later.clear()
+        log = cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM))
+
+        def look() -> None:
+            settle(self.cluster.client, log)
+            world.sleep(1.0)
+            self._read("the end", 1)
+            looked.append((list(log.all_commits()), log.state()))
+
+        looked: list[tuple[list[Commit], State]] = []
+        world.add("the end", look)
+        world.run()
+        if self.operations[-1].ended == NEVER:
+            raise UnexplainedError("the table can't be read in the end")
+        explain(self.operations)
+        self._check_log(*looked[0])
+
+    def _check_log(self, commits: list[Commit], state: State) -> None:
+        """Versions ascend in time without a gap, each commit is there once, and its rows are counted."""
+        if [commit.version for commit in commits] != list(range(1, state.version + 1)):
+            raise UnexplainedError(f"the log has versions {[commit.version for commit in commits]}")
+        times = [commit.committed_at for commit in commits]
+        if any(later <= earlier for earlier, later in itertools.pairwise(times)):
+            raise UnexplainedError(f"versions' times go back: {times}")
+        for what in ([commit.job for commit in commits], [t for commit in commits for t in commit.transactions]):
+            if len(set(what)) != len(what):
+                raise UnexplainedError("a commit is in the log twice")
+        rows = sum(len(self.operations[number].segments) for number in self.operations[-1].seen)
+        if state.rows is not None and state.rows != rows:
+            raise UnexplainedError(f"the log counts {state.rows} rows, and there are {rows}")
+
+
+_TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job)
+
+
+@contextlib.contextmanager
+def _in(world: World, cluster: ClusterModel) -> Iterator[None]:
+    """What the product takes from outside is the world's meanwhile, in this thread."""
+    _NOW.world, _NOW.cluster = world, cluster
+    try:
+        yield
+    finally:
+        _NOW.world = _NOW.cluster = None
+
+
+@contextlib.contextmanager
+def modelled() -> Iterator[None]:
+    """Put the model in place of clock, random numbers and client, for as many histories as are run meanwhile."""
+    time_model = SimpleNamespace(
+        monotonic=lambda: _NOW.world.now, sleep=lambda s: _NOW.world.sleep(s), time_ns=lambda: _NOW.world.time_ns()
+    )
+    uuid_model = SimpleNamespace(
+        UUID=uuid.UUID, uuid4=lambda: uuid.UUID(int=_NOW.world.rng.getrandbits(128)), uuid5=uuid.uuid5
+    )
+    random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
+    patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
+    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs)]
+    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
+    patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts)]
+    patches += [
+        (deadlines, "random", random_model),
+        (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
+        (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
+        (write_job, "gather_by_epoch", lambda client, staged, **_: (staged[0].transaction,)),
+        (recovery, "_log", _QUIET),
+        (cleaning, "_log", _QUIET),
+    ]
+    with contextlib.ExitStack() as stack:
+        for place, name, new in patches:
+            stack.enter_context(patch.object(place, name, new))
+        yield
+
+
+def simulation_client() -> Any:
+    """The client of the cluster in memory that is used now."""
+    return _NOW.cluster.client
+
+
+def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
+    return _NOW.cluster.segment_states(segment_ids)
+
+
+def failures(
+    seeds: range,
+    *,
+    most: int = 1,
+    switch: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> list[str]:
+    """Run the histories of some seeds, and say which of them can't be explained.
+
+    Args:
+        seeds: which ones.
+        most: after so many the rest isn't run.
+        switch: brings a fault back.
+    """
+    texts: list[str] = []
+    with modelled(), switch():
+        for seed in seeds:
+            try:
+                History(seed).run()
+            except Exception as error:
+                texts.append(f"seed {seed}: {type(error).__name__}: {error}")
+                if len(texts) == most:
+                    break
+    return texts
+
+
+_NOW: Any = SimpleNamespace(world=None, cluster=None)
+_QUIET: Any = SimpleNamespace(warning=lambda *_: None)

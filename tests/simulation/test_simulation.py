@@ -1,0 +1,96 @@
+"""Histories of drivers and readers on a cluster in memory, with all that can go wrong; see docs/testing.md."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from faults import FAULTS, Fault
+from history import Kind, Operation, UnexplainedError, content_of, explain
+from simulation import History, failures, modelled
+
+SAMPLE = 700
+ENOUGH = 6000
+
+
+def test_each_history_of_a_sample_is_explained() -> None:
+    assert failures(range(SAMPLE), most=3) == []
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_seen(fault: Fault) -> None:
+    assert failures(range(ENOUGH), switch=fault)
+
+
+@pytest.mark.parametrize("seed", [9, 85, 149])
+def test_a_commit_that_begins_while_another_driver_cleans_up_stays(seed: int) -> None:
+    """What cleaning found in the log was taken for settled, and the next commit overwrote the one in progress."""
+    assert failures(range(seed, seed + 1)) == []
+
+
+def test_a_seed_makes_the_same_history_again() -> None:
+    traces = []
+    for _ in range(2):
+        history = History(72)
+        history.world.trace = []
+        with modelled():
+            history.run()
+        traces.append(history.world.trace)
+    assert traces[0] == traces[1]
+
+
+# What judges has to be right itself
+
+
+def _operation(number: int, kind: Kind, begun: int, ended: int, **others: Any) -> Operation:
+    segments = frozenset() if kind in (Kind.READ, Kind.TRUNCATE) else frozenset({0, 1})
+    return Operation(number=number, kind=kind, actor="a", begun=begun, ended=ended, segments=segments, **others)
+
+
+@pytest.mark.parametrize(
+    ("operations", "explained"),
+    [
+        ([(Kind.INSERT, 0, 1), (Kind.READ, 2, 3, {0})], True),
+        ([(Kind.INSERT, 0, 1), (Kind.READ, 2, 3, set())], False),
+        ([(Kind.INSERT, 0, 5), (Kind.READ, 2, 3, set())], True),
+        ([(Kind.INSERT, 0, 9), (Kind.READ, 1, 2, {0}), (Kind.READ, 3, 4, set())], False),
+        ([(Kind.INSERT, 0, 1), (Kind.OVERWRITE, 2, 3), (Kind.READ, 4, 5, {0, 1})], False),
+        ([(Kind.INSERT, 0, 1), (Kind.OVERWRITE, 0, 3), (Kind.READ, 4, 5, {0, 1})], True),
+        ([(Kind.INSERT, 0, 1), (Kind.TRUNCATE, 2, 3), (Kind.READ, 4, 5, set())], True),
+        ([(Kind.INSERT, 0, 4), (Kind.OVERWRITE_READ, 0, 5, set()), (Kind.READ, 6, 7, {1})], False),
+        ([(Kind.OVERWRITE_READ, 0, 5, set()), (Kind.OVERWRITE_READ, 0, 5, set())], False),
+    ],
+)
+def test_what_an_order_explains(operations: list[tuple[Any, ...]], explained: bool) -> None:
+    history = [
+        _operation(number, kind, begun, ended, seen=frozenset(*seen))
+        for number, (kind, begun, ended, *seen) in enumerate(operations)
+    ]
+    with contextlib.nullcontext() if explained else pytest.raises(UnexplainedError):
+        explain(history)
+
+
+def test_what_failed_is_not_there() -> None:
+    failed = Operation(number=0, kind=Kind.INSERT, actor="a", begun=0, failed=True, segments=frozenset({0}))
+    read = _operation(1, Kind.READ, 2, 3, seen=frozenset({0}))
+    with pytest.raises(UnexplainedError):
+        explain([failed, read])
+    failed.failed = False
+    assert explain([failed, read]) == [0, 1]
+
+
+def test_an_epoch_is_there_once() -> None:
+    first, second = (_operation(n, Kind.EPOCH, 2 * n, 2 * n + 1, epoch=0) for n in range(2))
+    with pytest.raises(UnexplainedError):
+        explain([first, second])
+    second.repeated = True
+    assert explain([first, second]) == [0, 1]
+
+
+def test_a_statement_is_seen_whole() -> None:
+    insert = _operation(0, Kind.INSERT, 0, 1)
+    assert content_of([(0, 0), (1, 0)], [insert]) == {0}
+    for cells in ([(0, 0)], [(0, 0), (1, 0), (1, 0)]):
+        with pytest.raises(UnexplainedError):
+            content_of(cells, [insert])
