@@ -51,6 +51,9 @@ class Statement:
         """
         if self.kind == "create":
             return [] if table else [Table(tuple(COLUMNS.fieldNames()), frozenset())]
+        if self.kind == "drop":
+            # Of two that drop a table at once both are told so: it is gone.
+            return [None]
         if table is None:
             return []
         new = frozenset(self.ids)
@@ -66,10 +69,8 @@ class Statement:
             return [replace(table, ids=frozenset())]
         if self.kind == "replace":
             return [Table(("id", f"r{self.number}"), new)]
-        if self.kind == "alter":
-            return [replace(table, columns=(*table.columns, f"c{self.number}"))]
-        assert self.kind == "drop"
-        return [None]
+        assert self.kind == "alter"
+        return [replace(table, columns=(*table.columns, f"c{self.number}"))]
 
 
 def run(settings: Settings, scope: str, statement: Statement) -> frozenset[int] | None:
