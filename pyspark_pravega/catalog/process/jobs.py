@@ -18,7 +18,7 @@ from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, counted_rows, estimated_rows, narrowed
 from pyspark_pravega.connector.datasource import DefaultSource
-from pyspark_pravega.connector.log import open_ledger, take_snapshot
+from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
     BOUND_KEYS,
     EXACTLY_ONCE,
@@ -150,7 +150,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         slices = [one.part for one in committed]
     else:
         if request.position is not None:
-            offsets = {int(segment): offset for segment, offset in request.position["offsets"].items()}
+            offsets = offsets_of(request.position["offsets"])
             snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
         else:
             whole = take_snapshot(client, stream, ledger)

@@ -15,6 +15,7 @@ from pyspark_pravega.connector.log.entries import (
     Progress,
     Replacement,
     State,
+    offsets_of,
 )
 from pyspark_pravega.connector.log.jobs import JobLog
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
@@ -54,6 +55,7 @@ __all__ = [
     "is_committing",
     "is_empty_before",
     "is_ledger_name",
+    "offsets_of",
     "open_ledger",
     "settle",
     "settled_table",

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_pravega.client import Client, StreamCut
+from pyspark_pravega.client import Client
 from pyspark_pravega.client.positions import parts_between, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.clock import now_ms
@@ -24,6 +24,7 @@ from pyspark_pravega.connector.log import (
     Snapshot,
     State,
     clean,
+    offsets_of,
     settle,
     take_snapshot,
 )
@@ -53,8 +54,8 @@ class Seen:
             client: the cluster.
             snapshot: the whole table.
         """
-        offsets = dict(proper_cut(client, snapshot.stream, snapshot.cut))
-        return cls(controller_uri=client.settings.controller_uri, version=snapshot.version, offsets=offsets)
+        # Each query makes one, and few need it: what that asks of the controller is asked then.
+        return cls(controller_uri=client.settings.controller_uri, version=snapshot.version, offsets=snapshot.cut)
 
     def to_json(self) -> str:
         """As it travels through the JVM."""
@@ -64,8 +65,7 @@ class Seen:
     def from_json(cls, text: str) -> Seen:
         """What `to_json` gave."""
         content = json.loads(text)
-        offsets = {int(segment_id): offset for segment_id, offset in content["offsets"].items()}
-        return cls(**{**content, "offsets": offsets})
+        return cls(**{**content, "offsets": offsets_of(content["offsets"])})
 
 
 class OverwritingJob(WriteJob):
@@ -121,7 +121,7 @@ class OverwritingJob(WriteJob):
                 raise self._conflict(state, news[0])
             if state.replaced_rows > news[0].version or any(one != self._seen[0] for one in self._seen):
                 raise self._conflict(state, news[0])
-            begins, keeps = self._seen[0].offsets, True
+            begins, keeps = dict(proper_cut(client, stream, self._seen[0].offsets)), True
         if staged is None:
             return Replacement(begins=begins, keeps=keeps)
         return staged.replacement(begins)
@@ -152,11 +152,11 @@ def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
     """
     if state.replaced_rows > seen.version:
         return False
-    cut = StreamCut(tail.stream, seen.offsets)
-    if cut == proper_cut(client, tail.stream, tail.cut):
+    if seen.offsets == tail.cut:
         return True
     # A stream that was only scaled holds the same events.
     try:
+        cut = proper_cut(client, tail.stream, seen.offsets)
         segment_ids = client.controller.segments_between(tail.stream, cut)
         ends = tail.cut
         states = segment_states(client.pool, tail.stream, segment_ids)
