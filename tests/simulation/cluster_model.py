@@ -248,7 +248,7 @@ class ClusterModel:
     def begin_scale(self) -> None:
         """Let a segment be split, or two be merged, as soon as no commit is being made."""
         if self.scale is None and len(self.epochs) < 7:
-            self.scale = Scale.of(self.current, self.world.rng)
+            self.scale = Scale()
 
     def make(self, segment_ids: Iterable[int]) -> None:
         """Make segments in the store; the controller tells of them later."""

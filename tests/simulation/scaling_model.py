@@ -7,7 +7,7 @@ the epoch that was current is made again behind it.
 
 from __future__ import annotations
 
-import random
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,22 +32,9 @@ class Epoch:
 class Scale:
     """Segments that are to give way to others."""
 
-    def __init__(self, sealed: tuple[int, ...], borders: tuple[float, ...]) -> None:
+    def __init__(self) -> None:
         self.begun = False
-        self._sealed, self._borders = sealed, borders
         self._steps: list[Callable[[], None]] = []
-
-    @classmethod
-    def of(cls, current: StreamSegments, rng: random.Random) -> Scale:
-        """A split, or a merge of two neighbours."""
-        ranges = current.ranges
-        number = rng.randrange(len(ranges))
-        one = ranges[number]
-        if (number + 1 < len(ranges) and rng.random() < 0.5) or one.max_key - one.min_key <= _LEAST:
-            number = min(number, len(ranges) - 2)
-            one, other = ranges[number], ranges[number + 1]
-            return cls((one.segment_id, other.segment_id), (one.min_key, other.max_key))
-        return cls((one.segment_id,), (one.min_key, (one.min_key + one.max_key) / 2, one.max_key))
 
     def go_on(self, cluster: ClusterModel) -> None:
         """Do the next thing."""
@@ -58,17 +45,27 @@ class Scale:
             cluster.scale = None
 
     def _begin(self, cluster: ClusterModel) -> None:
+        """Choose what is split, or which two neighbours are merged."""
         self.begun = True
-        epoch = len(cluster.epochs)
+        rng, current, epoch = cluster.world.rng, cluster.current.ranges, len(cluster.epochs)
+        number = rng.randrange(len(current))
+        one = current[number]
+        if (number + 1 < len(current) and rng.random() < 0.5) or one.max_key - one.min_key <= _LEAST:
+            number = min(number, len(current) - 2)
+            one, other = current[number : number + 2]
+            sealed: tuple[int, ...] = (one.segment_id, other.segment_id)
+            borders: tuple[float, ...] = (one.min_key, other.max_key)
+        else:
+            sealed, borders = (one.segment_id,), (one.min_key, (one.min_key + one.max_key) / 2, one.max_key)
         new = []
-        for low, high in zip(self._borders, self._borders[1:], strict=False):
+        for low, high in itertools.pairwise(borders):
             new.append(SegmentRange(segment_id=epoch << 32 | cluster.numbers, min_key=low, max_key=high))
             cluster.numbers += 1
-        kept = [owner for owner in cluster.current.ranges if owner.segment_id not in self._sealed]
+        kept = [owner for owner in current if owner.segment_id not in sealed]
         ranges = tuple(sorted([*kept, *new], key=lambda owner: owner.min_key))
         after = Epoch(StreamSegments(stream=cluster.current.stream, ranges=ranges), reference=epoch)
         self._steps = [lambda: cluster.make(owner.segment_id for owner in new)]
-        self._steps += [lambda s=s: _seal(cluster, s) for s in self._sealed]  # type: ignore[misc]
+        self._steps += [lambda s=s: _seal(cluster, s) for s in sealed]  # type: ignore[misc]
         self._steps.append(lambda: cluster.enter(after))
 
 

@@ -139,7 +139,7 @@ class StreamingQuery:
         elif self._batches[self._done] != batch:
             before = self._batches[self._done]
             gone = {event for part in before for event in part} - {event for part in batch for event in part}
-            if not self._lost or gone & self._there() or not _is_less(batch, before):
+            if self._fails or gone & self._there() or not _is_less(batch, before):
                 raise UnexplainedError(f"micro-batch {self._done} was read with {batch} instead of {before}")
 
     def _note_loss(self, error: DataLossError) -> None:
