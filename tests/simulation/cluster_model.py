@@ -156,6 +156,10 @@ class ClusterModel:
             )
         return found
 
+    def read(self, segment_id: int, start: int, end: int) -> list[int]:
+        """The events between two offsets, as if a reader had read them before they were truncated."""
+        return (self.segments.get(segment_id) or self.deleted[segment_id]).between(start, end)
+
     def write(self, transaction: Transaction, rows: Mapping[int, float]) -> dict[int, list[tuple[int, int]]]:
         """What a task sends.
 

@@ -48,6 +48,11 @@ class Operation:
     """The id of its job; empty where it has none."""
     told: str = ""
 
+    @property
+    def replaces(self) -> bool:
+        """Whether nothing stays of what was there before."""
+        return self.kind is Kind.OVERWRITE or (self.kind is Kind.OVERWRITE_READ and not self.keeps)
+
 
 class UnexplainedError(AssertionError):
     """No order explains a history."""

@@ -179,7 +179,7 @@ class History:
         events = [
             divmod(event, ROWS)
             for part in taken.parts
-            for event in self.cluster.segments[part.segment_id].between(part.start, part.end)
+            for event in self.cluster.read(part.segment_id, part.start, part.end)
         ]
         content = content_of(events, self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
