@@ -76,6 +76,7 @@ class ClusterModel:
         self.current = self.epochs[0].segments
         self.followed: dict[int, tuple[Successor, ...]] = {}
         """The successors of each segment that has some."""
+        self.configuration: dict[str, str] = {}
         self.head = dict.fromkeys(self.segments, 0)
         self.numbers = len(ranges)
         self.scale: Scale | None = None

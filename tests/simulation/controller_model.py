@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -92,6 +91,14 @@ class ControllerModel(ControllerTransactions):
     def successors(self, stream: Stream, segment_id: int) -> tuple[Successor, ...]:
         cluster = self._cluster
         return cluster.world.call("successors", lambda: cluster.successors(segment_id))
+
+    def stream_configuration(self, stream: Stream, access: Access = Access.NONE) -> Any:
+        return self._cluster.world.call("getStreamConfiguration", lambda: self._cluster.configuration)
+
+    def update_stream(self, stream: Stream, change: Any) -> None:
+        before = self.stream_configuration(stream)
+        self._cluster.world.step("updateStream")
+        self._cluster.configuration = change(before)
 
     def create_key_value_table(self, scope: str, name: str, **_: int) -> bool:
         return False
