@@ -42,8 +42,10 @@ class Operation:
     """Whether it was told that the epoch had been there already."""
     keeps: bool = False
     """Whether it keeps rows that came since it has read (isolation level snapshot)."""
-    segments: frozenset[int] = frozenset()
-    """Where it has written an event each."""
+    rows: frozenset[int] = frozenset()
+    """Which rows it has written."""
+    job: str = ""
+    """The id of its job; empty where it has none."""
     told: str = ""
 
 
@@ -51,21 +53,21 @@ class UnexplainedError(AssertionError):
     """No order explains a history."""
 
 
-def content_of(cells: Iterable[tuple[int, int]], operations: Sequence[Operation]) -> frozenset[int]:
+def content_of(events: Iterable[tuple[int, int]], operations: Sequence[Operation]) -> frozenset[int]:
     """The statements whose rows a client sees, each whole and once.
 
     Args:
-        cells: segment and statement of each event.
+        events: the statement and the row that each event is.
         operations: all.
     """
     seen: dict[int, list[int]] = {}
-    for segment_id, number in cells:
-        seen.setdefault(number, []).append(segment_id)
-    for number, segment_ids in seen.items():
-        if sorted(segment_ids) != sorted(operations[number].segments):
+    for number, row in events:
+        seen.setdefault(number, []).append(row)
+    for number, rows in seen.items():
+        if len(rows) != len(operations[number].rows) or set(rows) != operations[number].rows:
             raise UnexplainedError(
-                f"of statement {number} ({operations[number].kind.value}) events in segments {sorted(segment_ids)} "
-                f"were seen instead of {sorted(operations[number].segments)}"
+                f"of statement {number} ({operations[number].kind.value}) rows {sorted(rows)} were seen instead of "
+                f"{sorted(operations[number].rows)}"
             )
     return frozenset(seen)
 
@@ -84,7 +86,7 @@ def explain(operations: Sequence[Operation]) -> list[int]:
 
     def after(one: Operation, content: int, epochs: int) -> tuple[int, int] | None:
         """Content and epochs when one comes next; None where it can't."""
-        own = 1 << one.number if one.segments else 0
+        own = 1 << one.number if one.rows else 0
         if one.kind is Kind.READ:
             return (content, epochs) if content == masks[one.number] else None
         if one.kind is Kind.INSERT:

@@ -7,40 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from types import ModuleType, SimpleNamespace
 from typing import Any, cast
-from unittest.mock import patch
 
-from cluster_model import EVENT_BYTES, STREAM, ClusterModel
+from cluster_model import ROWS, STREAM, ClusterModel
 from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
+from model_patches import modelled, played_in
+from streaming import StreamingQuery
 from world import Profile, World
+from writing import write_partitions
 
-from pyspark_pravega import clock, deadlines
-from pyspark_pravega.client import Staged
-from pyspark_pravega.client.positions import cuts
-from pyspark_pravega.connector.log import (
-    Commit,
-    Ledger,
-    Snapshot,
-    State,
-    cleaning,
-    jobs,
-    ledger,
-    recovery,
-    settle,
-    snapshot,
-    tail,
-)
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, ledger, settle, snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
-from pyspark_pravega.connector.write import job as write_job
-from pyspark_pravega.connector.write import overwrite, writer
-from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.write import writer
+from pyspark_pravega.connector.write.job import Epoch, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, replace_all
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.connector.write.task import TransactionTask, Written
 from pyspark_pravega.errors import (
     LeaseExpiredError,
     PravegaError,
@@ -67,6 +50,7 @@ class History:
         self.checkpoint = -1
         """The last epoch that the streaming query's drivers know to be committed."""
         self.by_version: dict[int, frozenset[int]] = {}
+        self.query: StreamingQuery | None = None
 
     def run(self) -> None:
         """Let it happen, and judge it.
@@ -74,7 +58,7 @@ class History:
         Raises:
             AssertionError: something was seen that can't be.
         """
-        with _in(self.world, self.cluster):
+        with played_in(self.world, self.cluster):
             self._take_part()
             self.world.run()
             self._judge()
@@ -88,6 +72,9 @@ class History:
         if rng.random() < 0.3:
             for number in range(2):
                 self.world.add(f"query {number}", partial(self._stream, f"query {number}", f"run {number}"))
+        if rng.random() < 0.3:
+            self.query = StreamingQuery(self.cluster)
+            self.query.begin()
         looks = rng.choice((1, 2, 3))
         self.world.add("reader", lambda: self._read("reader", looks))
 
@@ -145,12 +132,8 @@ class History:
         plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE)
         replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ)
         job = OverwritingJob(plan) if replaces else WriteJob(plan)
-        messages: list[TaskMessage] = []
-        if not replaces or rng.random() < 0.85:
-            operation.segments = frozenset(rng.choice(((0, 1), (0, 1), (0, 1), (0,), (1,))))
-            messages = [self._task(job, operation)]
-        else:
-            messages = [TaskMessage(Written(), job=job.job)]
+        operation.job = str(job.job)
+        messages = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
         try:
             if isinstance(job, OverwritingJob):
                 report = job.commit_job(messages, epoch, reads)
@@ -162,25 +145,6 @@ class History:
                 job.abort_job(messages)
             raise
         operation.repeated = report.repeated
-
-    def _task(self, job: WriteJob, operation: Operation) -> TaskMessage:
-        client = self.cluster.client
-        log = cast(Ledger, ledger.open_ledger(client, STREAM)).job(job.job)
-        task = TransactionTask(client, log, job.plan, partition=0)
-        task._begin_shared()
-        transaction = task._transaction
-        assert transaction is not None
-        self.cluster.write(transaction.id, operation.number, sorted(operation.segments))
-        written = dict.fromkeys(operation.segments, (1, EVENT_BYTES))
-        staged = Staged(
-            transaction=transaction,
-            written=written,
-            parts=dict.fromkeys(written, ((0, EVENT_BYTES),)) if task._shares else None,
-        )
-        rows = len(written)
-        return TaskMessage(
-            Written(staged=staged, rows=rows, bytes=rows * EVENT_BYTES, ended_at=clock.now_ms()), job=job.job
-        )
 
     # What was seen
 
@@ -212,12 +176,12 @@ class History:
         self.world.note(f"is through with {operation.number}: {sorted(operation.seen)}")
 
     def _content(self, taken: Snapshot) -> frozenset[int]:
-        cells = [
-            (part.segment_id, number)
+        events = [
+            divmod(event, ROWS)
             for part in taken.parts
-            for number in self.cluster.segments[part.segment_id].between(part.start, part.end)
+            for event in self.cluster.segments[part.segment_id].between(part.start, part.end)
         ]
-        content = content_of(cells, self.operations)
+        content = content_of(events, self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
             raise UnexplainedError(
                 f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}"
@@ -236,6 +200,8 @@ class History:
             world.sleep(1.0)
             self._read("the end", 1)
             looked.append((list(log.all_commits()), log.state()))
+            if self.query is not None:
+                self.query.read_to_the_end()
 
         looked: list[tuple[list[Commit], State]] = []
         world.add("the end", look)
@@ -243,7 +209,10 @@ class History:
         if self.operations[-1].ended == NEVER:
             raise UnexplainedError("the table can't be read in the end")
         explain(self.operations)
-        self._check_log(*looked[0])
+        commits, state = looked[0]
+        self._check_log(commits, state)
+        if self.query is not None:
+            self.query.judge(self.operations, {commit.job: commit.version for commit in commits})
 
     def _check_log(self, commits: list[Commit], state: State) -> None:
         """Versions ascend in time without a gap, each commit is there once, and its rows are counted."""
@@ -255,59 +224,9 @@ class History:
         for what in ([commit.job for commit in commits], [t for commit in commits for t in commit.transactions]):
             if len(set(what)) != len(what):
                 raise UnexplainedError("a commit is in the log twice")
-        rows = sum(len(self.operations[number].segments) for number in self.operations[-1].seen)
+        rows = sum(len(self.operations[number].rows) for number in self.operations[-1].seen)
         if state.rows is not None and state.rows != rows:
             raise UnexplainedError(f"the log counts {state.rows} rows, and there are {rows}")
-
-
-_TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job)
-
-
-@contextlib.contextmanager
-def _in(world: World, cluster: ClusterModel) -> Iterator[None]:
-    """What the product takes from outside is the world's meanwhile, in this thread."""
-    _NOW.world, _NOW.cluster = world, cluster
-    try:
-        yield
-    finally:
-        _NOW.world = _NOW.cluster = None
-
-
-@contextlib.contextmanager
-def modelled() -> Iterator[None]:
-    """Put the model in place of clock, random numbers and client, for as many histories as are run meanwhile."""
-    time_model = SimpleNamespace(
-        monotonic=lambda: _NOW.world.now, sleep=lambda s: _NOW.world.sleep(s), time_ns=lambda: _NOW.world.time_ns()
-    )
-    uuid_model = SimpleNamespace(
-        UUID=uuid.UUID, uuid4=lambda: uuid.UUID(int=_NOW.world.rng.getrandbits(128)), uuid5=uuid.uuid5
-    )
-    random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
-    patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
-    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs)]
-    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
-    patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts)]
-    patches += [
-        (deadlines, "random", random_model),
-        (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
-        (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
-        (write_job, "gather_by_epoch", lambda client, staged, **_: (staged[0].transaction,)),
-        (recovery, "_log", _QUIET),
-        (cleaning, "_log", _QUIET),
-    ]
-    with contextlib.ExitStack() as stack:
-        for place, name, new in patches:
-            stack.enter_context(patch.object(place, name, new))
-        yield
-
-
-def simulation_client() -> Any:
-    """The client of the cluster in memory that is used now."""
-    return _NOW.cluster.client
-
-
-def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
-    return _NOW.cluster.segment_states(segment_ids)
 
 
 def failures(
@@ -333,7 +252,3 @@ def failures(
                 if len(texts) == most:
                     break
     return texts
-
-
-_NOW: Any = SimpleNamespace(world=None, cluster=None)
-_QUIET: Any = SimpleNamespace(warning=lambda *_: None)
