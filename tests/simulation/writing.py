@@ -94,8 +94,6 @@ def _attempt(
     parts = {segment_id: tuple(some) for segment_id, some in places.items()}
     staged = Staged(transaction=transaction, written=written, parts=parts if task._shares else None)
     return TaskMessage(
-        Written(
-            staged=staged, partition=part, rows=len(keys), bytes=len(keys) * EVENT_BYTES, ended_at=clock.now_ms()
-        ),
+        Written(staged=staged, partition=part, rows=len(keys), bytes=len(keys) * EVENT_BYTES, ended_at=clock.now_ms()),
         job=job.job,
     )

@@ -1,0 +1,84 @@
+"""Waits that come to their end, on a cluster in memory: there nobody has to wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from cluster_model import STREAM, ClusterModel
+from history import Kind
+from model_patches import modelled, played_in
+from scaling_model import Scale
+from simulation import History
+from world import Profile
+
+from pyspark_pravega.client import TransactionState
+from pyspark_pravega.connector.log import Ledger, State, ledger, recovery
+from pyspark_pravega.errors import UnavailableError
+
+
+class HaltedScale:
+    """A scale that begins when the first commit is made, and is halted when its first segment is sealed.
+
+    So the segments that the controller calls current can't be read to an end that stays.
+    """
+
+    def __init__(self, cluster: ClusterModel) -> None:
+        self._cluster, self._work = cluster, cluster.work
+        self._scale: Scale | None = None
+        cluster.world.server = self.work
+
+    def work(self) -> bool:
+        """What the servers do by themselves."""
+        cluster = self._cluster
+        done = self._work()
+        if self._scale is None and any(
+            one.state is TransactionState.COMMITTED for one in cluster.transactions.values()
+        ):
+            self._scale = Scale()
+            while not any(one.sealed for one in cluster.segments.values()):
+                self._scale.go_on(cluster)
+        return done
+
+    def goes_on(self) -> None:
+        """Let the scale come to its end."""
+        assert self._scale is not None
+        self._cluster.scale = self._scale
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_commit_whose_cut_can_t_be_taken_is_finished_by_the_next_writer(seed: int) -> None:
+    history = History(seed, Profile())
+    world, cluster = history.world, history.cluster
+    halted = HaltedScale(cluster)
+    told: list[UnavailableError] = []
+    states: list[State] = []
+
+    def insert() -> None:
+        history._statement("driver", Kind.INSERT)
+
+    def insert_in_vain() -> None:
+        with pytest.raises(UnavailableError) as caught:
+            insert()
+        told.append(caught.value)
+
+    with modelled(), played_in(world, cluster):
+        _run(history, insert_in_vain)
+        assert "the commit is made, and the next writer finishes it" in str(told[0])
+        assert world.now >= recovery.COMMIT_TIMEOUT_S
+        log = cast(Ledger, ledger.open_ledger(cluster.client, STREAM))
+        _run(history, lambda: states.append(log.state()))
+        assert states[0].version == 0
+        assert states[0].pending is not None
+        halted.goes_on()
+        _run(history, insert)
+        history._judge()
+    content = history.operations[-1].seen
+    assert content == {0, 1}
+    assert history.by_version.keys() == {2}
+
+
+def _run(history: History, what: Callable[[], None]) -> None:
+    history.world.add("driver", what)
+    history.world.run()
