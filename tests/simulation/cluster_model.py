@@ -76,6 +76,7 @@ class ClusterModel:
         self.current = self.epochs[0].segments
         self.followed: dict[int, tuple[Successor, ...]] = {}
         """The successors of each segment that has some."""
+        self.configuration: dict[str, str] = {}
         self.head = dict.fromkeys(self.segments, 0)
         self.numbers = len(ranges)
         self.scale: Scale | None = None
@@ -155,6 +156,10 @@ class ClusterModel:
                 start_offset=one.start, write_offset=one.end, sealed=one.sealed, created_ms=one.made_ms
             )
         return found
+
+    def read(self, segment_id: int, start: int, end: int) -> list[int]:
+        """The events between two offsets, as if a reader had read them before they were truncated."""
+        return (self.segments.get(segment_id) or self.deleted[segment_id]).between(start, end)
 
     def write(self, transaction: Transaction, rows: Mapping[int, float]) -> dict[int, list[tuple[int, int]]]:
         """What a task sends.

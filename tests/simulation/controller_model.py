@@ -92,5 +92,13 @@ class ControllerModel(ControllerTransactions):
         cluster = self._cluster
         return cluster.world.call("successors", lambda: cluster.successors(segment_id))
 
+    def stream_configuration(self, stream: Stream, access: Access = Access.NONE) -> Any:
+        return self._cluster.world.call("getStreamConfiguration", lambda: self._cluster.configuration)
+
+    def update_stream(self, stream: Stream, change: Any) -> None:
+        before = self.stream_configuration(stream)
+        self._cluster.world.step("updateStream")
+        self._cluster.configuration = change(before)
+
     def create_key_value_table(self, scope: str, name: str, **_: int) -> bool:
         return False

@@ -10,10 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import tables
 from cluster_model import EVENT_BYTES, ClusterModel
 from world import World
 
 from pyspark_pravega import clock, deadlines
+from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.connector.log import cleaning, jobs, ledger, recovery, snapshot, tail
@@ -46,13 +48,16 @@ def modelled() -> Iterator[None]:
     )
     random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
-    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs)]
+    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs, ledger)]
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts, frontier)]
     patches += [
         (deadlines, "random", random_model),
         (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
+        (ledger, "time", time_model),
+        (replacing, "shown", tables.shown),
+        (replacing, "stream_configuration", tables.stream_configuration),
         (gathering, "ThreadPoolExecutor", _Turns),
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),

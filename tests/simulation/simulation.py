@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import tables
 from cluster_model import ROWS, STREAM, ClusterModel
 from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
 from model_patches import modelled, played_in
@@ -40,6 +42,10 @@ _QUERY = "query"
 _SETTINGS = Settings(controller_uri="tcp://model:1")
 
 
+_STATEMENTS = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
+_OF_TABLES = (Kind.REPLACE, Kind.REPLACE, Kind.REPLACE, Kind.ALTER, Kind.ALTER)
+
+
 class History:
     """One seed's."""
 
@@ -50,6 +56,8 @@ class History:
         self.checkpoint = -1
         """The last epoch that the streaming query's drivers know to be committed."""
         self.by_version: dict[int, frozenset[int]] = {}
+        self.replaces = False
+        """Whether the table becomes another one."""
         self.query: StreamingQuery | None = None
 
     def run(self) -> None:
@@ -65,7 +73,9 @@ class History:
 
     def _take_part(self) -> None:
         rng = self.world.rng
-        kinds = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
+        kinds = _STATEMENTS
+        if rng.random() < 0.3:
+            self.replaces, kinds = True, (*_STATEMENTS, *_OF_TABLES)
         for number in range(rng.choice((2, 2, 3))):
             statements = [rng.choice(kinds) for _ in range(rng.choice((1, 1, 2)))]
             self.world.add(f"driver {number}", partial(self._drive, f"driver {number}", statements))
@@ -87,32 +97,52 @@ class History:
 
     def _stream(self, name: str, run: str) -> None:
         """A driver of a streaming query: takes it over, and goes on behind the last epoch of the checkpoint."""
-        plan = self._plan()
         with contextlib.suppress(PravegaError):
-            writer.take_over(plan, _QUERY, run)
+            table, state = None, State()
+            if self.replaces:
+                table, _, state = tables.look_up(self.cluster)
+            writer.take_over(self._plan(replaced_table=state.replaced_table), _QUERY, run)
             epoch = self.checkpoint + 1
             for number in range(epoch, epoch + 2):
-                self._statement(name, Kind.EPOCH, Epoch(query=_QUERY, number=number, run=run))
+                self._statement(name, Kind.EPOCH, Epoch(query=_QUERY, number=number, run=run), (table, state))
                 self.checkpoint = max(self.checkpoint, number)
 
     def _read(self, name: str, looks: int) -> None:
         for _ in range(looks):
+            if self.replaces:
+                self._look(name)
             operation = self._begin(Kind.READ, name)
             with contextlib.suppress(PravegaError):
+                state = self._plan_for(operation)
                 taken = snapshot.take_snapshot(self.cluster.client, STREAM)
+                if self.replaces and taken.replaced_table != state.replaced_table:
+                    # It is planned again: another look.
+                    continue
                 operation.seen = self._content(taken)
                 self._end(operation)
 
-    def _statement(self, name: str, kind: Kind, epoch: Epoch | None = None) -> None:
+    def _look(self, name: str) -> None:
+        operation = self._begin(Kind.LOOK, name)
+        with contextlib.suppress(PravegaError):
+            operation.table, operation.altered, _ = tables.look_up(self.cluster)
+            self._end(operation)
+
+    def _statement(
+        self, name: str, kind: Kind, epoch: Epoch | None = None, planned: tuple[int | None, State] | None = None
+    ) -> None:
         rng = self.world.rng
         operation = self._begin(kind, name)
         operation.epoch = None if epoch is None else epoch.number
         try:
-            if kind is Kind.TRUNCATE:
+            if kind is Kind.ALTER:
+                tables.alter(self.cluster, operation)
+            elif kind is Kind.REPLACE and rng.random() < 0.3:
+                tables.replace_without_rows(self.cluster, operation)
+            elif kind is Kind.TRUNCATE:
                 replace_all(self.cluster.client, cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM)))
             else:
                 operation.keeps = kind is Kind.OVERWRITE_READ and rng.random() < 0.3
-                self._write(operation, epoch)
+                self._write(operation, epoch, planned)
         except FAILED as error:
             operation.failed, operation.told = True, repr(error)[:90]
             self.world.note(f"is told {operation.told}")
@@ -122,15 +152,21 @@ class History:
             raise
         self._end(operation)
 
-    def _write(self, operation: Operation, epoch: Epoch | None) -> None:
+    def _write(self, operation: Operation, epoch: Epoch | None, planned: tuple[int | None, State] | None) -> None:
         rng, client = self.world.rng, self.cluster.client
         reads: list[Seen] = []
+        if planned is not None:
+            operation.table, state = planned
+        else:
+            state = State() if operation.kind is Kind.REPLACE else self._plan_for(operation)
         if operation.kind is Kind.OVERWRITE_READ:
             taken = snapshot.take_snapshot(client, STREAM)
             operation.seen = self._content(taken)
             reads = [Seen.of(client, taken)]
-        plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE)
-        replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ)
+        plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE, state.replaced_table)
+        replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.REPLACE)
+        if operation.kind is Kind.REPLACE:
+            plan = replace(plan, staged=tables.staged(operation))
         job = OverwritingJob(plan) if replaces else WriteJob(plan)
         operation.job = str(job.job)
         messages = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
@@ -145,10 +181,19 @@ class History:
                 job.abort_job(messages)
             raise
         operation.repeated = report.repeated
+        if operation.kind is Kind.REPLACE:
+            tables.finish(self.cluster)
+
+    def _plan_for(self, operation: Operation) -> State:
+        """Look the table up, where it may become another one: the statement is planned for what is there now."""
+        if not self.replaces:
+            return State()
+        operation.table, _, state = tables.look_up(self.cluster)
+        return state
 
     # What was seen
 
-    def _plan(self, isolation: str = SERIALIZABLE) -> WritePlan:
+    def _plan(self, isolation: str = SERIALIZABLE, replaced_table: int = 0) -> WritePlan:
         nothing: Any = None
         return WritePlan(
             settings=_SETTINGS,
@@ -163,6 +208,7 @@ class History:
             epoch=None,
             isolation=isolation,
             segment_id=0,
+            replaced_table=replaced_table,
         )
 
     def _begin(self, kind: Kind, actor: str) -> Operation:
@@ -179,7 +225,7 @@ class History:
         events = [
             divmod(event, ROWS)
             for part in taken.parts
-            for event in self.cluster.segments[part.segment_id].between(part.start, part.end)
+            for event in self.cluster.read(part.segment_id, part.start, part.end)
         ]
         content = content_of(events, self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
@@ -197,7 +243,9 @@ class History:
 
         def look() -> None:
             settle(self.cluster.client, log)
-            world.sleep(1.0)
+            world.sleep(20.0 if self.replaces else 1.0)
+            if self.replaces:
+                self._look("the end")
             self._read("the end", 1)
             looked.append((list(log.all_commits()), log.state()))
             if self.query is not None:
@@ -208,6 +256,11 @@ class History:
         world.run()
         if self.operations[-1].ended == NEVER:
             raise UnexplainedError("the table can't be read in the end")
+        if self.replaces and tables.configured(self.cluster) != self.operations[-1].table:
+            raise UnexplainedError(
+                f"the stream is configured for table {tables.configured(self.cluster)}, and the table is "
+                f"{self.operations[-1].table}"
+            )
         explain(self.operations)
         commits, state = looked[0]
         self._check_log(commits, state)

@@ -35,6 +35,8 @@ class StreamingQuery:
         """How many are done."""
         self._first: SourceOffset | None = None
         """Where the first one has begun."""
+        self._begun = 0
+        """The step at which that was asked."""
         self._batches: list[list[list[int]]] = []
         """What each has held: the events of each part of a segment."""
         self._lost = False
@@ -69,6 +71,11 @@ class StreamingQuery:
         uncommitted = [event for event in events if operations[event // ROWS].job not in versions]
         if uncommitted:
             raise UnexplainedError(f"the streaming query has read {_told(uncommitted)}, not committed: {self._told()}")
+        before = [one for one in operations if one.replaces and one.ended <= self._begun]
+        replaced = max((versions.get(one.job, 0) for one in before), default=0)
+        old = [event for event in events if versions[operations[event // ROWS].job] < replaced]
+        if old:
+            raise UnexplainedError(f"the streaming query has read {_told(old)}, replaced before: {self._told()}")
         for key in range(len(KEYS)):
             order = [versions[operations[event // ROWS].job] for event in events if event % len(KEYS) == key]
             if order != sorted(order):
@@ -101,6 +108,7 @@ class StreamingQuery:
         rng, world = self._world.rng, self._world
         source = StreamSource(self._cluster.client, [STREAM], self._options)
         self._done = max(0, self._done - rng.choice((0, 0, 1, 2)))
+        begun = world.steps
         start = SourceOffset.from_json(self._offsets[self._done - 1]) if self._done else source.initial_offset()
         while True:
             try:
@@ -119,17 +127,18 @@ class StreamingQuery:
             except DataLossError as error:
                 self._note_loss(error)
                 raise
-            segments = self._cluster.segments
-            parts = [p for partition in partitions for p in partition.parts]
-            self._deliver(start, [segments[p.segment_id].between(p.start, p.end) for p in parts])
+            parts = [part for partition in partitions for part in partition.parts]
+            read = self._cluster.read
+            self._deliver(start, begun, [read(part.segment_id, part.start, part.end) for part in parts])
             world.step("micro-batch")
             self._done += 1
             start = end
 
-    def _deliver(self, start: SourceOffset, batch: list[list[int]]) -> None:
+    def _deliver(self, start: SourceOffset, begun: int, batch: list[list[int]]) -> None:
         self._world.note(f"reads batch {self._done}: {_told(event for part in batch for event in part)}")
         if self._done == 0 and (not self._batches or self._first != start):
             # Spark doesn't note where the first micro-batch begins: it is asked anew, and the head may have moved.
+            self._begun = self._begun or begun
             self._first = start
             if self._batches and not _is_less(batch, self._batches[0]):
                 raise UnexplainedError(f"the first micro-batch was read with {batch} instead of {self._batches[0]}")

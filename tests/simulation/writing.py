@@ -48,6 +48,9 @@ def _partition(
     attempt = partial(_attempt, cluster, job, operation, part, keys)
     if world.calm or world.rng.random() >= world.profile.repeats:
         return attempt()
+    if world.profile.scale and world.rng.random() < 0.5:
+        # Attempts on both sides of a scale have transactions of two epochs.
+        attempt = partial(_after_a_scale, cluster, attempt)
     fate = world.rng.randrange(4)
     if fate == 0:
         with contextlib.suppress(PravegaError):
@@ -61,6 +64,12 @@ def _partition(
         return attempt()
     with contextlib.suppress(PravegaError):
         attempt()
+    return attempt()
+
+
+def _after_a_scale(cluster: ClusterModel, attempt: partial[TaskMessage]) -> TaskMessage:
+    cluster.begin_scale()
+    cluster.world.sleep(0.02)
     return attempt()
 
 
