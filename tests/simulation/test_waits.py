@@ -14,7 +14,7 @@ from simulation import History
 from world import Profile
 
 from pyspark_pravega.client import TransactionState
-from pyspark_pravega.connector.log import Ledger, State, ledger, recovery
+from pyspark_pravega.connector.log import Ledger, State, ledger, recovery, snapshot
 from pyspark_pravega.errors import UnavailableError
 
 
@@ -77,6 +77,48 @@ def test_a_commit_whose_cut_can_t_be_taken_is_finished_by_the_next_writer(seed: 
     content = history.operations[-1].seen
     assert content == {0, 1}
     assert history.by_version.keys() == {2}
+
+
+class HaltedCommits:
+    """Servers that do nothing of what they have accepted, until they are told to go on."""
+
+    def __init__(self, cluster: ClusterModel) -> None:
+        self._cluster, self._work = cluster, cluster.work
+        self.halted = True
+        cluster.world.server = self.work
+
+    def work(self) -> bool:
+        """What the servers do by themselves."""
+        return self._cluster.table.index() if self.halted else self._work()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_commit_that_is_not_made_in_time_is_finished_by_the_next_writer(seed: int) -> None:
+    history = History(seed, Profile())
+    world, cluster = history.world, history.cluster
+    servers = HaltedCommits(cluster)
+    told: list[str] = []
+
+    def insert() -> None:
+        history._statement("driver", Kind.INSERT)
+
+    def in_vain(what: Callable[[], object]) -> None:
+        with pytest.raises(UnavailableError) as caught:
+            what()
+        told.append(str(caught.value))
+
+    with modelled(), played_in(world, cluster):
+        _run(history, lambda: in_vain(insert))
+        assert "was accepted, but not finished within 300 s; it will be: don't write the same rows again" in told[0]
+        assert world.now >= recovery.COMMIT_TIMEOUT_S
+        begun = world.now
+        _run(history, lambda: in_vain(lambda: snapshot.take_snapshot(cluster.client, STREAM)))
+        assert "did not come to rest for 60 s, so no consistent view of it could be taken" in told[1]
+        assert world.now >= begun + snapshot.PATIENCE_S
+        servers.halted = False
+        _run(history, insert)
+        history._judge()
+    assert history.operations[-1].seen == {0, 1}
 
 
 def _run(history: History, what: Callable[[], None]) -> None:
