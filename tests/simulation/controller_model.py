@@ -96,8 +96,10 @@ class ControllerModel(ControllerTransactions):
         return self._cluster.world.call("getStreamConfiguration", lambda: self._cluster.configuration)
 
     def update_stream(self, stream: Stream, change: Any) -> None:
-        before = self.stream_configuration(stream)
-        self._cluster.world.step("updateStream")
+        before, world = self.stream_configuration(stream), self._cluster.world
+        # It is refused while the stream is scaled, and asked for again.
+        world.sleep(world.rng.choice((0.01, 0.5, 4.0)))
+        world.step("updateStream")
         self._cluster.configuration = change(before)
 
     def create_key_value_table(self, scope: str, name: str, **_: int) -> bool:

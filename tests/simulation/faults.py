@@ -11,12 +11,11 @@ from unittest.mock import patch
 
 from model_patches import simulation_client
 
-from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
+from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.connector.log import (
-    JobLog,
     Ledger,
     Replacement,
     Snapshot,
@@ -194,21 +193,7 @@ def one_epoch_committed() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def some_epochs_visible() -> Iterator[None]:
-    """A commit of several transactions can be seen as soon as one of them is committed."""
-    with patch.object(snapshot, "AT_REST", snapshot.AT_REST | {TransactionState.OPEN}):
-        yield
-
-
 # Attempts that are repeated
-
-
-@contextlib.contextmanager
-def late_attempts_let_in() -> Iterator[None]:
-    """An attempt doesn't see that its job is over."""
-    with patch.object(JobLog, "_is_open", lambda self: True):
-        yield
 
 
 @contextlib.contextmanager
@@ -219,6 +204,40 @@ def lost_attempts_counted() -> Iterator[None]:
         return job.gather_by_epoch(simulation_client(), [one.staged for one in written])
 
     with patch.object(WriteJob, "_gather", gather):
+        yield
+
+
+# Tables that become other tables
+
+
+@contextlib.contextmanager
+def replacements_finished_at_once() -> Iterator[None]:
+    """Whoever finishes a replacement doesn't ask whether somebody else does: the last one may be of an older table."""
+    with patch.object(Ledger, "schemas_locked", lambda self: contextlib.nullcontext()):
+        yield
+
+
+@contextlib.contextmanager
+def other_tables_written() -> Iterator[None]:
+    """A write doesn't ask whether the table is the one that it was planned for."""
+    promise = WriteJob._promise
+
+    def unchecked(self: WriteJob, log: Ledger, *given: Any) -> Any:
+        self.plan = replace(self.plan, replaced_table=log.state().replaced_table)
+        return promise(self, log, *given)
+
+    with patch.object(WriteJob, "_promise", unchecked):
+        yield
+
+
+@contextlib.contextmanager
+def properties_overwritten() -> Iterator[None]:
+    """ALTER TABLE writes the properties that it has looked up, and whatever has changed meanwhile is lost."""
+
+    def change(self: Ledger, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        self.set_properties(change(self.properties()))
+
+    with patch.object(Ledger, "change_properties", change):
         yield
 
 
@@ -283,9 +302,10 @@ FAULTS: tuple[Fault, ...] = (
     epochs_not_counted,
     later_segments_left_out,
     one_epoch_committed,
-    some_epochs_visible,
-    late_attempts_let_in,
     lost_attempts_counted,
+    replacements_finished_at_once,
+    other_tables_written,
+    properties_overwritten,
     batches_half_committed,
     successors_too_early,
     losses_passed_over,

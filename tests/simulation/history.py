@@ -148,7 +148,8 @@ def explain(operations: Sequence[Operation]) -> list[int]:
     if order is None:
         lines = "\n".join(
             f"  {one.number:2} {one.actor:9} {one.begun:5} to {'?' if one.ended == NEVER else one.ended:5} "
-            f"{one.kind.value} saw {sorted(one.seen)}, epoch {one.epoch}, table {one.table} altered by {sorted(one.altered)}; {one.told}"
+            f"{one.kind.value} saw {sorted(one.seen)}, epoch {one.epoch}, table {one.table}, altered by "
+            f"{sorted(one.altered)}; {one.told}"
             for one in operations
         )
         raise UnexplainedError(f"no order explains this history:\n{lines}")

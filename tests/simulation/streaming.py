@@ -35,7 +35,7 @@ class StreamingQuery:
         """How many are done."""
         self._first: SourceOffset | None = None
         """Where the first one has begun."""
-        self._begun = 0
+        self._begun: int | None = None
         """The step at which that was asked."""
         self._batches: list[list[list[int]]] = []
         """What each has held: the events of each part of a segment."""
@@ -71,7 +71,7 @@ class StreamingQuery:
         uncommitted = [event for event in events if operations[event // ROWS].job not in versions]
         if uncommitted:
             raise UnexplainedError(f"the streaming query has read {_told(uncommitted)}, not committed: {self._told()}")
-        before = [one for one in operations if one.replaces and one.ended <= self._begun]
+        before = [one for one in operations if one.replaces and one.ended <= (self._begun or 0)]
         replaced = max((versions.get(one.job, 0) for one in before), default=0)
         old = [event for event in events if versions[operations[event // ROWS].job] < replaced]
         if old:
@@ -138,7 +138,7 @@ class StreamingQuery:
         self._world.note(f"reads batch {self._done}: {_told(event for part in batch for event in part)}")
         if self._done == 0 and (not self._batches or self._first != start):
             # Spark doesn't note where the first micro-batch begins: it is asked anew, and the head may have moved.
-            self._begun = self._begun or begun
+            self._begun = begun if self._begun is None else self._begun
             self._first = start
             if self._batches and not _is_less(batch, self._batches[0]):
                 raise UnexplainedError(f"the first micro-batch was read with {batch} instead of {self._batches[0]}")

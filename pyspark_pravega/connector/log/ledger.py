@@ -7,7 +7,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 0 | the state: the last version, any commit in progress, rows and bytes of all, what a replacement has left |
 | 0, 1 | the table's properties |
 | 0, 2 | the stream cuts that have names |
-| 0, 3 | who is adding a schema to the registry |
+| 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
@@ -288,8 +288,9 @@ class Ledger:
 
     @contextmanager
     def schemas_locked(self) -> Iterator[None]:
-        """Be the only one who adds schemas of the table meanwhile: the registry has no conditional changes.
+        """Be the only one who adds schemas of the table meanwhile, or finishes its replacement.
 
+        The registry and the controller have no conditional changes.
         Who has died holds others up for a minute.
         """
         mine = {"by": uuid.uuid4().hex}
