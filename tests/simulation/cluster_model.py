@@ -152,8 +152,12 @@ class ClusterModel:
         found: dict[int, SegmentState | None] = {}
         for segment_id in segment_ids:
             one = self.segments.get(segment_id)
-            found[segment_id] = one and SegmentState(
-                start_offset=one.start, write_offset=one.end, sealed=one.sealed, created_ms=one.made_ms
+            found[segment_id] = (
+                None
+                if one is None
+                else SegmentState(
+                    start_offset=one.start, write_offset=one.end, sealed=one.sealed, created_ms=one.made_ms
+                )
             )
         return found
 
@@ -195,6 +199,11 @@ class ClusterModel:
             shadow = other.events[segment_id]
             for start, end in ranges:
                 one.events[segment_id] += shadow[start // EVENT_BYTES : end // EVENT_BYTES]
+
+    @property
+    def open_transactions(self) -> list[uuid.UUID]:
+        """Those that were neither committed nor aborted."""
+        return [id_ for id_, one in self.transactions.items() if one.state == TransactionState.OPEN]
 
     # What the controller knows of cuts
 
@@ -245,8 +254,7 @@ class ClusterModel:
 
     def end_a_lease(self) -> None:
         """Let a transaction be aborted that nobody has pinged."""
-        still_open = [id_ for id_, one in self.transactions.items() if one.state == TransactionState.OPEN]
-        if still_open:
+        if still_open := self.open_transactions:
             self.world.note("a lease ends")
             self.abort(self.world.rng.choice(still_open))
 

@@ -15,7 +15,9 @@ from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.connector.log import (
+    JobLog,
     Ledger,
     Replacement,
     Snapshot,
@@ -184,10 +186,9 @@ def later_segments_left_out() -> Iterator[None]:
 @contextlib.contextmanager
 def one_epoch_committed() -> Iterator[None]:
     """Of a write whose tasks have transactions of several epochs only the oldest one is committed."""
-    gather = job.gather_by_epoch
 
     def first(*given: Any, **named: Any) -> Any:
-        return gather(*given, **named)[:1]
+        return gather_by_epoch(*given, **named)[:1]
 
     with patch.object(job, "gather_by_epoch", first):
         yield
@@ -197,11 +198,18 @@ def one_epoch_committed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def late_attempts_let_in() -> Iterator[None]:
+    """An attempt doesn't see that its job is over: nobody ends its transaction."""
+    with patch.object(JobLog, "_is_open", lambda self: True):
+        yield
+
+
+@contextlib.contextmanager
 def lost_attempts_counted() -> Iterator[None]:
     """The shared transaction is committed with all that is in it, though an attempt has written that doesn't count."""
 
     def gather(self: WriteJob, log: Ledger, written: Any, attempts: Any) -> Any:
-        return job.gather_by_epoch(simulation_client(), [one.staged for one in written])
+        return gather_by_epoch(simulation_client(), [one.staged for one in written])
 
     with patch.object(WriteJob, "_gather", gather):
         yield
@@ -302,6 +310,7 @@ FAULTS: tuple[Fault, ...] = (
     epochs_not_counted,
     later_segments_left_out,
     one_epoch_committed,
+    late_attempts_let_in,
     lost_attempts_counted,
     replacements_finished_at_once,
     other_tables_written,

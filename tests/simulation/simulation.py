@@ -73,7 +73,7 @@ class History:
 
     def _take_part(self) -> None:
         rng = self.world.rng
-        kinds = _STATEMENTS
+        kinds: tuple[Kind, ...] = _STATEMENTS
         if rng.random() < 0.3:
             self.replaces, kinds = True, (*_STATEMENTS, *_OF_TABLES)
         for number in range(rng.choice((2, 2, 3))):
@@ -256,6 +256,8 @@ class History:
         world.run()
         if self.operations[-1].ended == NEVER:
             raise UnexplainedError("the table can't be read in the end")
+        if world.profile.is_reliable and self.cluster.open_transactions:
+            raise UnexplainedError("a transaction is left open, though nobody has died and each call was answered")
         if self.replaces and tables.configured(self.cluster) != self.operations[-1].table:
             raise UnexplainedError(
                 f"the stream is configured for table {tables.configured(self.cluster)}, and the table is "

@@ -55,6 +55,11 @@ class Profile:
     repeats: float = 0.0
     """That a partition of a write is tried more than once."""
 
+    @property
+    def is_reliable(self) -> bool:
+        """Whether nobody dies and each call is answered, with the truth."""
+        return not (self.crash or self.lost or self.failure)
+
     @classmethod
     def of(cls, rng: random.Random) -> Profile:
         """A profile of its own for each history: some are calm."""

@@ -11,11 +11,10 @@ from history import Operation
 
 from pyspark_pravega import clock
 from pyspark_pravega.client import Staged
-from pyspark_pravega.client.events import abort_quietly
 from pyspark_pravega.connector.log import Ledger, ledger
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.task import TransactionTask, Written
-from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.errors import EventEncodeError, PravegaError
 
 _SOME_KEYS = ((0, 1, 2, 3), (0, 2), (1, 2), (1, 3), (0, 1), (2, 3), (0,), (3,))
 
@@ -89,20 +88,34 @@ def _attempt(
 ) -> TaskMessage:
     log = cast(Ledger, ledger.open_ledger(cluster.client, STREAM)).job(job.job)
     task = TransactionTask(cluster.client, log, job.plan, partition=part)
+    try:
+        return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)
+    except BaseException:
+        # As `WriteJob.write_partition` does it.
+        task.abort()
+        raise
+
+
+def _written(
+    cluster: ClusterModel,
+    task: TransactionTask,
+    operation: Operation,
+    part: int,
+    keys: tuple[int, ...],
+    *,
+    fails: bool,
+) -> Written:
     task._begin_shared()
     transaction = task._transaction
     assert transaction is not None
     first = operation.number * ROWS + len(KEYS) * part
     if fails:
         cluster.write(transaction, {first + keys[0]: KEYS[keys[0]]})
-        if not task._shares:
-            abort_quietly(cluster.client, STREAM, transaction.id)
-        return TaskMessage(Written(), job=job.job)
+        raise EventEncodeError("a row can't be an event")
     places = cluster.write(transaction, {first + key: KEYS[key] for key in keys})
     written = {segment_id: (len(some), len(some) * EVENT_BYTES) for segment_id, some in places.items()}
     parts = {segment_id: tuple(some) for segment_id, some in places.items()}
     staged = Staged(transaction=transaction, written=written, parts=parts if task._shares else None)
-    return TaskMessage(
-        Written(staged=staged, partition=part, rows=len(keys), bytes=len(keys) * EVENT_BYTES, ended_at=clock.now_ms()),
-        job=job.job,
+    return Written(
+        staged=staged, partition=part, rows=len(keys), bytes=len(keys) * EVENT_BYTES, ended_at=clock.now_ms()
     )
