@@ -23,7 +23,7 @@ from writing import write_partitions
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, ledger, settle, snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import writer
-from pyspark_pravega.connector.write.job import Epoch, WriteJob
+from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, replace_all
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import (
@@ -169,8 +169,9 @@ class History:
             plan = replace(plan, staged=tables.staged(operation))
         job = OverwritingJob(plan) if replaces else WriteJob(plan)
         operation.job = str(job.job)
-        messages = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
+        messages: list[TaskMessage | None] = [None, None]
         try:
+            messages[:] = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
             if isinstance(job, OverwritingJob):
                 report = job.commit_job(messages, epoch, reads)
             else:
