@@ -60,7 +60,7 @@ PROVIDER = "pravega"
 _OPTION = "option."
 """Before the names of options that Spark hands on with the properties."""
 _CLUSTERING = "__clustering_columns"
-"""As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, each a list of its parts."""
+"""As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
 _WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL})
 _OWN = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES | STREAM_PROPERTIES
@@ -125,7 +125,7 @@ def check_request(
     """
     clustering = properties.get(_CLUSTERING)
     if clustering is not None:
-        columns = [".".join(parts) for parts in json.loads(clustering)]
+        columns = [name if isinstance(name, str) else ".".join(name) for name in json.loads(clustering)]
         transforms = [*transforms, {"name": "cluster_by", "columns": columns}]
     kept = known_properties({key: value for key, value in properties.items() if key != _CLUSTERING})
     table_format = check_format(schema, kept)
@@ -196,7 +196,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties, with options that are meant as such: of `CREATE TABLE ... OPTIONS (...)` and of `catalog.createTable`.
+    """The properties, with options that are meant as such: of CREATE TABLE's OPTIONS and of `catalog.createTable`.
 
     An option of a write, as `transaction-timeout-ms`, is none of them.
     """
