@@ -53,7 +53,8 @@ CREATION_KEYS = frozenset(
     }
 )
 """Options of Pravega's own Spark connector about making a stream that isn't there."""
-OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA}
+APPROX_BYTES = "approx-bytes-per-trigger"
+OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA, APPROX_BYTES}
 """Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
 ONCE = "exactly-once"
 OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "transaction-status-poll-interval-ms"}

@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
@@ -48,7 +49,7 @@ from pyspark_pravega.connector.log.entries import (
     stored,
 )
 from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
+from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
     COMMITS,
     CUTS,
@@ -252,7 +253,8 @@ class Ledger:
             retired = (progress.retired if progress.run is None else (*progress.retired, progress.run))[-_RETIRED:]
             taken = replace(progress, run=run, retired=retired)
             try:
-                (stored_as,) = self._table.put(stored(taken))
+                # Where the first try was made after all the second one is a conflict, and the next look finds it.
+                (stored_as,) = repeated(partial(self._table.put, stored(taken)))
                 return replace(taken, stored_as=stored_as)
             except ConflictError:
                 continue
@@ -302,7 +304,7 @@ class Ledger:
             return None if holder is not None and holder["by"] == mine["by"] else holder
 
         while True:
-            self._table.change(SCHEMAS, take)
+            repeated(lambda: self._table.change(SCHEMAS, take))
             holder = self._table.content(SCHEMAS)
             if holder is not None and holder["by"] == mine["by"]:
                 break
@@ -310,7 +312,7 @@ class Ledger:
         try:
             yield
         finally:
-            self._table.change(SCHEMAS, give_back)
+            repeated(lambda: self._table.change(SCHEMAS, give_back))
 
     # Stream cuts that have names
 
