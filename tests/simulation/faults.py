@@ -282,6 +282,17 @@ def losses_passed_over() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def replaced_rows_streamed() -> Iterator[None]:
+    """A query that begins at the head reads what a replacement has left to be truncated."""
+
+    def head(client: Client, stream: Stream) -> StreamCut:
+        return client.controller.head(stream)
+
+    with patch.object(frontier, "visible_head", head):
+        yield
+
+
 def _request(stream: Stream, transaction: uuid.UUID) -> pb.TxnRequest:
     return pb.TxnRequest(stream_info=messages.info(stream), txn_id=messages.txn_id(transaction))
 
@@ -307,4 +318,5 @@ FAULTS: tuple[Fault, ...] = (
     batches_half_committed,
     successors_too_early,
     losses_passed_over,
+    replaced_rows_streamed,
 )

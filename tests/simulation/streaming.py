@@ -36,7 +36,7 @@ class StreamingQuery:
         self._first: SourceOffset | None = None
         """Where the first one has begun."""
         self._begun: int | None = None
-        """The step at which that was asked."""
+        """The last version of the commit log when that was asked."""
         self._batches: list[list[list[int]]] = []
         """What each has held: the events of each part of a segment."""
         self._lost = False
@@ -71,8 +71,8 @@ class StreamingQuery:
         uncommitted = [event for event in events if operations[event // ROWS].job not in versions]
         if uncommitted:
             raise UnexplainedError(f"the streaming query has read {_told(uncommitted)}, not committed: {self._told()}")
-        before = [one for one in operations if one.replaces and one.ended <= (self._begun or 0)]
-        replaced = max((versions.get(one.job, 0) for one in before), default=0)
+        of_replacements = [versions.get(one.job, 0) for one in operations if one.replaces]
+        replaced = max((version for version in of_replacements if version <= (self._begun or 0)), default=0)
         old = [event for event in events if versions[operations[event // ROWS].job] < replaced]
         if old:
             raise UnexplainedError(f"the streaming query has read {_told(old)}, replaced before: {self._told()}")
@@ -108,7 +108,7 @@ class StreamingQuery:
         rng, world = self._world.rng, self._world
         source = StreamSource(self._cluster.client, [STREAM], self._options)
         self._done = max(0, self._done - rng.choice((0, 0, 1, 2)))
-        begun = world.steps
+        begun = self._cluster.table.last_version
         start = SourceOffset.from_json(self._offsets[self._done - 1]) if self._done else source.initial_offset()
         while True:
             try:

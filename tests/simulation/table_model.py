@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from world import World
 
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, Entry
+from pyspark_pravega.connector.log.keys import STATE
 from pyspark_pravega.errors import ConflictError, SegmentStoreUnavailableError
 
 
@@ -45,6 +47,12 @@ class TableModel:
             else:
                 self.readable[key] = entry
         return True
+
+    @property
+    def last_version(self) -> int:
+        """The last version of the commit log that can be read, without a step."""
+        state = self.readable.get(STATE)
+        return 0 if state is None else int(json.loads(state.value)["version"])
 
     def _change(self, changes: Sequence[tuple[bytes, int, bytes | None]]) -> list[int]:
         world, mine = self.world, {}
