@@ -81,6 +81,9 @@ ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
 
+_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
+"""Options of reads by which Spark itself travels in time; it hands them on."""
+
 MAX_PARTITIONS = 100_000
 """More tasks than that a driver can't plan in its memory; borders between events would be looked for in hours."""
 DEFAULT_MAX_DELAY_S = 900.0
@@ -163,6 +166,15 @@ def writes_own(options: Mapping[str, str]) -> dict[str, str]:
         options: keys in any of their spellings.
     """
     return {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
+
+
+def reads_own(options: Mapping[str, str]) -> dict[str, str]:
+    """A batch read's options without those that Spark has done itself: `versionAsOf` and `timestampAsOf`.
+
+    Args:
+        options: keys in any of their spellings.
+    """
+    return {key: value for key, value in options.items() if key.lower() not in _TIME_TRAVEL}
 
 
 def writer_mode(text: str) -> str:
