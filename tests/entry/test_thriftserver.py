@@ -151,7 +151,7 @@ def test_a_server_that_cannot_start_is_told(sandbox: Sandbox, tmp_path: Path) ->
 
 def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
     password = secure_sandbox.password_of("admin")
-    temporary = set(Path(tempfile.gettempdir()).glob("pravega-thriftserver-*"))
+    temporary = set(Path(tempfile.gettempdir()).glob("pravega-server-*"))
     environment = {**secure_sandbox.environment(), "PRAVEGA_SCOPE": "secure_thrift"}
     with thrift_server(environment, tmp_path, "--", "--conf", "spark.sql.shuffle.partitions=5") as running:
         assert running.url.endswith("/secure_thrift")
@@ -167,10 +167,10 @@ def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: San
             assert "spark.sql.shuffle.partitions\t5" in settings
             cursor.execute("DROP NAMESPACE secure_thrift CASCADE")
         processes = descendants(running.process.pid)
-        assert any("HiveThriftServer2" in command for command in processes.values())
+        assert any("thrift.ThriftServer" in command for command in processes.values())
         for text in (*processes.values(), *settings, running.url, running.log.read_text()):
             assert password not in text
         assert running.stop(signal.SIGINT) == 0
     wait_until_gone(processes)
     assert list((tmp_path / "home").iterdir()) == []
-    assert set(Path(tempfile.gettempdir()).glob("pravega-thriftserver-*")) <= temporary
+    assert set(Path(tempfile.gettempdir()).glob("pravega-server-*")) <= temporary
