@@ -50,7 +50,7 @@ class _Date(types.Date):
 class _Decimal(types.Numeric[Any]):
     """PyHive doesn't write decimal numbers."""
 
-    def bind_processor(self, dialect: Any) -> Any:
+    def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002
         return lambda value: None if value is None else str(value)
 
     def bind_expression(self, bindvalue: Any) -> Any:
@@ -60,7 +60,7 @@ class _Decimal(types.Numeric[Any]):
 class _Binary(types.LargeBinary):
     """PyHive would take bytes for UTF-8."""
 
-    def bind_processor(self, dialect: Any) -> Any:
+    def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002
         return lambda value: None if value is None else bytes(value).hex()
 
     def bind_expression(self, bindvalue: Any) -> Any:

@@ -2,13 +2,12 @@ import java.sql.Connection;
 import java.sql.DatabaseMetaData;
 import java.sql.DriverManager;
 import java.sql.ResultSet;
-import java.sql.ResultSetMetaData;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Scanner;
 
-/** Asks for JDBC's metadata: a call a line on standard input, its rows on standard output, an empty line after them. */
+/** Asks for JDBC's metadata: a call a line on standard input, its rows on standard output, a line with ; after them. */
 public class Metadata {
   public static void main(String[] arguments) throws Exception {
     try (Connection connection = DriverManager.getConnection(arguments[0], "ann", "");
@@ -21,7 +20,7 @@ public class Metadata {
         } catch (SQLException error) {
           System.out.println("error: " + error.getMessage().lines().findFirst().orElse(""));
         }
-        System.out.println();
+        System.out.println(";");
         System.err.printf("%s: %d ms%n", String.join(" ", call), (System.nanoTime() - start) / 1_000_000);
       }
     }
@@ -45,17 +44,18 @@ public class Metadata {
     };
   }
 
+  /** The values that are there, between spaces. */
   private static void print(ResultSet rows) throws SQLException {
-    ResultSetMetaData columns = rows.getMetaData();
+    int columns = rows.getMetaData().getColumnCount();
     while (rows.next()) {
       List<String> row = new ArrayList<>();
-      for (int i = 1; i <= columns.getColumnCount(); i++) {
+      for (int i = 1; i <= columns; i++) {
         String value = rows.getString(i);
-        if (value != null && !rows.wasNull()) {
-          row.add(columns.getColumnName(i) + "=" + value);
+        if (value != null && !value.isEmpty()) {
+          row.add(value);
         }
       }
-      System.out.println(String.join("\t", row));
+      System.out.println(String.join(" ", row));
     }
   }
 }

@@ -38,6 +38,11 @@ final class NamePattern {
     return !wild;
   }
 
+  /** What it names, when it does. */
+  String name() {
+    return literal.toString();
+  }
+
   boolean matches(String name) {
     return regex.matcher(name).matches();
   }

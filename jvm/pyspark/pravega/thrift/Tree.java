@@ -22,6 +22,7 @@ import org.apache.spark.sql.connector.catalog.RelationCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableSummary;
+import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.ViewCatalog;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
@@ -58,7 +59,13 @@ final class Tree {
   }
 
   /** A table or view. The catalog and namespace of a temporary view are empty texts. */
-  record Entry(CatalogPlugin catalog, String catalogName, String namespace, Identifier identifier, boolean isView) {}
+  record Entry(
+      CatalogPlugin catalog,
+      String catalogName,
+      String namespace,
+      Identifier identifier,
+      boolean isView,
+      Relation loaded) {}
 
   /** The names of the catalogs that are configured, and Spark's own; sorted. */
   Collection<String> catalogs() {
@@ -109,11 +116,18 @@ final class Tree {
     pattern.of(paths.keySet()).forEach(name -> found.add(paths.get(name)));
   }
 
-  /** The tables and views whose names match; none of them is loaded. */
+  /** The tables and views whose names match; of many none is loaded. */
   List<Entry> entries(String catalog, NamePattern namespaces, NamePattern names, boolean tables, boolean views)
       throws Exception {
     List<Entry> found = new ArrayList<>();
     for (Namespace namespace : namespaces(catalog, namespaces)) {
+      Entry known = names.isName() ? known(namespace, names.name()) : null;
+      if (known != null) {
+        if (known.isView() ? views : tables) {
+          found.add(known);
+        }
+        continue;
+      }
       try {
         Map<String, Entry> entries = new LinkedHashMap<>();
         for (Entry entry : entries(namespace, tables, views)) {
@@ -132,6 +146,21 @@ final class Tree {
     return found;
   }
 
+  /** The table or view that is spelled just so, without a list of all; null when there is none, or it can't be read. */
+  private static Entry known(Namespace namespace, String name) {
+    if (!(namespace.catalog() instanceof RelationCatalog catalog)) {
+      return null;
+    }
+    Identifier identifier = Identifier.of(namespace.path(), name);
+    try {
+      Relation loaded = catalog.loadRelation(identifier);
+      return new Entry(catalog, catalog.name(), namespace.name(), identifier, loaded instanceof View, loaded);
+    } catch (Exception error) {
+      // The list says whether it is there.
+      return null;
+    }
+  }
+
   private static List<Entry> entries(Namespace namespace, boolean tables, boolean views) throws Exception {
     CatalogPlugin catalog = namespace.catalog();
     List<Entry> found = new ArrayList<>();
@@ -139,7 +168,7 @@ final class Tree {
       for (TableSummary summary : known.listTableSummaries(namespace.path())) {
         boolean view = summary.tableType().endsWith(TableSummary.VIEW_TABLE_TYPE);
         if (view ? views : tables) {
-          found.add(new Entry(catalog, catalog.name(), namespace.name(), summary.identifier(), view));
+          found.add(new Entry(catalog, catalog.name(), namespace.name(), summary.identifier(), view, null));
         }
       }
       return found;
@@ -157,7 +186,7 @@ final class Tree {
   private static void add(Identifier[] identifiers, Namespace namespace, boolean view, List<Entry> found) {
     CatalogPlugin catalog = namespace.catalog();
     for (Identifier identifier : identifiers) {
-      found.add(new Entry(catalog, catalog.name(), namespace.name(), identifier, view));
+      found.add(new Entry(catalog, catalog.name(), namespace.name(), identifier, view, null));
     }
   }
 
@@ -171,13 +200,16 @@ final class Tree {
     for (TableIdentifier view : temporary) {
       String namespace = view.database().isDefined() ? view.database().get() : "";
       if (namespaces.matches(namespace) && names.matches(view.table())) {
-        found.add(new Entry(null, "", namespace, Identifier.of(new String[] {namespace}, view.table()), true));
+        found.add(new Entry(null, "", namespace, Identifier.of(new String[] {namespace}, view.table()), true, null));
       }
     }
   }
 
   /** Columns and properties of a table or view, or null when it can't be read. */
   Relation load(Entry entry, NamePattern pattern) throws Exception {
+    if (entry.loaded() != null) {
+      return entry.loaded();
+    }
     Identifier identifier = entry.identifier();
     try {
       if (entry.catalog() == null) {
