@@ -21,7 +21,6 @@ import org.apache.spark.sql.connector.catalog.Relation;
 import org.apache.spark.sql.connector.catalog.RelationCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
-import org.apache.spark.sql.connector.catalog.TableSummary;
 import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.ViewCatalog;
 import org.apache.spark.sql.internal.SQLConf;
@@ -161,16 +160,19 @@ final class Tree {
     }
   }
 
-  private static List<Entry> entries(Namespace namespace, boolean tables, boolean views) throws Exception {
+  private List<Entry> entries(Namespace namespace, boolean tables, boolean views) throws Exception {
     CatalogPlugin catalog = namespace.catalog();
     List<Entry> found = new ArrayList<>();
-    if (catalog.name().equals(CatalogManager.SESSION_CATALOG_NAME()) && catalog instanceof TableCatalog known) {
-      for (TableSummary summary : known.listTableSummaries(namespace.path())) {
-        boolean view = summary.tableType().endsWith(TableSummary.VIEW_TABLE_TYPE);
+    if (catalog.name().equals(CatalogManager.SESSION_CATALOG_NAME()) && !(catalog instanceof ViewCatalog)) {
+      // Its own lists have temporary views among the tables of each namespace, and fail to load them.
+      session.getTablesByName(session.listTables(namespace.name(), "*", false)).foreach(table -> {
+        boolean view = table.tableType().name().equals("VIEW");
         if (view ? views : tables) {
-          found.add(new Entry(catalog, catalog.name(), namespace.name(), summary.identifier(), view, null));
+          Identifier identifier = Identifier.of(namespace.path(), table.identifier().table());
+          found.add(new Entry(catalog, catalog.name(), namespace.name(), identifier, view, null));
         }
-      }
+        return null;
+      });
       return found;
     }
     // Not by summaries: most catalogs load each table for them.
