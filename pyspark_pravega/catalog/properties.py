@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ from pyspark_pravega.connector.options import (
     EVENT_TIME,
     ISOLATION_LEVEL,
     ROUTING_KEY,
+    TABLE_WRITE_KEYS,
     WRITER_MODE,
     isolation_level,
     writer_mode,
@@ -55,6 +57,10 @@ ENCODING_HEADER = "encoding-header"
 CODEC = "codec"
 """Shown with a table, and not settable: which codec decodes its events."""
 PROVIDER = "pravega"
+_OPTION = "option."
+"""Before the names of options that Spark hands on with the properties."""
+_CLUSTERING = "__clustering_columns"
+"""As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
 _WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL})
 _OWN = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES | STREAM_PROPERTIES
@@ -108,7 +114,8 @@ def check_request(
 
     Args:
         schema: the columns.
-        transforms: `{"name": "bucket", "columns": [...], "buckets": n}` for CLUSTERED BY, other names for others.
+        transforms: `{"name": "bucket", "columns": [...], "buckets": n}` for CLUSTERED BY, `{"name": "cluster_by",
+            "columns": [...]}` for CLUSTER BY, other names for others.
         properties: the table's properties, with those that Spark adds.
 
     Raises:
@@ -116,7 +123,11 @@ def check_request(
         InvalidNameError: the routing key isn't a column.
         UnsupportedOperationError: a clause asks for what a stream can't do.
     """
-    kept = known_properties(properties)
+    clustering = properties.get(_CLUSTERING)
+    if clustering is not None:
+        columns = [name if isinstance(name, str) else ".".join(name) for name in json.loads(clustering)]
+        transforms = [*transforms, {"name": "cluster_by", "columns": columns}]
+    kept = known_properties({key: value for key, value in properties.items() if key != _CLUSTERING})
     table_format = check_format(schema, kept)
     _apply_transforms(transforms, kept)
     configuration = configured(StreamConfiguration(), kept)
@@ -160,7 +171,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
         UnsupportedOperationError: one asks for what a stream can't do.
     """
     kept = {}
-    for key, value in properties.items():
+    for key, value in _with_options(properties).items():
         name = canonical_key(key)
         if key in _REFUSED and not (key == "external" and value == "false"):
             raise UnsupportedOperationError(_REFUSED[key])
@@ -168,7 +179,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise UnsupportedOperationError(
                 f"USING {value} isn't possible in a Pravega catalog: leave USING out, or write USING {PROVIDER}"
             )
-        if key in _IGNORED or key.startswith("option."):
+        if key in _IGNORED:
             continue
         if name in _OWN:
             kept[name] = value
@@ -182,6 +193,19 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
                 "(properties of your own need a dot in their name, such as team.owner)"
             )
     return kept
+
+
+def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties, with options that are meant as such: of CREATE TABLE's OPTIONS and of `catalog.createTable`.
+
+    An option of a write, as `transaction-timeout-ms`, is none of them.
+    """
+    options = {
+        key.removeprefix(_OPTION): value
+        for key, value in properties.items()
+        if key.startswith(_OPTION) and canonical_key(key.removeprefix(_OPTION)) not in TABLE_WRITE_KEYS - _OWN
+    }
+    return options | {key: value for key, value in properties.items() if not key.startswith(_OPTION)}
 
 
 def check_format(schema: StructType, kept: dict[str, str]) -> str:
@@ -271,12 +295,21 @@ def check_compatibility(table_format: str, kept: Mapping[str, str]) -> str:
 
 def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> None:
     for transform in transforms:
+        columns = transform["columns"]
+        if transform["name"] == "cluster_by":
+            column = clustering_column(columns)
+            if kept.get(ROUTING_KEY, column) != column:
+                raise ConfigurationError(
+                    f'CLUSTER BY ({column}) contradicts the property "routing-key" = "{kept[ROUTING_KEY]}"'
+                )
+            if column is not None:
+                kept[ROUTING_KEY] = column
+            continue
         if transform["name"] != "bucket":
             raise UnsupportedOperationError(
-                "a stream isn't partitioned by values: instead of PARTITIONED BY "
-                "use CLUSTERED BY (column) INTO n BUCKETS, which makes the column the routing key"
+                "a stream isn't partitioned by values: instead of PARTITIONED BY use CLUSTERED BY (column) INTO n "
+                "BUCKETS or CLUSTER BY (column), which make the column the routing key"
             )
-        columns = transform["columns"]
         if len(columns) != 1:
             raise UnsupportedOperationError(
                 f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column here; write "
@@ -290,6 +323,26 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
             raise ConfigurationError(f"INTO {transform['buckets']} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
         kept[ROUTING_KEY] = columns[0]
         kept[SEGMENTS] = str(transform["buckets"])
+
+
+def clustering_column(columns: Sequence[str]) -> str | None:
+    """The routing key that a CLUSTER BY means.
+
+    Args:
+        columns: those that it names.
+
+    Returns:
+        The column; None for CLUSTER BY NONE.
+
+    Raises:
+        UnsupportedOperationError: they are several.
+    """
+    if len(columns) > 1:
+        raise UnsupportedOperationError(
+            f"CLUSTER BY ({', '.join(columns)}): a routing key is one column here; write "
+            f"TBLPROPERTIES ('{ROUTING_KEY}' = '{','.join(columns)}') for several"
+        )
+    return columns[0] if columns else None
 
 
 def check_writes(schema: StructType, kept: dict[str, str]) -> None:

@@ -12,7 +12,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.official import MetadataReader, create_missing, metadata_schema, without_official
+from pyspark_pravega.connector.official import (
+    MetadataReader,
+    create_missing,
+    event_rows,
+    metadata_schema,
+    new_stream,
+    streaming_options,
+    takes_events,
+    without_official,
+)
 from pyspark_pravega.connector.options import (
     FORMAT,
     METADATA,
@@ -28,9 +37,10 @@ from pyspark_pravega.connector.options import (
     streams_of,
     writes_own,
 )
+from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, check_extents
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.stream import PravegaStreamReader, SnapshotReader, check_alike
+from pyspark_pravega.connector.stream import PravegaStreamReader, RefusedStreamReader, SnapshotReader, check_alike
 from pyspark_pravega.connector.table import (
     CORRUPT_EVENT,
     METADATA_COLUMNS,
@@ -40,7 +50,13 @@ from pyspark_pravega.connector.table import (
     raw_definition,
 )
 from pyspark_pravega.connector.write import BatchWriter, EpochWriter
-from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    NotFoundError,
+    PravegaError,
+    StreamNotFoundError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.serde.custom import is_custom
 from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import PERMISSIVE
@@ -55,6 +71,7 @@ class DefaultSource(DataSource):
         """`pravega`."""
         return "pravega"
 
+    @told_plainly()
     def schema(self) -> StructType:
         """The stream's columns: those of its schema, or for raw events those of the official Spark connector.
 
@@ -65,8 +82,14 @@ class DefaultSource(DataSource):
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
             return metadata_schema(options)
-        create_missing(options)
-        bounds, definitions = ReadOptions.parse(options), self._definitions(options)
+        new_stream(options)
+        bounds = ReadOptions.parse(options)
+        try:
+            definitions = self._definitions(options)
+        except NotFoundError:
+            if not create_missing(options):
+                raise
+            definitions = self._definitions(options)
         definition = definitions[0]
         # Here, because Spark asks for this when the query is defined.
         check_extents(shared_client(definition.settings), [one.stream for one in definitions], bounds)
@@ -77,6 +100,7 @@ class DefaultSource(DataSource):
             return StructType([*definition.schema.fields, corrupt])
         return definition.schema
 
+    @told_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A read of the streams as they are now, or of what lies between the bounds that the options name.
 
@@ -89,16 +113,21 @@ class DefaultSource(DataSource):
         return SnapshotReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A streaming read.
+        """A streaming read; one that can't be says so when Spark first asks it for something.
 
         Args:
             schema: what `schema` gave.
         """
         options = canonical(self.options, READ_KEYS, "read option")
-        if METADATA in options:
-            raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
-        return PravegaStreamReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
+        try:
+            if METADATA in options:
+                raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
+            options = streaming_options(options, self.options)
+            return PravegaStreamReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
+        except PravegaError as error:
+            return RefusedStreamReader(error)
 
+    @told_plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A write in one transaction.
 
@@ -111,6 +140,7 @@ class DefaultSource(DataSource):
             raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t be overwritten: use mode("append")')
         return BatchWriter(definition, options)
 
+    @told_plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A streaming query's write, each micro-batch in one transaction.
 
@@ -127,9 +157,22 @@ class DefaultSource(DataSource):
 
     def _writable(self, schema: StructType) -> tuple[TableDefinition, WriteOptions]:
         given = canonical(writes_own(self.options), WRITE_KEYS | OFFICIAL_WRITE_KEYS, "write option")
-        create_missing(given)
+        new_stream(given)
         options = without_official(given)
-        definition = self._definition(options)
+        try:
+            definition = self._definition(options)
+        except NotFoundError as error:
+            if not takes_events(schema) and isinstance(error, StreamNotFoundError):
+                raise StreamNotFoundError(
+                    f"{error}: make a table with the rows' columns by CREATE TABLE; a write without the catalog makes "
+                    "streams of events only, from rows with the columns event and, if wanted, routing_key"
+                ) from None
+            if not create_missing(given):
+                raise
+            definition = self._definition(options)
+        events = event_rows(definition, schema)
+        if events is not None:
+            return events, WriteOptions.parse(options)
         missing = [f.name for f in definition.schema if not f.nullable and f.name not in schema.fieldNames()]
         unknown = [name for name in schema.fieldNames() if name not in definition.schema.fieldNames()]
         if missing or unknown:

@@ -1,26 +1,32 @@
-"""What Pravega's own Spark connector does beyond reading and writing: making streams, and telling of them."""
+"""What Pravega's own Spark connector does, so that its programs run: making streams, telling of them, its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega import values
-from pyspark_pravega.client import Client, RetentionPolicy, ScalingPolicy, StreamConfiguration
+from pyspark_pravega.client import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.positions import watermarks
 from pyspark_pravega.connector import options as keys
 from pyspark_pravega.connector.options import stream_of, streams_of
+from pyspark_pravega.connector.plain import told_plainly
+from pyspark_pravega.connector.read import OFFICIAL_COLUMNS
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.errors import ConfigurationError, did_you_mean
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.errors import ConfigurationError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.serde.formats import JSON, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.raw import EVENT, KEY_COLUMN, EventCodec
 from pyspark_pravega.settings import Settings
 
 _SCHEMAS = {
     "streaminfo": StructType(
-        [StructField("head_stream_cut", StringType(), False), StructField("tail_stream_cut", StringType(), False)]
+        [StructField("head_stream_cut", StringType()), StructField("tail_stream_cut", StringType())]
     ),
     "watermarks": StructType(
         [
@@ -29,8 +35,15 @@ _SCHEMAS = {
             StructField("stream_cut", StringType(), False),
         ]
     ),
-    "streams": StructType([StructField("scope", StringType(), False), StructField("stream", StringType(), False)]),
+    "streams": StructType([StructField("scope_name", StringType()), StructField("stream_name", StringType())]),
 }
+_THEIRS = frozenset(
+    {
+        *("controller", "scope", "stream", "start_stream_cut", "end_stream_cut", "transaction_timeout_ms"),
+        *(key.replace("-", "_") for key in keys.OFFICIAL_READ_KEYS | keys.OFFICIAL_WRITE_KEYS),
+    }
+)
+"""The options of Pravega's own Spark connector, as it spells them."""
 
 
 def metadata_schema(options: Mapping[str, str]) -> StructType:
@@ -58,10 +71,11 @@ class MetadataReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows; there is one partition."""
         del partition
-        kind = _kind(self._options)
-        schema = to_arrow_schema(_SCHEMAS[kind])
-        rows = [dict(zip(schema.names, row, strict=True)) for row in self._rows(kind)]
-        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+        with told_plainly():
+            kind = _kind(self._options)
+            schema = to_arrow_schema(_SCHEMAS[kind])
+            rows = [dict(zip(schema.names, row, strict=True)) for row in self._rows(kind)]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def _rows(self, kind: str) -> list[tuple[str | int, ...]]:
         client = shared_client(self._settings)
@@ -74,6 +88,63 @@ class MetadataReader(DataSourceReader):
         if kind == "streaminfo":
             return [(client.controller.head(stream).to_text(), client.tail(stream).to_text())]
         return [(mark.lower_ms, mark.upper_ms, mark.cut.to_text()) for mark in watermarks(client.pool, stream)]
+
+
+def streaming_options(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """A streaming read's options in our words, with that connector's default where only its options are used.
+
+    There a query without a checkpoint begins at the streams' tails.
+
+    Args:
+        options: canonical options.
+        given: the same as the user wrote them.
+    """
+    ours = {key: value for key, value in options.items() if key != keys.APPROX_BYTES}
+    if keys.APPROX_BYTES in options:
+        ours.setdefault(keys.MAX_BYTES, options[keys.APPROX_BYTES])
+    names = {key.lower() for key in given}
+    if {"scope", "stream"} <= names <= _THEIRS and not {keys.START_CUT, keys.END_CUT} & options.keys():
+        ours[keys.START_CUT] = "latest"
+    return ours
+
+
+def takes_events(rows: StructType) -> bool:
+    """Whether rows can be written to a stream without a schema: they have a column `event`.
+
+    Args:
+        rows: their columns.
+    """
+    return EVENT in rows.fieldNames()
+
+
+def event_rows(definition: TableDefinition, rows: StructType) -> TableDefinition | None:
+    """A stream without a schema as a sink of `event`, STRING or BINARY, and, if the rows have it, `routing_key`.
+
+    The columns that a read adds to events may be among the rows; they aren't written.
+
+    Args:
+        definition: what the stream is as a table.
+        rows: their columns.
+
+    Returns:
+        The table with the columns that are written; None when it has a schema, or the rows have other columns.
+
+    Raises:
+        UnsupportedTypeError: a column has another type.
+    """
+    names = set(rows.fieldNames())
+    if definition.format not in (RAW, STRING) or EVENT not in names:
+        return None
+    if names - {EVENT, KEY_COLUMN, *OFFICIAL_COLUMNS.fieldNames()}:
+        return None
+    for name, kinds in ((EVENT, (StringType, BinaryType)), (KEY_COLUMN, (StringType,))):
+        if name in names and not isinstance(rows[name].dataType, kinds):
+            raise UnsupportedTypeError(
+                f'column "{name}" of the rows for stream "{definition.stream}" is of type '
+                f"{rows[name].dataType.simpleString()}: cast it, as in CAST({name} AS STRING)"
+            )
+    columns = StructType([rows[name] for name in (EVENT, KEY_COLUMN) if name in names])
+    return replace(definition, schema=columns, codec=EventCodec())
 
 
 def without_official(options: Mapping[str, str]) -> dict[str, str]:
@@ -98,30 +169,47 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
-def create_missing(options: Mapping[str, str]) -> None:
-    """Make the scope and the stream if they aren't there and options allow it: never unless asked to.
+def create_missing(options: Mapping[str, str]) -> bool:
+    """Make the streams that aren't there, and their scopes, unless options forbid it.
+
+    A stream that is made so has no schema, so none is made where options ask for one.
+
+    Args:
+        options: canonical options.
+
+    Returns:
+        Whether anything was made.
+
+    Raises:
+        ConfigurationError: an option about making a stream is malformed.
+        ScopeNotFoundError: a scope isn't there, and must not be made.
+    """
+    may_scope = values.flag(keys.CREATE_SCOPE, options.get(keys.CREATE_SCOPE, "true"))
+    may_stream = values.flag(keys.CREATE_STREAM, options.get(keys.CREATE_STREAM, "true"))
+    wanted = options.get(keys.FORMAT, RAW).lower()
+    if keys.SCHEMA_TYPE in options or SYNONYMS.get(wanted, wanted) not in (RAW, STRING, JSON):
+        return False
+    configuration, made = new_stream(options), False
+    settings = Settings.resolve(options)
+    controller = shared_client(settings).controller
+    for stream in streams_of(options, settings):
+        if may_scope and not controller.scope_exists(stream.scope):
+            made = controller.create_scope(stream.scope) or made
+        if may_stream and not controller.stream_exists(stream):
+            made = controller.create_stream(stream, configuration) or made
+    return made
+
+
+def new_stream(options: Mapping[str, str]) -> StreamConfiguration:
+    """What a stream will be like that a read or a write makes.
 
     Args:
         options: canonical options.
 
     Raises:
-        ConfigurationError: an option about making a stream is malformed.
+        ConfigurationError: an option about making a stream is malformed, or two contradict each other.
     """
-    may_scope = values.flag(keys.CREATE_SCOPE, options.get(keys.CREATE_SCOPE, "false"))
-    may_stream = values.flag(keys.CREATE_STREAM, options.get(keys.CREATE_STREAM, "false"))
-    if not may_scope and not may_stream:
-        return
-    configuration = _configuration(options)
-    settings = Settings.resolve(options)
-    client: Client = shared_client(settings)
-    for stream in streams_of(options, settings):
-        if may_scope:
-            client.controller.create_scope(stream.scope)
-        if may_stream and not client.controller.stream_exists(stream):
-            client.controller.create_stream(stream, configuration)
 
-
-def _configuration(options: Mapping[str, str]) -> StreamConfiguration:
     def number(key: str) -> int | None:
         return None if key not in options else values.number(key, options[key], least=1)
 

@@ -53,7 +53,8 @@ CREATION_KEYS = frozenset(
     }
 )
 """Options of Pravega's own Spark connector about making a stream that isn't there."""
-OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA}
+APPROX_BYTES = "approx-bytes-per-trigger"
+OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA, APPROX_BYTES}
 """Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
 ONCE = "exactly-once"
 OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "transaction-status-poll-interval-ms"}
@@ -79,6 +80,9 @@ SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
 ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
+
+_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
+"""Options of reads by which Spark itself travels in time; it hands them on."""
 
 MAX_PARTITIONS = 100_000
 """More tasks than that a driver can't plan in its memory; borders between events would be looked for in hours."""
@@ -162,6 +166,15 @@ def writes_own(options: Mapping[str, str]) -> dict[str, str]:
         options: keys in any of their spellings.
     """
     return {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
+
+
+def reads_own(options: Mapping[str, str]) -> dict[str, str]:
+    """A batch read's options without those that Spark has done itself: `versionAsOf` and `timestampAsOf`.
+
+    Args:
+        options: keys in any of their spellings.
+    """
+    return {key: value for key, value in options.items() if key.lower() not in _TIME_TRAVEL}
 
 
 def writer_mode(text: str) -> str:

@@ -13,6 +13,8 @@ from pyspark_pravega.serde.types import fit
 
 EVENT = "event"
 """The column that holds the payload."""
+KEY_COLUMN = "routing_key"
+"""Where rows say more than the event: the column that holds its routing key."""
 
 
 class RawCodec:
@@ -71,3 +73,23 @@ class StringCodec:
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""
         return fit(batch, self.schema).column(0).cast(pa.binary())
+
+
+class EventCodec:
+    """The payload in a column `event` of type STRING or BINARY, whatever columns stand beside it; it only encodes."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Codec."""
+        return pa.schema([pa.field(EVENT, pa.binary(), nullable=False)])
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Codec."""
+        return RawCodec().decode(payloads, columns)
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See Codec."""
+        event = batch.select([EVENT])
+        kind = event.column(0).type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return StringCodec().encode(event) if is_text else RawCodec().encode(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -68,7 +69,12 @@ def run_sql(arguments: argparse.Namespace) -> int:
         command += ["-e", arguments.statement]
     elif arguments.file is not None:
         command += ["-f", str(arguments.file)]
-    return subprocess.run(command, env=program_environment(settings), check=False).returncode
+    # Ctrl-C is spark-sql's, which ends a statement with it; a handler, unlike SIG_IGN, isn't handed on to it.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return subprocess.run(command, env=program_environment(settings), check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def print_config(arguments: argparse.Namespace) -> int:

@@ -56,6 +56,14 @@ def test_clustered_by_makes_a_column_the_routing_key_and_buckets_segments() -> N
     assert request.configuration.scaling.min_segments == 4
 
 
+def test_cluster_by_makes_a_column_the_routing_key_and_leaves_segments() -> None:
+    request = check({"segments": "3"}, {"name": "cluster_by", "columns": ["id"]})
+    assert request.properties["routing-key"] == "id"
+    assert request.configuration.scaling.min_segments == 3
+    for names in ('["id"]', '[["id"]]'):
+        assert check({"__clustering_columns": names}).properties == check({"routing-key": "id"}).properties
+
+
 def test_properties_do_the_same_as_the_clause() -> None:
     request = check({"segments": "4", "routing_key": "id"})
     assert request.properties == check(None, bucket("id", 4)).properties
@@ -73,8 +81,15 @@ def test_properties_of_others_are_kept() -> None:
 
 
 def test_what_spark_adds_by_itself_is_passed_over() -> None:
-    added = {"provider": "pravega", "is_managed_location": "true", "external": "false", "option.x": "y"}
+    added = {"provider": "pravega", "is_managed_location": "true", "external": "false", "option.timeout": "9"}
     assert check(added) == check()
+
+
+def test_options_of_create_table_are_its_properties() -> None:
+    assert check({"option.segments": "3", "option.team.owner": "us"}) == check({"segments": "3", "team.owner": "us"})
+    assert check({"option.segments": "3", "segments": "2"}) == check({"segments": "2"})
+    with pytest.raises(ConfigurationError, match='unknown table property "segmets"; did you mean "segments"'):
+        check({"option.segmets": "3"})
 
 
 @pytest.mark.parametrize("compatibility", ["AllowAny", "FullTransitive", "Backward"])
@@ -134,6 +149,14 @@ REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[Prave
     ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),
     ({"provider": "parquet"}, [], COLUMNS, UnsupportedOperationError, "USING parquet isn't possible"),
     ({}, [{"name": "identity", "columns": ["id"]}], COLUMNS, UnsupportedOperationError, "use CLUSTERED BY (column)"),
+    (
+        {}, [{"name": "cluster_by", "columns": ["id", "Name"]}], COLUMNS,
+        UnsupportedOperationError, "CLUSTER BY (id, Name): a routing key is one column",
+    ),
+    (
+        {"routing-key": "Name"}, [{"name": "cluster_by", "columns": ["id"]}], COLUMNS,
+        ConfigurationError, "CLUSTER BY (id) contradicts",
+    ),
     (
         {}, [{"name": "bucket", "columns": ["id", "Name"], "buckets": 2}], COLUMNS,
         UnsupportedOperationError, "CLUSTERED BY (id, Name): a routing key is one column",

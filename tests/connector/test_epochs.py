@@ -182,6 +182,16 @@ def test_a_query_s_progress_moves_with_its_commits_only(ledger: Ledger) -> None:
     assert ledger.progress("another").epoch == -1
 
 
+def test_a_hundred_retired_drivers_are_remembered(ledger: Ledger) -> None:
+    for number in range(102):
+        assert ledger.take_over(QUERY, f"run {number}") is not None
+    # The entry has come to its full length: of 101 retired drivers it names the last hundred.
+    assert ledger.progress(QUERY).retired == tuple(f"run {number}" for number in range(1, 101))
+    for number in (1, 50, 100):
+        assert ledger.take_over(QUERY, f"run {number}") is None
+    assert ledger.progress(QUERY).run == "run 101"
+
+
 def test_the_log_keeps_the_last_versions_and_forgets_the_dead(
     client: Client, table: TableDefinition, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Barrier
 
 import pytest
-from client_tools import make_stream
+from client_tools import Proxy, ThroughProxy, cut, make_stream
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import Client, Stream, Transaction
 from pyspark_pravega.client.key_value.table import ANY_VERSION, KeyValueTable
 from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
+from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.connector.log.entries import Commit, Intent, State
 from pyspark_pravega.connector.log.jobs import JobLog
 from pyspark_pravega.connector.log.keys import KEY_BYTES
@@ -29,6 +32,7 @@ from pyspark_pravega.connector.log.ledger import (
     open_ledger,
 )
 from pyspark_pravega.errors import ConflictError, PravegaError
+from pyspark_pravega.settings import Settings
 
 server = pytest.mark.server
 
@@ -313,6 +317,115 @@ def test_who_came_too_late_sees_what_was_faster(client: Client, ledger: Ledger, 
             found = list(threads.map(partial(share, job), range(8)))
             assert sum(won for won, _ in found) == 1
             assert len({shared for _, shared in found}) == 1
+
+
+_LOST = {
+    "an answer": (wire.TableEntriesUpdated.TYPE, wire.TableKeysRemoved.TYPE),
+    "a request": (wire.UpdateTableEntries.TYPE, wire.RemoveTableKeys.TYPE),
+}
+
+
+class LosingProxy(Proxy):
+    """Cuts a connection once, when told so: where a change is asked for, or where the server says that it is made."""
+
+    _loses: str | None = None
+
+    def lose(self, what: str) -> None:
+        """Lose the next one."""
+        self._loses = what
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether it has done so."""
+        return self._loses is None
+
+    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                if self._loses is not None and int.from_bytes(data[:4]) in _LOST[self._loses]:
+                    self._loses = None
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        cut(source)
+        cut(sink)
+
+
+@server
+@pytest.mark.parametrize("lost", ["an answer", "a request"])
+@pytest.mark.parametrize("begun", [True, False], ids=["a new transaction", "the shared one"])
+def test_an_attempt_whose_answer_was_lost_has_joined(
+    client: Client, settings: Settings, ledger: Ledger, stream: Stream, lost: str, begun: bool
+) -> None:
+    transaction = Transaction(id=uuid.uuid4(), segments=client.controller.current_segments(stream))
+    job = ledger.job(uuid.uuid4())
+    job.open()
+    with losing(client, settings, stream) as (proxy, beside):
+        proxy.lose(lost)
+        assert beside.job(job._job).join(0, transaction, begun=begun) is True
+        assert proxy.has_lost
+        # It is the first attempt, and no other one is.
+        assert job.attempts_by_partition(2) == [[transaction.id], []]
+        assert job.join(0, transaction, begun=False) is False
+        shared = job.shared()
+        assert (None if shared is None else shared.id) == (transaction.id if begun else None)
+        # Who is told that the job is over has left nothing.
+        job.close()
+        proxy.lose(lost)
+        assert beside.job(job._job).join(1, transaction, begun=False) is None
+        assert proxy.has_lost
+    assert job.attempts_by_partition(2) == [[transaction.id], []]
+
+
+@server
+@pytest.mark.parametrize("lost", ["an answer", "a request"])
+def test_what_a_job_notes_is_there_once_whatever_is_lost(
+    client: Client, settings: Settings, ledger: Ledger, stream: Stream, lost: str
+) -> None:
+    one, other = uuid.uuid4(), uuid.uuid4()
+    job = ledger.job(uuid.uuid4())
+    with losing(client, settings, stream) as (proxy, beside):
+        log = beside.job(job._job)
+        for change in (
+            log.open,
+            partial(log.add_attempt, 0, one),
+            partial(log.add_attempt, 0, other),
+            log.close,
+        ):
+            proxy.lose(lost)
+            assert change() in (None, True)
+            assert proxy.has_lost
+        assert job.attempts_by_partition(1) == [[one, other]]
+        assert not job._is_open()
+        proxy.lose(lost)
+        log.forget_attempts(1)
+        assert proxy.has_lost
+        proxy.lose(lost)
+        taken = beside.take_over("query", "run")
+        assert proxy.has_lost
+        assert taken == ledger.progress("query")
+        assert (taken.run, taken.retired) == ("run", ())
+        proxy.lose(lost)
+        with beside.schemas_locked():
+            assert proxy.has_lost
+            proxy.lose(lost)
+        assert proxy.has_lost
+    assert ledger.noted_transactions() == set()
+    with ledger.schemas_locked():
+        pass
+
+
+@contextmanager
+def losing(client: Client, settings: Settings, stream: Stream) -> Iterator[tuple[LosingProxy, Ledger]]:
+    """A proxy, and a stream's commit log through it."""
+    with (
+        LosingProxy(client.controller.endpoint(stream, 0)) as proxy,
+        ThroughProxy(settings, proxy) as through,
+    ):
+        found = open_ledger(through, stream)
+        assert found is not None
+        yield proxy, found
 
 
 @server

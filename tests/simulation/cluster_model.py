@@ -1,46 +1,44 @@
 """A cluster in memory: one stream, its transactions, and the key-value table beside it. Each call of it is a step.
 
 It does what docs/pravega-facts.md says of the servers: a commit's segments become visible one after another, an abort
-takes a moment, a truncation moves one segment after another and the controller's head last, a conditional change is in
-the way of others before it can be read.
+takes a moment, a truncation moves one segment after another and the controller's head last. Segments are split and
+merged (`scaling_model`).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from google.protobuf.message import Message
+from controller_model import ControllerModel
+from scaling_model import Epoch, Rolling, Scale
+from table_model import TableModel
 from world import World
 
-from pyspark_pravega.client import SegmentRange, Stream, StreamCut, StreamSegments, Transaction, TransactionState
-from pyspark_pravega.client.controller import messages
-from pyspark_pravega.client.controller.transactions import ControllerTransactions
-from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, Entry
-from pyspark_pravega.client.names import Access
+from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transaction, TransactionState
+from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.positions import truncate_stream
 from pyspark_pravega.client.segments import SegmentState
-from pyspark_pravega.errors import (
-    ConflictError,
-    InvalidStreamCutError,
-    NotFoundError,
-    SegmentStoreUnavailableError,
-    TransactionError,
-)
+from pyspark_pravega.errors import SegmentNotFoundError, SegmentStoreUnavailableError, TransactionError
 
 STREAM = Stream("shop", "orders")
 EVENT_BYTES = 10
+KEYS = (0.1, 0.4, 0.6, 0.9)
+"""Where the routing keys of the events lie."""
+ROWS = 2 * len(KEYS)
+"""How many rows a statement may have: one of each key in each of two partitions."""
 _FAILURE = 1
+_MADE_MS = 1_700_000_000_000
 
 
 class SegmentModel:
-    """Events one behind the other: each is the number of the statement that has written it."""
+    """Events one behind the other: each is a statement's number times `ROWS`, and the number of its row."""
 
-    def __init__(self) -> None:
+    def __init__(self, made_ms: int = 0) -> None:
         self.events: list[int] = []
-        self.start = 0
+        self.start, self.sealed, self.made_ms = 0, False, _MADE_MS + made_ms
 
     @property
     def end(self) -> int:
@@ -54,166 +52,41 @@ class SegmentModel:
 class TransactionModel:
     """A transaction and its shadows of the segments."""
 
-    def __init__(self, segment_ids: Iterable[int]) -> None:
-        self.state = TransactionState.OPEN
-        self.events: dict[int, list[int]] = {segment_id: [] for segment_id in segment_ids}
+    def __init__(self, segments: StreamSegments, reference: int) -> None:
+        self.state, self.segments = TransactionState.OPEN, segments
+        self.reference = reference
+        """As `Epoch.reference`, of the epoch in which it was begun."""
+        self.events: dict[int, list[int]] = {owner.segment_id: [] for owner in segments.ranges}
         self.unmerged: list[int] = []
-
-
-class TableModel:
-    """A key-value table of one partition: what can be read, and what is in the way of others already."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.readable: dict[bytes, Entry] = {}
-        self.newest: dict[bytes, Entry] = {}
-        self.under_way: list[dict[bytes, Entry | None]] = []
-        self._version = 0
-
-    def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
-        readable = self.readable
-        return self.world.call("get", lambda: [readable.get(key) for key in keys], lost=SegmentStoreUnavailableError)
-
-    def put(self, entries: Sequence[tuple[bytes, int, bytes]]) -> list[int]:
-        return self._change(list(entries))
-
-    def remove(self, keys: Sequence[tuple[bytes, int]]) -> None:
-        self._change([(key, version, None) for key, version in keys])
-
-    def iterate_entries(self, *, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, Entry]]:
-        for key in sorted(self.readable):
-            if key.startswith(prefix) and (start is None or key >= start):
-                yield key, self.readable[key]
-
-    def index(self) -> bool:
-        """Make the oldest change readable that isn't; False where there is none."""
-        if not self.under_way:
-            return False
-        for key, entry in self.under_way.pop(0).items():
-            if entry is None:
-                self.readable.pop(key, None)
-            else:
-                self.readable[key] = entry
-        return True
-
-    def _change(self, changes: Sequence[tuple[bytes, int, bytes | None]]) -> list[int]:
-        world, mine = self.world, {}
-
-        def accept() -> list[int]:
-            for key, version, _ in changes:
-                entry = self.newest.get(key)
-                if version == ANY_VERSION:
-                    continue
-                if (NOT_EXISTS if entry is None else entry.version) != version:
-                    raise ConflictError(f"key {key.hex()} has been changed")
-            for key, _, value in changes:
-                self._version += 1
-                mine[key] = None if value is None else Entry(value=value, version=self._version)
-                if value is None:
-                    self.newest.pop(key, None)
-                else:
-                    self.newest[key] = mine[key]  # type: ignore[assignment]
-            self.under_way.append(mine)
-            if not world.profile.lag:
-                self.index()
-            return [0 if entry is None else entry.version for entry in mine.values()]
-
-        versions = world.call("put", accept, once=True, lost=SegmentStoreUnavailableError)
-        if self.under_way and world.rng.random() < world.profile.lag:
-            world.step("put: stored")
-        while any(change is mine for change in self.under_way):
-            self.index()
-        return versions
-
-
-class ControllerModel(ControllerTransactions):
-    """The product's controller above calls that a cluster in memory answers."""
-
-    def __init__(self, cluster: ClusterModel) -> None:
-        self._cluster = cluster
-        self._rpc = SimpleNamespace(timeout=10.0)  # type: ignore[assignment]
-
-    def _status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
-        cluster = self._cluster
-        if method == "truncateStream":
-            return cluster.truncate(dict(request.cut.items()))  # type: ignore[attr-defined]
-        transaction = messages.transaction_id(request.txn_id)  # type: ignore[attr-defined]
-        if method == "checkTransactionState":
-            return cluster.world.call(method, lambda: cluster.state_of(transaction))
-        if method == "pingTransaction":
-            return cluster.world.call(method, lambda: 0 if cluster.state_of(transaction) == 1 else 6)
-        action = {"commitTransaction": cluster.commit, "abortTransaction": cluster.abort}[method]
-        world = cluster.world
-        if not world.calm and world.rng.random() < world.profile.failure:
-            # It says that it failed, and has done it all the same, or hasn't.
-            if world.rng.random() < 0.5:
-                world.call(f"{method} fails, done", lambda: action(transaction))
-            else:
-                world.call(f"{method} fails", int)
-            return _FAILURE
-        return world.call(method, lambda: action(transaction))
-
-    def begin_transaction(self, stream: Stream, *, lease_ms: int) -> Transaction:
-        cluster = self._cluster
-        id_ = cluster.new_id()
-
-        def begin() -> None:
-            cluster.transactions[id_] = TransactionModel(cluster.segments)
-
-        cluster.world.call("createTransaction", begin, once=True)
-        return Transaction(id=id_, segments=cluster.current)
-
-    def truncate_stream(self, stream: Stream, cut: Mapping[int, int]) -> None:
-        if self._cluster.truncate(dict(cut)) != 0:
-            raise InvalidStreamCutError("it wasn't truncated")
-
-    def stream_exists(self, stream: Stream) -> bool:
-        return True
-
-    def current_segments(self, stream: Stream, access: Access = Access.NONE) -> StreamSegments:
-        return self._cluster.current
-
-    def segment_ranges(self, stream: Stream, segment_ids: Iterable[int]) -> dict[int, SegmentRange]:
-        return {r.segment_id: r for r in self._cluster.current.ranges}
-
-    def segments_between(self, stream: Stream, start: Any = None, end: Any = None) -> tuple[int, ...]:
-        if start and end and any(end[segment_id] < start[segment_id] for segment_id in end):
-            raise InvalidStreamCutError("the end lies before the start")
-        return tuple(self._cluster.segments)
-
-    def is_stream_cut_valid(self, stream: Stream, cut: Mapping[int, int]) -> bool:
-        return True
-
-    def head(self, stream: Stream) -> StreamCut:
-        cluster = self._cluster
-        return StreamCut(STREAM, cluster.world.call("getSegments", lambda: dict(cluster.head)))
-
-    def successors(self, stream: Stream, segment_id: int) -> tuple[Any, ...]:
-        return ()
-
-    def predecessors(self, stream: Stream, segment_id: int) -> tuple[int, ...]:
-        return ()
-
-    def create_key_value_table(self, scope: str, name: str, **_: int) -> bool:
-        return False
+        self.copied: set[object] = set()
+        """What was copied into it."""
 
 
 class ClusterModel:
-    """One stream of two segments."""
+    """One stream, of two segments at first."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.segments = {segment_id: SegmentModel() for segment_id in (0, 1)}
+        ranges = tuple(SegmentRange(segment_id=n, min_key=n / 2, max_key=(n + 1) / 2) for n in (0, 1))
+        self.ranges = {owner.segment_id: owner for owner in ranges}
+        """Of all segments of which the controller knows."""
+        self.segments: dict[int, SegmentModel] = {segment_id: SegmentModel() for segment_id in self.ranges}
+        self.deleted: dict[int, SegmentModel] = {}
+        self.epochs = [Epoch(StreamSegments(stream=STREAM, ranges=ranges), reference=0)]
+        self.current = self.epochs[0].segments
+        self.followed: dict[int, tuple[Successor, ...]] = {}
+        """The successors of each segment that has some."""
+        self.configuration: dict[str, str] = {}
         self.head = dict.fromkeys(self.segments, 0)
-        self.current = StreamSegments(
-            stream=STREAM,
-            ranges=tuple(SegmentRange(segment_id=n, min_key=n / 2, max_key=(n + 1) / 2) for n in self.segments),
-        )
+        self.numbers = len(ranges)
+        self.scale: Scale | None = None
+        self.rolling: Rolling | None = None
         self.transactions: dict[uuid.UUID, TransactionModel] = {}
         self.committing: list[TransactionModel] = []
         self.aborting: list[TransactionModel] = []
         self.table = TableModel(world)
         self.truncation: dict[int, int] | None = None
+        self.was_truncated = False
         self._left: list[int] = []
         self.controller = ControllerModel(self)
         self.client: Any = SimpleNamespace(
@@ -222,13 +95,16 @@ class ClusterModel:
             settings=SimpleNamespace(controller_uri="tcp://model:1"),
         )
         self.client.pool = SimpleNamespace(controller=self.controller, timeout=10.0, cluster=self)
-        world.server, world.accident = self.work, self.end_a_lease
-
-    def new_id(self) -> uuid.UUID:
-        """An id of a transaction of the first epoch."""
-        return uuid.UUID(int=self.world.rng.getrandbits(96))
+        world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
 
     # What clients ask for
+
+    def begin(self) -> Transaction:
+        """A new transaction; its id begins with the epoch."""
+        epoch = len(self.epochs) - 1
+        id_ = uuid.UUID(int=(epoch << 96) + self.world.rng.getrandbits(96))
+        self.transactions[id_] = TransactionModel(self.current, self.epochs[-1].reference)
+        return Transaction(id=id_, segments=self.current)
 
     def state_of(self, transaction: uuid.UUID) -> int:
         found = self.transactions.get(transaction)
@@ -256,9 +132,10 @@ class ClusterModel:
         world = self.world
 
         def begin() -> int:
-            if self.truncation is not None or any(cut[s] < self.head[s] for s in self.head):
+            if self.truncation is not None or self.is_before(cut, self.head):
                 return _FAILURE
-            self.truncation, self._left = cut, list(cut)
+            self.truncation, self.was_truncated = cut, True
+            self._left = [s for s in self.before(cut) if s in self.segments]
             return 0
 
         status = world.call("truncateStream", begin)
@@ -267,27 +144,92 @@ class ClusterModel:
         return status
 
     def segment_states(self, segment_ids: Iterable[int]) -> dict[int, SegmentState | None]:
-        def ask() -> dict[int, SegmentState | None]:
-            return {
-                segment_id: SegmentState(start_offset=one.start, write_offset=one.end, sealed=False, created_ms=1)
-                for segment_id, one in ((s, self.segments[s]) for s in segment_ids)
-            }
+        ids = list(segment_ids)
+        return self.world.call("segment states", lambda: self.states_now(ids), lost=SegmentStoreUnavailableError)
 
-        return self.world.call("segment states", ask, lost=SegmentStoreUnavailableError)
+    def states_now(self, segment_ids: Iterable[int]) -> dict[int, SegmentState | None]:
+        """As `segment_states`, without a step."""
+        found: dict[int, SegmentState | None] = {}
+        for segment_id in segment_ids:
+            one = self.segments.get(segment_id)
+            found[segment_id] = (
+                None
+                if one is None
+                else SegmentState(
+                    start_offset=one.start, write_offset=one.end, sealed=one.sealed, created_ms=one.made_ms
+                )
+            )
+        return found
 
-    def write(self, transaction: uuid.UUID, statement: int, segment_ids: Sequence[int]) -> None:
-        """What a task sends: an event to each of some segments."""
+    def read(self, segment_id: int, start: int, end: int) -> list[int]:
+        """The events between two offsets, as if a reader had read them before they were truncated."""
+        return (self.segments.get(segment_id) or self.deleted[segment_id]).between(start, end)
 
-        def append() -> None:
-            one = self.transactions[transaction]
-            if one.state != TransactionState.OPEN:
-                raise TransactionError("it is gone")
-            for segment_id in segment_ids:
-                one.events[segment_id].append(statement)
+    def write(self, transaction: Transaction, rows: Mapping[int, float]) -> dict[int, list[tuple[int, int]]]:
+        """What a task sends.
 
+        Args:
+            transaction: where to.
+            rows: the events, and where their routing keys lie.
+
+        Returns:
+            Where the events lie in each shadow.
+        """
         # Blocks are numbered: they are sent again until each is there once.
         self.world.step("write")
-        append()
+        one = self.transactions[transaction.id]
+        if one.state != TransactionState.OPEN:
+            raise TransactionError("it is gone")
+        places: dict[int, list[tuple[int, int]]] = {}
+        for event, key in rows.items():
+            segment_id = next(r.segment_id for r in one.segments.ranges if r.min_key <= key < r.max_key)
+            shadow = one.events[segment_id]
+            places.setdefault(segment_id, []).append((len(shadow) * EVENT_BYTES, (len(shadow) + 1) * EVENT_BYTES))
+            shadow.append(event)
+        return places
+
+    def copy(self, target: uuid.UUID, source: uuid.UUID, segment_id: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Append parts of a transaction's shadow to another one's; a second time nothing is done."""
+        self.world.step("copy")
+        one, other, copied = self.transactions[target], self.transactions[source], (source, segment_id, ranges[0][0])
+        if not one.state == other.state == TransactionState.OPEN:
+            raise SegmentNotFoundError("one of them is gone")
+        if copied not in one.copied:
+            one.copied.add(copied)
+            shadow = other.events[segment_id]
+            for start, end in ranges:
+                one.events[segment_id] += shadow[start // EVENT_BYTES : end // EVENT_BYTES]
+
+    @property
+    def open_transactions(self) -> list[uuid.UUID]:
+        """Those that were neither committed nor aborted."""
+        return [id_ for id_, one in self.transactions.items() if one.state == TransactionState.OPEN]
+
+    # What the controller knows of cuts
+
+    def is_before(self, cut: Mapping[int, int], other: Mapping[int, int]) -> bool:
+        """Whether a cut lies before another one anywhere."""
+        ranges = self.ranges
+        return any(
+            (cut[s] < offset if s == t else s < t and ranges[s].overlaps(ranges[t]))
+            for t, offset in other.items()
+            for s in cut
+            if s <= t
+        )
+
+    def behind(self, cut: Mapping[int, int]) -> set[int]:
+        """The segments of a cut, and those that came in their place."""
+        ranges = self.ranges
+        return {s for s in ranges if s in cut or any(t < s and ranges[t].overlaps(ranges[s]) for t in cut)}
+
+    def before(self, cut: Mapping[int, int]) -> set[int]:
+        """The segments of a cut, and those in whose place they came."""
+        ranges = self.ranges
+        return {s for s in ranges if s in cut or any(s < t and ranges[t].overlaps(ranges[s]) for t in cut)}
+
+    def successors(self, segment_id: int) -> tuple[Successor, ...]:
+        """The segments that came in a segment's place."""
+        return self.followed.get(segment_id, ())
 
     # What the servers do by themselves
 
@@ -296,30 +238,70 @@ class ClusterModel:
         table, rng = self.table, self.world.rng
         if table.under_way:
             return table.index()
-        kinds = [kind for kind in (self.committing, self.aborting, self.truncation) if kind]
+        kinds = [kind for kind in (self.committing or self.scale, self.aborting, self.truncation) if kind]
         if not kinds:
             return False
         kind = kinds[int(rng.random() * len(kinds))]
-        if kind is self.committing:
-            self._merge()
-        elif kind is self.aborting:
+        if kind is self.aborting:
             self.aborting.pop(0).state = TransactionState.ABORTED
-        else:
+        elif kind is self.truncation:
             self._truncate_one()
+        elif self.scale is not None and (self.scale.begun or not self.committing):
+            self.scale.go_on(self)
+        else:
+            self._merge()
         return True
 
     def end_a_lease(self) -> None:
         """Let a transaction be aborted that nobody has pinged."""
-        still_open = [id_ for id_, one in self.transactions.items() if one.state == TransactionState.OPEN]
-        if still_open:
+        if still_open := self.open_transactions:
             self.world.note("a lease ends")
             self.abort(self.world.rng.choice(still_open))
 
+    def begin_scale(self) -> None:
+        """Let a segment be split, or two be merged, as soon as no commit is being made."""
+        if self.scale is None and len(self.epochs) < 7:
+            self.scale = Scale()
+
+    def make(self, segment_ids: Iterable[int]) -> None:
+        """Make segments in the store; the controller tells of them later."""
+        now = round(self.world.now * 1000)
+        for segment_id in segment_ids:
+            self.segments[segment_id] = SegmentModel(now)
+
+    def enter(self, *epochs: Epoch) -> None:
+        """Let the stream go on in new epochs, of which the last one is current then."""
+        for epoch in epochs:
+            before = self.epochs[-1].segments.ranges
+            self.epochs.append(epoch)
+            self.current = epoch.segments
+            new = [owner for owner in epoch.segments.ranges if owner not in before]
+            self.ranges |= {owner.segment_id: owner for owner in new}
+            replaced = [owner for owner in before if owner not in epoch.segments.ranges]
+            after = {
+                owner.segment_id: tuple(old.segment_id for old in replaced if old.overlaps(owner)) for owner in new
+            }
+            for old in replaced:
+                self.followed[old.segment_id] = tuple(
+                    Successor(segment=owner, predecessors=after[owner.segment_id])
+                    for owner in new
+                    if owner.overlaps(old)
+                )
+        self.world.note(f"- epoch {len(self.epochs) - 1} begins: {list(self.current.ids)}")
+
     def _merge(self) -> None:
         one = self.committing[0]
-        if one.unmerged:
-            segment_id = one.unmerged.pop(0 if self.world.rng.random() < 0.5 else -1)
-            self.segments[segment_id].events += one.events[segment_id]
+        if self.rolling is None and one.unmerged and one.reference != self.epochs[-1].reference:
+            self.rolling = Rolling.of(self, one.segments)
+        if self.rolling is not None:
+            if not self.rolling.go_on(self, one):
+                self.rolling = None
+        elif one.unmerged:
+            shadow = one.unmerged.pop(0 if self.world.rng.random() < 0.5 else -1)
+            # Segments of epochs that were made again have new ids, and their old numbers.
+            number = shadow & 0xFFFFFFFF
+            segment_id = next(s for s in self.current.ids if s & 0xFFFFFFFF == number)
+            self.segments[segment_id].events += one.events[shadow]
             self.world.note(f"- segment {segment_id} is merged")
         else:
             one.state = TransactionState.COMMITTED
@@ -329,7 +311,12 @@ class ClusterModel:
         assert self.truncation is not None
         if self._left:
             segment_id = self._left.pop()
-            self.segments[segment_id].start = max(self.segments[segment_id].start, self.truncation[segment_id])
-            self.world.note(f"- segment {segment_id} is truncated")
+            if segment_id in self.truncation:
+                one = self.segments[segment_id]
+                one.start = max(one.start, self.truncation[segment_id])
+                self.world.note(f"- segment {segment_id} is truncated")
+            else:
+                self.deleted[segment_id] = self.segments.pop(segment_id)
+                self.world.note(f"- segment {segment_id} is deleted")
         else:
             self.head, self.truncation = self.truncation, None

@@ -9,14 +9,27 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from simulation import simulation_client
+from model_patches import simulation_client
 
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
-from pyspark_pravega.connector.log import Ledger, Replacement, Snapshot, State, cleaning, ledger, recovery, snapshot
-from pyspark_pravega.connector.write import overwrite
+from pyspark_pravega.client.segments import gather_by_epoch
+from pyspark_pravega.connector.log import (
+    JobLog,
+    Ledger,
+    Replacement,
+    Snapshot,
+    State,
+    cleaning,
+    ledger,
+    recovery,
+    snapshot,
+    tail,
+)
+from pyspark_pravega.connector.stream import StreamFrontier, frontier
+from pyspark_pravega.connector.write import job, overwrite
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError, TransactionError
@@ -155,6 +168,131 @@ def epochs_not_counted() -> Iterator[None]:
         yield
 
 
+# Scaling
+
+
+@contextlib.contextmanager
+def later_segments_left_out() -> Iterator[None]:
+    """Behind a replacement readers take its own segments only, and not those that came out of a later scale."""
+
+    def behind(found: Snapshot, begins: Any) -> Snapshot:
+        kept = tail.behind(found, begins)
+        return replace(kept, parts=tuple(part for part in kept.parts if part.segment_id in begins))
+
+    with patch.object(snapshot, "behind", behind):
+        yield
+
+
+@contextlib.contextmanager
+def one_epoch_committed() -> Iterator[None]:
+    """Of a write whose tasks have transactions of several epochs only the oldest one is committed."""
+
+    def first(*given: Any, **named: Any) -> Any:
+        return gather_by_epoch(*given, **named)[:1]
+
+    with patch.object(job, "gather_by_epoch", first):
+        yield
+
+
+# Attempts that are repeated
+
+
+@contextlib.contextmanager
+def late_attempts_let_in() -> Iterator[None]:
+    """An attempt doesn't see that its job is over: nobody ends its transaction."""
+    with patch.object(JobLog, "_is_open", lambda self: True):
+        yield
+
+
+@contextlib.contextmanager
+def lost_attempts_counted() -> Iterator[None]:
+    """The shared transaction is committed with all that is in it, though an attempt has written that doesn't count."""
+
+    def gather(self: WriteJob, log: Ledger, written: Any, attempts: Any) -> Any:
+        return gather_by_epoch(simulation_client(), [one.staged for one in written])
+
+    with patch.object(WriteJob, "_gather", gather):
+        yield
+
+
+# Tables that become other tables
+
+
+@contextlib.contextmanager
+def replacements_finished_at_once() -> Iterator[None]:
+    """Whoever finishes a replacement doesn't ask whether somebody else does: the last one may be of an older table."""
+    with patch.object(Ledger, "schemas_locked", lambda self: contextlib.nullcontext()):
+        yield
+
+
+@contextlib.contextmanager
+def other_tables_written() -> Iterator[None]:
+    """A write doesn't ask whether the table is the one that it was planned for."""
+    promise = WriteJob._promise
+
+    def unchecked(self: WriteJob, log: Ledger, *given: Any) -> Any:
+        self.plan = replace(self.plan, replaced_table=log.state().replaced_table)
+        return promise(self, log, *given)
+
+    with patch.object(WriteJob, "_promise", unchecked):
+        yield
+
+
+@contextlib.contextmanager
+def properties_overwritten() -> Iterator[None]:
+    """ALTER TABLE writes the properties that it has looked up, and whatever has changed meanwhile is lost."""
+
+    def change(self: Ledger, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        self.set_properties(change(self.properties()))
+
+    with patch.object(Ledger, "change_properties", change):
+        yield
+
+
+# Streaming reads
+
+
+@contextlib.contextmanager
+def batches_half_committed() -> Iterator[None]:
+    """A micro-batch ends wherever the segments end, whether a commit is under way or not."""
+
+    def at_once(client: Client, stream: Stream, look: Callable[[snapshot.Visible], Any]) -> Any:
+        return look(snapshot.Visible(state=None))
+
+    with patch.object(frontier, "consistently", at_once):
+        yield
+
+
+@contextlib.contextmanager
+def successors_too_early() -> Iterator[None]:
+    """A merged segment is read before all those in whose place it came are read to their ends."""
+    replacement = StreamFrontier._replacement
+
+    def alone(self: StreamFrontier, segment_id: int) -> tuple[set[int], set[int]]:
+        return {segment_id}, replacement(self, segment_id)[1]
+
+    with patch.object(StreamFrontier, "_replacement", alone):
+        yield
+
+
+@contextlib.contextmanager
+def losses_passed_over() -> Iterator[None]:
+    """A query that is to fail when events are gone goes on without them."""
+    with patch.object(StreamFrontier, "_lost", lambda *_: None):
+        yield
+
+
+@contextlib.contextmanager
+def replaced_rows_streamed() -> Iterator[None]:
+    """A query that begins at the head reads what a replacement has left to be truncated."""
+
+    def head(client: Client, stream: Stream) -> StreamCut:
+        return client.controller.head(stream)
+
+    with patch.object(frontier, "visible_head", head):
+        yield
+
+
 def _request(stream: Stream, transaction: uuid.UUID) -> pb.TxnRequest:
     return pb.TxnRequest(stream_info=messages.info(stream), txn_id=messages.txn_id(transaction))
 
@@ -170,4 +308,15 @@ FAULTS: tuple[Fault, ...] = (
     commits_half_visible,
     settled_too_early,
     epochs_not_counted,
+    later_segments_left_out,
+    one_epoch_committed,
+    late_attempts_let_in,
+    lost_attempts_counted,
+    replacements_finished_at_once,
+    other_tables_written,
+    properties_overwritten,
+    batches_half_committed,
+    successors_too_early,
+    losses_passed_over,
+    replaced_rows_streamed,
 )

@@ -11,7 +11,8 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from simulation import History, failures, modelled
+from model_patches import modelled
+from simulation import History, failures
 
 _AT_ONCE = 500
 

@@ -7,40 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from types import ModuleType, SimpleNamespace
 from typing import Any, cast
-from unittest.mock import patch
 
-from cluster_model import EVENT_BYTES, STREAM, ClusterModel
+import tables
+from cluster_model import ROWS, STREAM, ClusterModel
 from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
+from model_patches import modelled, played_in
+from streaming import StreamingQuery
 from world import Profile, World
+from writing import write_partitions
 
-from pyspark_pravega import clock, deadlines
-from pyspark_pravega.client import Staged
-from pyspark_pravega.client.positions import cuts
-from pyspark_pravega.connector.log import (
-    Commit,
-    Ledger,
-    Snapshot,
-    State,
-    cleaning,
-    jobs,
-    ledger,
-    recovery,
-    settle,
-    snapshot,
-    tail,
-)
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, ledger, settle, snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
-from pyspark_pravega.connector.write import job as write_job
-from pyspark_pravega.connector.write import overwrite, writer
+from pyspark_pravega.connector.write import writer
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, replace_all
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.connector.write.task import TransactionTask, Written
 from pyspark_pravega.errors import (
     LeaseExpiredError,
     PravegaError,
@@ -57,6 +42,10 @@ _QUERY = "query"
 _SETTINGS = Settings(controller_uri="tcp://model:1")
 
 
+_STATEMENTS = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
+_OF_TABLES = (Kind.REPLACE, Kind.REPLACE, Kind.REPLACE, Kind.ALTER, Kind.ALTER)
+
+
 class History:
     """One seed's."""
 
@@ -67,6 +56,9 @@ class History:
         self.checkpoint = -1
         """The last epoch that the streaming query's drivers know to be committed."""
         self.by_version: dict[int, frozenset[int]] = {}
+        self.replaces = False
+        """Whether the table becomes another one."""
+        self.query: StreamingQuery | None = None
 
     def run(self) -> None:
         """Let it happen, and judge it.
@@ -74,20 +66,25 @@ class History:
         Raises:
             AssertionError: something was seen that can't be.
         """
-        with _in(self.world, self.cluster):
+        with played_in(self.world, self.cluster):
             self._take_part()
             self.world.run()
             self._judge()
 
     def _take_part(self) -> None:
         rng = self.world.rng
-        kinds = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
+        kinds: tuple[Kind, ...] = _STATEMENTS
+        if rng.random() < 0.3:
+            self.replaces, kinds = True, (*_STATEMENTS, *_OF_TABLES)
         for number in range(rng.choice((2, 2, 3))):
             statements = [rng.choice(kinds) for _ in range(rng.choice((1, 1, 2)))]
             self.world.add(f"driver {number}", partial(self._drive, f"driver {number}", statements))
         if rng.random() < 0.3:
             for number in range(2):
                 self.world.add(f"query {number}", partial(self._stream, f"query {number}", f"run {number}"))
+        if rng.random() < 0.3:
+            self.query = StreamingQuery(self.cluster)
+            self.query.begin()
         looks = rng.choice((1, 2, 3))
         self.world.add("reader", lambda: self._read("reader", looks))
 
@@ -100,32 +97,52 @@ class History:
 
     def _stream(self, name: str, run: str) -> None:
         """A driver of a streaming query: takes it over, and goes on behind the last epoch of the checkpoint."""
-        plan = self._plan()
         with contextlib.suppress(PravegaError):
-            writer.take_over(plan, _QUERY, run)
+            table, state = None, State()
+            if self.replaces:
+                table, _, state = tables.look_up(self.cluster)
+            writer.take_over(self._plan(replaced_table=state.replaced_table), _QUERY, run)
             epoch = self.checkpoint + 1
             for number in range(epoch, epoch + 2):
-                self._statement(name, Kind.EPOCH, Epoch(query=_QUERY, number=number, run=run))
+                self._statement(name, Kind.EPOCH, Epoch(query=_QUERY, number=number, run=run), (table, state))
                 self.checkpoint = max(self.checkpoint, number)
 
     def _read(self, name: str, looks: int) -> None:
         for _ in range(looks):
+            if self.replaces:
+                self._look(name)
             operation = self._begin(Kind.READ, name)
             with contextlib.suppress(PravegaError):
+                state = self._plan_for(operation)
                 taken = snapshot.take_snapshot(self.cluster.client, STREAM)
+                if self.replaces and taken.replaced_table != state.replaced_table:
+                    # It is planned again: another look.
+                    continue
                 operation.seen = self._content(taken)
                 self._end(operation)
 
-    def _statement(self, name: str, kind: Kind, epoch: Epoch | None = None) -> None:
+    def _look(self, name: str) -> None:
+        operation = self._begin(Kind.LOOK, name)
+        with contextlib.suppress(PravegaError):
+            operation.table, operation.altered, _ = tables.look_up(self.cluster)
+            self._end(operation)
+
+    def _statement(
+        self, name: str, kind: Kind, epoch: Epoch | None = None, planned: tuple[int | None, State] | None = None
+    ) -> None:
         rng = self.world.rng
         operation = self._begin(kind, name)
         operation.epoch = None if epoch is None else epoch.number
         try:
-            if kind is Kind.TRUNCATE:
+            if kind is Kind.ALTER:
+                tables.alter(self.cluster, operation)
+            elif kind is Kind.REPLACE and rng.random() < 0.3:
+                tables.replace_without_rows(self.cluster, operation)
+            elif kind is Kind.TRUNCATE:
                 replace_all(self.cluster.client, cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM)))
             else:
                 operation.keeps = kind is Kind.OVERWRITE_READ and rng.random() < 0.3
-                self._write(operation, epoch)
+                self._write(operation, epoch, planned)
         except FAILED as error:
             operation.failed, operation.told = True, repr(error)[:90]
             self.world.note(f"is told {operation.told}")
@@ -135,23 +152,26 @@ class History:
             raise
         self._end(operation)
 
-    def _write(self, operation: Operation, epoch: Epoch | None) -> None:
+    def _write(self, operation: Operation, epoch: Epoch | None, planned: tuple[int | None, State] | None) -> None:
         rng, client = self.world.rng, self.cluster.client
         reads: list[Seen] = []
+        if planned is not None:
+            operation.table, state = planned
+        else:
+            state = State() if operation.kind is Kind.REPLACE else self._plan_for(operation)
         if operation.kind is Kind.OVERWRITE_READ:
             taken = snapshot.take_snapshot(client, STREAM)
             operation.seen = self._content(taken)
             reads = [Seen.of(client, taken)]
-        plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE)
-        replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ)
+        plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE, state.replaced_table)
+        replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.REPLACE)
+        if operation.kind is Kind.REPLACE:
+            plan = replace(plan, staged=tables.staged(operation))
         job = OverwritingJob(plan) if replaces else WriteJob(plan)
-        messages: list[TaskMessage] = []
-        if not replaces or rng.random() < 0.85:
-            operation.segments = frozenset(rng.choice(((0, 1), (0, 1), (0, 1), (0,), (1,))))
-            messages = [self._task(job, operation)]
-        else:
-            messages = [TaskMessage(Written(), job=job.job)]
+        operation.job = str(job.job)
+        messages: list[TaskMessage | None] = [None, None]
         try:
+            messages[:] = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
             if isinstance(job, OverwritingJob):
                 report = job.commit_job(messages, epoch, reads)
             else:
@@ -162,29 +182,19 @@ class History:
                 job.abort_job(messages)
             raise
         operation.repeated = report.repeated
+        if operation.kind is Kind.REPLACE:
+            tables.finish(self.cluster)
 
-    def _task(self, job: WriteJob, operation: Operation) -> TaskMessage:
-        client = self.cluster.client
-        log = cast(Ledger, ledger.open_ledger(client, STREAM)).job(job.job)
-        task = TransactionTask(client, log, job.plan, partition=0)
-        task._begin_shared()
-        transaction = task._transaction
-        assert transaction is not None
-        self.cluster.write(transaction.id, operation.number, sorted(operation.segments))
-        written = dict.fromkeys(operation.segments, (1, EVENT_BYTES))
-        staged = Staged(
-            transaction=transaction,
-            written=written,
-            parts=dict.fromkeys(written, ((0, EVENT_BYTES),)) if task._shares else None,
-        )
-        rows = len(written)
-        return TaskMessage(
-            Written(staged=staged, rows=rows, bytes=rows * EVENT_BYTES, ended_at=clock.now_ms()), job=job.job
-        )
+    def _plan_for(self, operation: Operation) -> State:
+        """Look the table up, where it may become another one: the statement is planned for what is there now."""
+        if not self.replaces:
+            return State()
+        operation.table, _, state = tables.look_up(self.cluster)
+        return state
 
     # What was seen
 
-    def _plan(self, isolation: str = SERIALIZABLE) -> WritePlan:
+    def _plan(self, isolation: str = SERIALIZABLE, replaced_table: int = 0) -> WritePlan:
         nothing: Any = None
         return WritePlan(
             settings=_SETTINGS,
@@ -199,6 +209,7 @@ class History:
             epoch=None,
             isolation=isolation,
             segment_id=0,
+            replaced_table=replaced_table,
         )
 
     def _begin(self, kind: Kind, actor: str) -> Operation:
@@ -212,12 +223,12 @@ class History:
         self.world.note(f"is through with {operation.number}: {sorted(operation.seen)}")
 
     def _content(self, taken: Snapshot) -> frozenset[int]:
-        cells = [
-            (part.segment_id, number)
+        events = [
+            divmod(event, ROWS)
             for part in taken.parts
-            for number in self.cluster.segments[part.segment_id].between(part.start, part.end)
+            for event in self.cluster.read(part.segment_id, part.start, part.end)
         ]
-        content = content_of(cells, self.operations)
+        content = content_of(events, self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
             raise UnexplainedError(
                 f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}"
@@ -233,17 +244,31 @@ class History:
 
         def look() -> None:
             settle(self.cluster.client, log)
-            world.sleep(1.0)
+            world.sleep(20.0 if self.replaces else 1.0)
+            if self.replaces:
+                self._look("the end")
             self._read("the end", 1)
             looked.append((list(log.all_commits()), log.state()))
+            if self.query is not None:
+                self.query.read_to_the_end()
 
         looked: list[tuple[list[Commit], State]] = []
         world.add("the end", look)
         world.run()
         if self.operations[-1].ended == NEVER:
             raise UnexplainedError("the table can't be read in the end")
+        if world.profile.is_reliable and self.cluster.open_transactions:
+            raise UnexplainedError("a transaction is left open, though nobody has died and each call was answered")
+        if self.replaces and tables.configured(self.cluster) != self.operations[-1].table:
+            raise UnexplainedError(
+                f"the stream is configured for table {tables.configured(self.cluster)}, and the table is "
+                f"{self.operations[-1].table}"
+            )
         explain(self.operations)
-        self._check_log(*looked[0])
+        commits, state = looked[0]
+        self._check_log(commits, state)
+        if self.query is not None:
+            self.query.judge(self.operations, {commit.job: commit.version for commit in commits})
 
     def _check_log(self, commits: list[Commit], state: State) -> None:
         """Versions ascend in time without a gap, each commit is there once, and its rows are counted."""
@@ -255,59 +280,9 @@ class History:
         for what in ([commit.job for commit in commits], [t for commit in commits for t in commit.transactions]):
             if len(set(what)) != len(what):
                 raise UnexplainedError("a commit is in the log twice")
-        rows = sum(len(self.operations[number].segments) for number in self.operations[-1].seen)
+        rows = sum(len(self.operations[number].rows) for number in self.operations[-1].seen)
         if state.rows is not None and state.rows != rows:
             raise UnexplainedError(f"the log counts {state.rows} rows, and there are {rows}")
-
-
-_TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job)
-
-
-@contextlib.contextmanager
-def _in(world: World, cluster: ClusterModel) -> Iterator[None]:
-    """What the product takes from outside is the world's meanwhile, in this thread."""
-    _NOW.world, _NOW.cluster = world, cluster
-    try:
-        yield
-    finally:
-        _NOW.world = _NOW.cluster = None
-
-
-@contextlib.contextmanager
-def modelled() -> Iterator[None]:
-    """Put the model in place of clock, random numbers and client, for as many histories as are run meanwhile."""
-    time_model = SimpleNamespace(
-        monotonic=lambda: _NOW.world.now, sleep=lambda s: _NOW.world.sleep(s), time_ns=lambda: _NOW.world.time_ns()
-    )
-    uuid_model = SimpleNamespace(
-        UUID=uuid.UUID, uuid4=lambda: uuid.UUID(int=_NOW.world.rng.getrandbits(128)), uuid5=uuid.uuid5
-    )
-    random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
-    patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
-    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs)]
-    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
-    patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts)]
-    patches += [
-        (deadlines, "random", random_model),
-        (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
-        (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
-        (write_job, "gather_by_epoch", lambda client, staged, **_: (staged[0].transaction,)),
-        (recovery, "_log", _QUIET),
-        (cleaning, "_log", _QUIET),
-    ]
-    with contextlib.ExitStack() as stack:
-        for place, name, new in patches:
-            stack.enter_context(patch.object(place, name, new))
-        yield
-
-
-def simulation_client() -> Any:
-    """The client of the cluster in memory that is used now."""
-    return _NOW.cluster.client
-
-
-def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
-    return _NOW.cluster.segment_states(segment_ids)
 
 
 def failures(
@@ -333,7 +308,3 @@ def failures(
                 if len(texts) == most:
                     break
     return texts
-
-
-_NOW: Any = SimpleNamespace(world=None, cluster=None)
-_QUIET: Any = SimpleNamespace(warning=lambda *_: None)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from faults import FAULTS, Fault
 from history import Kind, Operation, UnexplainedError, content_of, explain
-from simulation import History, failures, modelled
+from model_patches import modelled
+from simulation import History, failures
 
 SAMPLE = 700
 ENOUGH = 6000
@@ -23,9 +24,15 @@ def test_a_fault_is_seen(fault: Fault) -> None:
     assert failures(range(ENOUGH), switch=fault)
 
 
-@pytest.mark.parametrize("seed", [9, 85, 149])
+@pytest.mark.parametrize("seed", [145, 154, 167])
 def test_a_commit_that_begins_while_another_driver_cleans_up_stays(seed: int) -> None:
     """What cleaning found in the log was taken for settled, and the next commit overwrote the one in progress."""
+    assert failures(range(seed, seed + 1)) == []
+
+
+@pytest.mark.parametrize("seed", [671, 725, 862])
+def test_a_stream_is_configured_as_its_last_replacement_says(seed: int) -> None:
+    """Who finished a replacement and was held up undid what the next replacement had set."""
     assert failures(range(seed, seed + 1)) == []
 
 
@@ -44,8 +51,8 @@ def test_a_seed_makes_the_same_history_again() -> None:
 
 
 def _operation(number: int, kind: Kind, begun: int, ended: int, **others: Any) -> Operation:
-    segments = frozenset() if kind in (Kind.READ, Kind.TRUNCATE) else frozenset({0, 1})
-    return Operation(number=number, kind=kind, actor="a", begun=begun, ended=ended, segments=segments, **others)
+    rows = frozenset() if kind in (Kind.READ, Kind.TRUNCATE) else frozenset({0, 1})
+    return Operation(number=number, kind=kind, actor="a", begun=begun, ended=ended, rows=rows, **others)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,7 @@ def test_what_an_order_explains(operations: list[tuple[Any, ...]], explained: bo
 
 
 def test_what_failed_is_not_there() -> None:
-    failed = Operation(number=0, kind=Kind.INSERT, actor="a", begun=0, failed=True, segments=frozenset({0}))
+    failed = Operation(number=0, kind=Kind.INSERT, actor="a", begun=0, failed=True, rows=frozenset({0}))
     read = _operation(1, Kind.READ, 2, 3, seen=frozenset({0}))
     with pytest.raises(UnexplainedError):
         explain([failed, read])
@@ -90,7 +97,7 @@ def test_an_epoch_is_there_once() -> None:
 
 def test_a_statement_is_seen_whole() -> None:
     insert = _operation(0, Kind.INSERT, 0, 1)
-    assert content_of([(0, 0), (1, 0)], [insert]) == {0}
-    for cells in ([(0, 0)], [(0, 0), (1, 0), (1, 0)]):
+    assert content_of([(0, 0), (0, 1)], [insert]) == {0}
+    for events in ([(0, 0)], [(0, 0), (0, 1), (0, 1)]):
         with pytest.raises(UnexplainedError):
-            content_of(cells, [insert])
+            content_of(events, [insert])

@@ -50,6 +50,15 @@ class Profile:
     """That a conditional change can be read a moment after it is in the way of others."""
     skew_ms: int = 0
     """How far clocks may differ."""
+    scale: float = 0.0
+    """That the stream is scaled."""
+    repeats: float = 0.0
+    """That a partition of a write is tried more than once."""
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether nobody dies and each call is answered, with the truth."""
+        return not (self.crash or self.lost or self.failure)
 
     @classmethod
     def of(cls, rng: random.Random) -> Profile:
@@ -68,6 +77,8 @@ class Profile:
             stall=some(0.0, 0.0, 0.01, 0.03),
             lag=some(0.0, 0.0, 0.3),
             skew_ms=rng.choice((0, 0, 50, 5000)),
+            scale=some(0.0, 0.0, 0.004, 0.02),
+            repeats=some(0.0, 0.0, 0.3, 0.6),
         )
 
 
@@ -80,7 +91,7 @@ class Actor:
         self.wakes, self.steps, self.dead, self.over = 0.0, 0, False, False
         self.skew_ns = 0
         self._run, self._world = run, world
-        self.greenlet = greenlet.greenlet(self._go)
+        self.greenlet = greenlet.greenlet(self._go, world.main)
 
     def _go(self) -> None:
         try:
@@ -98,6 +109,7 @@ class World:
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         """Begin at a seed: the same one makes the same history."""
         self.rng = random.Random(seed)
+        self.main = greenlet.getcurrent()
         self.profile = profile or Profile.of(self.rng)
         self.actors: list[Actor] = []
         self.current: Actor | None = None
@@ -108,6 +120,8 @@ class World:
         """Does some of the cluster's own work; False when there is none."""
         self.accident: Callable[[], object] = bool
         """Ends a lease."""
+        self.growth: Callable[[], object] = bool
+        """Scales the stream."""
         self.trace: list[str] | None = None
 
     def add(self, name: str, run: Callable[[], None]) -> Actor:
@@ -225,6 +239,8 @@ class World:
         if not self.calm:
             if profile.expiry and rng.random() < profile.expiry:
                 self.accident()
+            if profile.scale and rng.random() < profile.scale:
+                self.growth()
             if profile.pause and rng.random() < profile.pause:
                 self.now += rng.choice((1.0, 11.0))
             if self.later and rng.random() < 0.05:

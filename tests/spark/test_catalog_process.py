@@ -87,6 +87,38 @@ def test_the_next_statement_works_after_the_process_was_killed(spark: SparkSessi
     assert len(catalog_processes()) == 1
 
 
+def test_a_process_that_never_starts_is_given_up(spark: SparkSession, tmp_path: Path) -> None:
+    """And so is one that says something else than answers."""
+    jvm = spark._jvm
+    assert jvm is not None
+    limit, python = "pyspark.pravega.catalog-start-s", "spark.pyspark.python"
+    configuration = spark.sparkContext._jsc.sc().conf()
+    before = configuration.get(python, "")
+    outcomes = {
+        "silent": ("exec sleep 3000", "said nothing within 2 s of its start"),
+        "babbling": ("echo '{}'; exec sleep 3000", "the catalog process ended while it was asked"),
+    }
+    jvm.java.lang.System.setProperty(limit, "2")
+    try:
+        for name, (command, expected) in outcomes.items():
+            script = tmp_path / name
+            script.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/{name}.pid\n{command}\n")
+            script.chmod(0o755)
+            configuration.set(python, str(script))
+            spark.conf.set(f"spark.sql.catalog.{name}", "pyspark.pravega.PravegaCatalog")
+            with pytest.raises(Exception, match="PRAVEGA_CATALOG_PROCESS_FAILED") as raised:
+                spark.sql(f"SHOW NAMESPACES IN {name}").collect()
+            assert expected in str(raised.value)
+            pid = int((tmp_path / f"{name}.pid").read_text())
+            eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists())  # type: ignore[misc]
+    finally:
+        jvm.java.lang.System.clearProperty(limit)
+        if before:
+            configuration.set(python, before)
+        else:
+            configuration.remove(python)
+
+
 def test_statements_that_only_ask_outlive_the_process(spark: SparkSession, namespace: str) -> None:
     """Whenever the process is killed while they ask, it is asked again."""
     table = f"{namespace}.asked"

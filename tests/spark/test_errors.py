@@ -32,7 +32,7 @@ REFUSED_TABLES = [
     ("t (d DOUBLE) CLUSTERED BY (d) INTO 2 BUCKETS", "PRAVEGA_UNSUPPORTED_TYPE", "can't be the routing key"),
     ("t (a INT, b INT) CLUSTERED BY (a, b) INTO 2 BUCKETS", "PRAVEGA_UNSUPPORTED_OPERATION", "is one column"),
     ("t (id INT) PARTITIONED BY (id)", "PRAVEGA_UNSUPPORTED_OPERATION", "CLUSTERED BY (column) INTO n BUCKETS"),
-    ("t (id INT) USING parquet", "PRAVEGA_UNSUPPORTED_OPERATION", "USING pravega"),
+    ("t (id INT) USING orc", "PRAVEGA_UNSUPPORTED_OPERATION", "USING pravega"),
     ("t (id INT) USING pravega LOCATION '/somewhere'", "PRAVEGA_UNSUPPORTED_OPERATION", "leave LOCATION out"),
 ]
 

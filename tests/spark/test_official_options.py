@@ -61,16 +61,14 @@ def test_cuts_bound_batch_and_streaming_reads(
     assert "15" in table.splitlines()[2]
 
 
-def test_a_stream_is_made_only_where_that_is_allowed(
+def test_a_stream_is_made_unless_that_is_forbidden(
     spark: SparkSession, client: Client, namespace: str, options: dict[str, str]
 ) -> None:
     stream = Stream(scope_of(namespace), "t")
     with pytest.raises(AnalysisException, match="does not exist"):
-        spark.read.format("pravega").options(**options).load()
+        spark.read.format("pravega").options(**options).option("allow_create_stream", "false").load()
     assert not client.controller.stream_exists(stream)
     making = {
-        "allow_create_scope": "true",
-        "allow_create_stream": "true",
         "default_num_segments": "3",
         "default_scale_factor": "2",
         "default_segment_target_rate_events_per_sec": "100",
@@ -110,7 +108,7 @@ def test_pravega_s_watermarks_are_rows(
 def test_writes_take_its_options(spark: SparkSession, client: Client, namespace: str, options: dict[str, str]) -> None:
     rows = spark.createDataFrame([(b"a",), (b"b",)], "event BINARY")
     writing = rows.write.format("pravega").options(**options).option("read_after_write_consistency", "true")
-    writing = writing.option("allow_create_stream", "true").option("default_num_segments", "2")
+    writing = writing.option("default_num_segments", "2")
     for exactly_once in ("true", "false"):
         writing.option("exactly_once", exactly_once).mode("append").save()
     read = spark.read.format("pravega").options(**options).load()

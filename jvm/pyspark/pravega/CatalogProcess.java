@@ -21,6 +21,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
@@ -69,6 +70,11 @@ final class CatalogProcess {
       greeting = known;
     }
     return known;
+  }
+
+  /** Seconds that a process may take to start. It takes about one; much is for slow file systems. */
+  private static long startLimit() {
+    return Long.getLong("pyspark.pravega.catalog-start-s", 120);
   }
 
   /** Spark's handle for the functions that the process pickles. */
@@ -202,7 +208,7 @@ final class CatalogProcess {
       reader.setDaemon(true);
       reader.start();
       write(Map.of("options", configuration.get("options"), "session", configuration.get("session")));
-      greeting = await(hello);
+      greeting = await(hello.orTimeout(startLimit(), TimeUnit.SECONDS));
     }
 
     JsonNode call(String method, Object parameters) {
@@ -253,8 +259,9 @@ final class CatalogProcess {
             future.complete(answer);
           }
         }
-      } catch (IOException error) {
-        process.destroy();
+      } catch (IOException | RuntimeException error) {
+        // Its output is closed, or holds what isn't an answer: nobody may wait for it any longer.
+        process.destroyForcibly();
       }
       dead = true;
       String end = exitStatus();
@@ -281,7 +288,7 @@ final class CatalogProcess {
       } catch (IOException error) {
         throw new IllegalStateException("an answer of the catalog process can't be read: " + error.getMessage(), error);
       } catch (ExecutionException error) {
-        throw lost(error.getCause());
+        throw error.getCause() instanceof TimeoutException ? silent() : lost(error.getCause());
       } catch (InterruptedException error) {
         Thread.currentThread().interrupt();
         // As it is: so Spark knows that a streaming query was stopped, and hasn't failed.
@@ -294,6 +301,21 @@ final class CatalogProcess {
                 error.get("kind").asText(), error.get("condition").asText(), error.get("message").asText()));
       }
       return answer.get("result");
+    }
+
+    /** Ends a process that doesn't begin: whoever asks for the catalog waits for it, in all sessions. */
+    private RuntimeException silent() {
+      process.destroyForcibly();
+      return Unchecked.sneak(
+          new PravegaException(
+              "PRAVEGA_CATALOG_PROCESS_FAILED",
+              "the catalog process has said nothing within "
+                  + startLimit()
+                  + " s of its start and was ended. The next statement starts another one. Look at what "
+                  + command.get(0)
+                  + " waits for, for instance with: "
+                  + command.get(0)
+                  + " -X importtime -c 'import pyspark_pravega.catalog.process.service'"));
     }
 
     private RuntimeException lost(Throwable cause) {

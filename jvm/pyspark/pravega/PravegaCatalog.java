@@ -9,9 +9,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -27,6 +29,7 @@ import org.apache.spark.sql.connector.catalog.TableContext;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableSummary;
 import org.apache.spark.sql.connector.catalog.View;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
@@ -36,7 +39,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Pravega's scopes as namespaces and its streams as tables: {@code spark.sql.catalog.NAME = pyspark.pravega.PravegaCatalog}. */
 public class PravegaCatalog
-    implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+    implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String SESSION_PREFIX = "spark.pravega.";
 
@@ -273,6 +276,21 @@ public class PravegaCatalog
     return identifiers(new String[] {"system"}, process.callAgain("listProcedures", "namespace", namespace));
   }
 
+  // Functions: Pravega keeps none, but SHOW FUNCTIONS lists Spark's own only where a catalog may have some
+
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    if (namespace.length > 0) {
+      loadNamespaceMetadata(namespace);
+    }
+    return new Identifier[0];
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
+    throw new NoSuchFunctionException(function);
+  }
+
   // Between Spark and the process
 
   /** Asks about a namespace, which changes nothing. */
@@ -330,10 +348,20 @@ public class PravegaCatalog
               parameters,
               "schema", JSON.readTree(info.schema().json()),
               "transforms", Changes.of(info.partitions()),
-              "properties", info.properties()));
+              "properties", said(info.properties())));
     } catch (com.fasterxml.jackson.core.JsonProcessingException error) {
       throw new IllegalStateException(error);
     }
+  }
+
+  /** A table's properties without a provider that nobody has named: the DataFrame API then sends Spark's default. */
+  private static Map<String, String> said(Map<String, String> properties) {
+    Map<String, String> said = new HashMap<>(properties);
+    String provider = said.get(TableCatalog.PROP_PROVIDER);
+    if (provider != null && provider.equalsIgnoreCase(SQLConf.get().defaultDataSourceName())) {
+      said.remove(TableCatalog.PROP_PROVIDER);
+    }
+    return said;
   }
 
   private Table table(Identifier table, JsonNode loaded) {

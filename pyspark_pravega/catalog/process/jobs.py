@@ -29,6 +29,7 @@ from pyspark_pravega.connector.options import (
     ReadOptions,
     WriteOptions,
     canonical,
+    reads_own,
 )
 from pyspark_pravega.connector.read import (
     BatchReader,
@@ -134,7 +135,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     Raises:
         ConfigurationError: an option is unknown or malformed.
     """
-    given = canonical(request.options, TABLE_READ_KEYS, "read option")
+    given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
     if MODE in given:
         definition = in_mode(definition, given[MODE], request.columns)
     client, stream = shared_client(definition.settings), definition.stream
@@ -150,6 +151,11 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         slices = [one.part for one in committed]
     else:
         if request.position is not None:
+            if between.has_bounds:
+                raise ConfigurationError(
+                    f'version "{request.position["name"]}" of stream "{stream}" says where this read ends, and it '
+                    "begins at the version's first row: give no start or end by an option, or read without AS OF"
+                )
             offsets = offsets_of(request.position["offsets"])
             snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
         else:
@@ -213,7 +219,7 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
     Raises:
         ConfigurationError: an option is unknown or malformed.
     """
-    given = canonical(options, TABLE_READ_KEYS, "read option")
+    given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
     if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
         return None
     client, stream = shared_client(definition.settings), definition.stream

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -156,6 +157,8 @@ def describe(error: Exception) -> Failure:
 def main() -> None:
     """Serve standard input and output; whatever else is printed goes to standard error."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="pravega catalog: %(levelname)s %(message)s")
+    # Ctrl-C at a prompt goes to all its processes, and is about a statement; this one ends with its input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     # Whatever the locale is: the JVM writes UTF-8.

@@ -16,6 +16,7 @@ from pyspark_pravega.catalog.properties import (
     check_compatibility,
     check_format,
     check_writes,
+    clustering_column,
     known_properties,
 )
 from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule
@@ -389,14 +390,11 @@ def _from_text(table_format: str, text: str, stream: Stream) -> Schema:
 
 
 def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -> None:
-    if not columns:
+    column = clustering_column(columns)
+    if column is None:
         removed.add(ROUTING_KEY)
-    elif len(columns) == 1:
-        given[ROUTING_KEY] = columns[0]
     else:
-        raise UnsupportedOperationError(
-            f"CLUSTER BY ({', '.join(columns)}): a routing key is one column; add a column that combines them"
-        )
+        given[ROUTING_KEY] = column
 
 
 def _canonical(key: str) -> str:

@@ -199,25 +199,32 @@ class Replacing(Altering):
         return super().definition(stream, age_s=age_s)
 
     def _finish(self, stream: Stream, ledger: Ledger, state: State) -> None:
-        """Tell the registry and the controller what a table has become."""
-        left = None if state.cleaning is None else state.cleaning.stream
-        if left is None:
+        """Tell the registry and the controller what a table has become.
+
+        One does so at a time: neither of them has conditional changes, so who was held up would undo what the next
+        replacement has set.
+        """
+        if state.cleaning is None or state.cleaning.stream is None:
             return
-        registered = left["pinned"] is not None
-        if registered and left["compatibility"] is not None:
-            self._registry(stream).update_compatibility(stream.scope, stream.name, left["compatibility"])
-        unset = set(shown(self.client.controller.stream_configuration(stream))) - set(left["configuration"])
-        self.client.controller.update_stream(
-            stream, lambda before: stream_configuration(before, left["configuration"], unset)
-        )
-        if registered:
-            with ledger.schemas_locked():
+        with ledger.schemas_locked():
+            state = ledger.state()
+            left = None if state.cleaning is None else state.cleaning.stream
+            if left is None:
+                return
+            registered = left["pinned"] is not None
+            if registered and left["compatibility"] is not None:
+                self._registry(stream).update_compatibility(stream.scope, stream.name, left["compatibility"])
+            unset = set(shown(self.client.controller.stream_configuration(stream))) - set(left["configuration"])
+            self.client.controller.update_stream(
+                stream, lambda before: stream_configuration(before, left["configuration"], unset)
+            )
+            if registered:
                 self._unpin(stream, ledger)
-        while state.cleaning is not None and state.cleaning.stream == left:
-            try:
-                state = ledger.cleaned(state, replace(state.cleaning, stream=None))
-            except ConflictError:
-                state = ledger.state()
+            while state.cleaning is not None and state.cleaning.stream == left:
+                try:
+                    state = ledger.cleaned(state, replace(state.cleaning, stream=None))
+                except ConflictError:
+                    state = ledger.state()
 
     def _stage_schema(self, ledger: Ledger, before: TableDefinition, request: TableRequest) -> int | None:
         """The id of the schema that a replaced table will have; None when it keeps its own."""

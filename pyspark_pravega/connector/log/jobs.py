@@ -8,7 +8,7 @@ from itertools import chain
 from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transaction
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log.json_table import Content, JsonTable
+from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import FIRST_JOB, SHARED, job_key
 from pyspark_pravega.errors import ConflictError
 
@@ -25,11 +25,12 @@ class JobLog:
 
     def open(self) -> None:
         """Allow the job's tasks to add transactions."""
-        self._table.put((job_key(self._job, 0), ANY_VERSION, {"job": str(self._job), "at": now_ms()}))
+        entry = (job_key(self._job, 0), ANY_VERSION, {"job": str(self._job), "at": now_ms()})
+        repeated(lambda: self._table.put(entry))
 
     def close(self) -> None:
         """Allow no more transactions."""
-        self._table.remove((job_key(self._job, 0), ANY_VERSION))
+        repeated(lambda: self._table.remove((job_key(self._job, 0), ANY_VERSION)))
 
     def add_attempt(self, partition: int, transaction: uuid.UUID, *, late: bool = False) -> bool:
         """Note a task attempt's transaction, so that the job can throw it away when another attempt wins.
@@ -45,9 +46,10 @@ class JobLog:
         key = job_key(self._job, 1 + partition)
 
         def noted(before: Content | None) -> Content:
-            return _attempts([*_transactions(before), str(transaction)])
+            # Once, also when this is the second try.
+            return _attempts(list(dict.fromkeys([*_transactions(before), str(transaction)])))
 
-        self._table.change(key, noted)
+        repeated(lambda: self._table.change(key, noted))
         if late or self._is_open():
             return True
         self._take_back(key, transaction)
@@ -82,9 +84,9 @@ class JobLog:
             content = {"transaction": str(transaction.id), "ranges": ranges, "at": now_ms()}
             changes.append((shared, NOT_EXISTS, content))
         try:
-            self._table.put(*changes)
+            repeated(lambda: self._table.put(*changes))
         except ConflictError:
-            # It may be this very change, whose answer was lost.
+            # It may be this very change: its answer was lost, and it was made again.
             attempt, *_ = self._table.in_the_way(*(key for key, _, _ in changes))
             if attempt is None or attempt.content.get("by") != by:
                 return False
@@ -92,7 +94,7 @@ class JobLog:
             return True
         self._take_back(key, transaction.id)
         if begun:
-            self._table.remove((shared, ANY_VERSION))
+            repeated(lambda: self._table.remove((shared, ANY_VERSION)))
         return None
 
     def attempts(self, partitions: int) -> list[uuid.UUID]:
@@ -122,7 +124,8 @@ class JobLog:
             partitions: how many partitions it has.
         """
         numbers = [*range(1, 1 + partitions), SHARED]
-        self._table.remove(*((job_key(self._job, number), ANY_VERSION) for number in numbers))
+        entries = [(job_key(self._job, number), ANY_VERSION) for number in numbers]
+        repeated(lambda: self._table.remove(*entries))
 
     def _is_open(self) -> bool:
         """Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other."""
@@ -135,7 +138,7 @@ class JobLog:
             others = [text for text in _transactions(before) if text != str(transaction)]
             return _attempts(others) if others else None
 
-        self._table.change(key, without)
+        repeated(lambda: self._table.change(key, without))
 
 
 def noted_transactions(table: JsonTable) -> set[uuid.UUID]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark_pravega.client import KeyValueTable
 from pyspark_pravega.client.key_value import NOT_EXISTS, Entry
 from pyspark_pravega.deadlines import Limit
-from pyspark_pravega.errors import ConflictError, PravegaError
+from pyspark_pravega.errors import ConflictError, DeadlineExceededError, PravegaError, UnavailableError
 
 FORMAT = 1
 Content = dict[str, Any]
 Change = tuple[bytes, int, Content]
 """Key, expected version of the entry (or `NOT_EXISTS`, `ANY_VERSION`), new content."""
+Made = TypeVar("Made")
 _READABLE_S, _POLL_S = 2.0, 0.002
+_REPEATED_S = 10.0
+"""How long after its begin a change is made again whose answer was lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +127,23 @@ class JsonTable:
                 f"(format {content.get('format')}, known is {FORMAT}): upgrade this one"
             )
         return Document(content=content, version=entry.version)
+
+
+def repeated(change: Callable[[], Made]) -> Made:
+    """Make a change that does no harm when it is made twice; where its answer is lost, it is made again.
+
+    Args:
+        change: the change.
+    """
+    limit = Limit(_REPEATED_S)
+    while True:
+        try:
+            return change()
+        except DeadlineExceededError:
+            raise
+        except UnavailableError:
+            if not limit.wait():
+                raise
 
 
 def _dump(content: Content) -> bytes:

@@ -7,7 +7,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 0 | the state: the last version, any commit in progress, rows and bytes of all, what a replacement has left |
 | 0, 1 | the table's properties |
 | 0, 2 | the stream cuts that have names |
-| 0, 3 | who is adding a schema to the registry |
+| 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
@@ -48,7 +49,7 @@ from pyspark_pravega.connector.log.entries import (
     stored,
 )
 from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
+from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
     COMMITS,
     CUTS,
@@ -252,7 +253,8 @@ class Ledger:
             retired = (progress.retired if progress.run is None else (*progress.retired, progress.run))[-_RETIRED:]
             taken = replace(progress, run=run, retired=retired)
             try:
-                (stored_as,) = self._table.put(stored(taken))
+                # Where the first try was made after all the second one is a conflict, and the next look finds it.
+                (stored_as,) = repeated(partial(self._table.put, stored(taken)))
                 return replace(taken, stored_as=stored_as)
             except ConflictError:
                 continue
@@ -286,8 +288,9 @@ class Ledger:
 
     @contextmanager
     def schemas_locked(self) -> Iterator[None]:
-        """Be the only one who adds schemas of the table meanwhile: the registry has no conditional changes.
+        """Be the only one who adds schemas of the table meanwhile, or finishes its replacement.
 
+        The registry and the controller have no conditional changes.
         Who has died holds others up for a minute.
         """
         mine = {"by": uuid.uuid4().hex}
@@ -301,7 +304,7 @@ class Ledger:
             return None if holder is not None and holder["by"] == mine["by"] else holder
 
         while True:
-            self._table.change(SCHEMAS, take)
+            repeated(lambda: self._table.change(SCHEMAS, take))
             holder = self._table.content(SCHEMAS)
             if holder is not None and holder["by"] == mine["by"]:
                 break
@@ -309,7 +312,7 @@ class Ledger:
         try:
             yield
         finally:
-            self._table.change(SCHEMAS, give_back)
+            repeated(lambda: self._table.change(SCHEMAS, give_back))
 
     # Stream cuts that have names
 

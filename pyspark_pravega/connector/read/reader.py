@@ -20,6 +20,7 @@ from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import event_batches
 from pyspark_pravega.client.segments import read_range, segment_states
 from pyspark_pravega.connector.log import Snapshot
+from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
@@ -104,8 +105,9 @@ class BatchReader(DataSourceReader):
             DataLossError: events have been truncated since the read was planned.
         """
         if isinstance(partition, SlicePartition):
-            for part in partition.parts:
-                yield from self._read_part(part)
+            with told_plainly():
+                for part in partition.parts:
+                    yield from self._read_part(part)
 
     def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
         self._dropped, position = 0, part.start

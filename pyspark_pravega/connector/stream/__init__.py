@@ -10,6 +10,7 @@ from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.reader import (
     PravegaStreamReader,
+    RefusedStreamReader,
     SeveralStreamsReader,
     SnapshotReader,
     check_alike,
@@ -19,6 +20,7 @@ from pyspark_pravega.connector.stream.source import StreamSource
 __all__ = [
     "ChangesSource",
     "PravegaStreamReader",
+    "RefusedStreamReader",
     "SegmentLag",
     "SeveralStreamsReader",
     "SnapshotReader",

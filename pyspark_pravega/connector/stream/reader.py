@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import BatchReader, SlicePartition, arrange, bounded_snapshot
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.errors import ConfigurationError, PravegaError
 
 
 class SeveralStreamsReader(DataSourceReader):
@@ -71,6 +72,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Tasks read only; what plans stays with the planner.
         return {**self.__dict__, "_source": None, "_target": None}
 
+    @told_plainly()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins."""
         self._planner().subscribe()
@@ -85,20 +87,24 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(options.max_bytes)
         return ReadAllAvailable() if options.min_events is None else ReadMinRows(options.min_events)
 
+    @told_plainly()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next micro-batch ends."""
         limited = not isinstance(limit, ReadAllAvailable)
         begin = SourceOffset.from_dict(start)
         return self._planner().latest_offset(begin, limited=limited, target=self._target).to_dict()
 
+    @told_plainly()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The streams' tails."""
         return self._planner().tail().to_dict()
 
+    @told_plainly()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of a query that reads what is there."""
         self._target = self._planner().target()
 
+    @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What a micro-batch reads."""
         return self._planner().partitions(SourceOffset.from_dict(start), SourceOffset.from_dict(end))
@@ -107,6 +113,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of a partition."""
         return self._reader.read(partition)
 
+    @told_plainly()
     def commit(self, end: dict[str, Any]) -> None:
         """Take note of what the query has committed."""
         self._planner().commit(SourceOffset.from_dict(end))
@@ -118,9 +125,30 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._source
 
 
+class RefusedStreamReader(PravegaStreamReader):
+    """Stands for a streaming read that can't be: Spark 4.3 loses the sentence of an error while it makes a reader."""
+
+    def __init__(self, error: PravegaError) -> None:
+        """Prepare to refuse.
+
+        Args:
+            error: what is wrong.
+        """
+        self._error = error
+
+    @told_plainly()
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Never: it is refused."""
+        raise self._error
+
+    def _planner(self) -> StreamSource:
+        raise self._error
+
+
 class SnapshotReader(SeveralStreamsReader):
     """Reads streams as they are now, between the bounds that the options name."""
 
+    @told_plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""
         client = shared_client(self._settings)

@@ -34,12 +34,14 @@ from pyspark_pravega.connector.log import (
     withdraw,
 )
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
+from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.write.plan import WRITER, WritePlan
 from pyspark_pravega.connector.write.task import DirectTask, Task, TransactionTask, Written
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     ConflictError,
+    EventEncodeError,
     LeaseExpiredError,
     NotFoundError,
     PravegaError,
@@ -124,6 +126,7 @@ class WriteJob:
                     delete_ledger(client, plan.stream)
                     check_stream(client, plan)
 
+    @told_plainly()
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows.
 
@@ -155,6 +158,9 @@ class WriteJob:
             for batch in batches:
                 task.add(batch)
             return TaskMessage(task.finish(), job=self.job)
+        except EventEncodeError as error:
+            task.abort()
+            raise EventEncodeError(f'rows can\'t be written to stream "{self.plan.stream}": {error}') from error
         except BaseException:
             task.abort()
             raise

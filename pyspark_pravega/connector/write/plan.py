@@ -32,6 +32,8 @@ from pyspark_pravega.errors import (
     did_you_mean,
 )
 from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.serde.formats import RAW, STRING
+from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.settings import Settings
 
 WRITER = "pyspark-pravega"
@@ -105,7 +107,10 @@ class WritePlan:
         """
         properties, columns = definition.properties, definition.schema.fieldNames()
         key = options.routing_key or definition.routing_key
-        routing = None if key is None else Routing.parse(key, columns)
+        if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
+            routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
+        else:
+            routing = None if key is None else Routing.parse(key, columns)
         mode = options.writer_mode or properties.get(WRITER_MODE, EXACTLY_ONCE)
         cluster = options.cluster_by_key
         if cluster is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ class Routing:
     """The columns that it is made of; none for one key for all rows."""
     texts: tuple[str, ...]
     """What stands before, between and after them: one more than columns."""
+    scatters: bool = False
+    """Whether a row without a value goes to any segment; otherwise its key is the empty text."""
 
     @classmethod
     def parse(cls, text: str, columns: Sequence[str]) -> Routing:
@@ -84,6 +87,8 @@ class Routing:
         Returns:
             A text for each row, null values as empty texts; or one for all.
         """
+        if self.scatters and self.column is not None:
+            return _scattered(batch.column(self.column))
         values = [_text(batch.column(name)) for name in self.columns]
         if not values:
             return self.texts[0]
@@ -93,6 +98,14 @@ class Routing:
         for value, after in zip(values, self.texts[1:], strict=True):
             parts += [value, after]
         return pc.binary_join_element_wise(*parts, "")
+
+
+def _scattered(column: pa.Array) -> pa.Array:
+    """The keys, and one that nobody else has for each row without."""
+    if not column.null_count:
+        return column.cast(pa.string())
+    others = pa.array([uuid.uuid4().hex if known is None else None for known in column.to_pylist()], pa.string())
+    return pc.coalesce(column.cast(pa.string()), others)
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from pyspark_pravega.connector.log import create_ledger, settle
 from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
+from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob, fenced
@@ -36,10 +37,12 @@ class BatchWriter(WriteJob, DataSourceArrowWriter):
         """As `WriteJob.write_task`."""
         return self.write_task(iterator)
 
+    @told_plainly()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As `WriteJob.commit_job`."""
         self.commit_job(messages)
 
+    @told_plainly()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As `WriteJob.abort_job`."""
         self.abort_job(messages)
@@ -70,6 +73,7 @@ class EpochWriter(DataSourceStreamArrowWriter):
         """As `WriteJob.write_task`."""
         return self._job.write_task(iterator)
 
+    @told_plainly()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit an epoch, unless it is committed already.
 
@@ -91,6 +95,7 @@ class EpochWriter(DataSourceStreamArrowWriter):
         query = told[0].query
         self._job.commit_job(messages, None if query is None else Epoch(query=query, number=batchId, run=told[0].run))
 
+    @told_plainly()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Throw an epoch away.
 

@@ -102,6 +102,9 @@ def pravega(
         # The standalone's own choice of 128 MiB is full after a few bulk writes; it then throttles everybody by 25 s a
         # call. A system property overrides it, a line of the file doesn't. The cache lies outside the heap.
         "pravegaservice.cache.size.max": str(_bytes(heap) // 2),
+        # The other layout, of chunks, notes them in tables of its own. Each note may be followed by an append of no
+        # bytes, after which a server can be busy for ever (docs/pravega-facts.md). In memory chunks bring nothing.
+        "pravegaservice.storage.layout": "ROLLING_STORAGE",
     }
     memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
     return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, memory, log_level)

@@ -1,0 +1,109 @@
+"""The model in place of what the product takes from outside: clock, random numbers, the client, threads."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import tables
+from cluster_model import EVENT_BYTES, ClusterModel
+from world import World
+
+from pyspark_pravega import clock, deadlines
+from pyspark_pravega.catalog.statements import replacing
+from pyspark_pravega.client.positions import cuts
+from pyspark_pravega.client.segments import gathering
+from pyspark_pravega.connector.log import cleaning, jobs, ledger, recovery, snapshot, tail
+from pyspark_pravega.connector.stream import admission, frontier, source
+from pyspark_pravega.connector.write import job as write_job
+from pyspark_pravega.connector.write import overwrite, writer
+from pyspark_pravega.connector.write.job import WriteJob
+
+_TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job, admission, frontier, source)
+
+
+@contextlib.contextmanager
+def played_in(world: World, cluster: ClusterModel) -> Iterator[None]:
+    """What the product takes from outside is the world's meanwhile, in this thread."""
+    _NOW.world, _NOW.cluster = world, cluster
+    try:
+        yield
+    finally:
+        _NOW.world = _NOW.cluster = None
+
+
+@contextlib.contextmanager
+def modelled() -> Iterator[None]:
+    """Put the model in place of clock, random numbers and client, for as many histories as are run meanwhile."""
+    time_model = SimpleNamespace(
+        monotonic=lambda: _NOW.world.now, sleep=lambda s: _NOW.world.sleep(s), time_ns=lambda: _NOW.world.time_ns()
+    )
+    uuid_model = SimpleNamespace(
+        UUID=uuid.UUID, uuid4=lambda: uuid.UUID(int=_NOW.world.rng.getrandbits(128)), uuid5=uuid.uuid5
+    )
+    random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
+    patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
+    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs, ledger)]
+    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
+    patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts, frontier)]
+    patches += [
+        (deadlines, "random", random_model),
+        (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
+        (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
+        (ledger, "time", time_model),
+        (replacing, "shown", tables.shown),
+        (replacing, "stream_configuration", tables.stream_configuration),
+        (gathering, "ThreadPoolExecutor", _Turns),
+        (gathering, "_copy", _copy),
+        (admission._Walk, "_look_ahead", _borders),
+    ]
+    patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
+    with contextlib.ExitStack() as stack:
+        for place, name, new in patches:
+            stack.enter_context(patch.object(place, name, new))
+        yield
+
+
+def simulation_client() -> Any:
+    """The client of the cluster in memory that is used now."""
+    return _NOW.cluster.client
+
+
+def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
+    return _NOW.cluster.segment_states(segment_ids)
+
+
+class _Turns:
+    """Threads that run one after another."""
+
+    def __init__(self, most: int) -> None: ...
+
+    def __enter__(self) -> _Turns:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(self, run: Callable[..., Any], *given: Any) -> Any:
+        found = run(*given)
+        return SimpleNamespace(result=lambda: found)
+
+
+def _copy(client: Any, target: Any, segment_id: int, sources: Any) -> None:
+    for one in sources:
+        _NOW.cluster.copy(target.id, one.transaction.id, segment_id, one.ranges(segment_id))
+
+
+def _borders(self: Any, end: int) -> bool:
+    """All events have one size, so their borders are known without reading."""
+    start = int(self._ends[-1]) if len(self._ends) else self.position
+    self._ends = np.append(self._ends, np.arange(start + EVENT_BYTES, end + 1, EVENT_BYTES))
+    return start < end
+
+
+_NOW: Any = SimpleNamespace(world=None, cluster=None)
+_QUIET: Any = SimpleNamespace(warning=lambda *_: None)

@@ -1,0 +1,126 @@
+"""Waits that come to their end, on a cluster in memory: there nobody has to wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from cluster_model import STREAM, ClusterModel
+from history import Kind
+from model_patches import modelled, played_in
+from scaling_model import Scale
+from simulation import History
+from world import Profile
+
+from pyspark_pravega.client import TransactionState
+from pyspark_pravega.connector.log import Ledger, State, ledger, recovery, snapshot
+from pyspark_pravega.errors import UnavailableError
+
+
+class HaltedScale:
+    """A scale that begins when the first commit is made, and is halted when its first segment is sealed.
+
+    So the segments that the controller calls current can't be read to an end that stays.
+    """
+
+    def __init__(self, cluster: ClusterModel) -> None:
+        self._cluster, self._work = cluster, cluster.work
+        self._scale: Scale | None = None
+        cluster.world.server = self.work
+
+    def work(self) -> bool:
+        """What the servers do by themselves."""
+        cluster = self._cluster
+        done = self._work()
+        if self._scale is None and any(
+            one.state is TransactionState.COMMITTED for one in cluster.transactions.values()
+        ):
+            self._scale = Scale()
+            while not any(one.sealed for one in cluster.segments.values()):
+                self._scale.go_on(cluster)
+        return done
+
+    def goes_on(self) -> None:
+        """Let the scale come to its end."""
+        assert self._scale is not None
+        self._cluster.scale = self._scale
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_commit_whose_cut_can_t_be_taken_is_finished_by_the_next_writer(seed: int) -> None:
+    history = History(seed, Profile())
+    world, cluster = history.world, history.cluster
+    halted = HaltedScale(cluster)
+    told: list[UnavailableError] = []
+    states: list[State] = []
+
+    def insert() -> None:
+        history._statement("driver", Kind.INSERT)
+
+    def insert_in_vain() -> None:
+        with pytest.raises(UnavailableError) as caught:
+            insert()
+        told.append(caught.value)
+
+    with modelled(), played_in(world, cluster):
+        _run(history, insert_in_vain)
+        assert "the commit is made, and the next writer finishes it" in str(told[0])
+        assert world.now >= recovery.COMMIT_TIMEOUT_S
+        log = cast(Ledger, ledger.open_ledger(cluster.client, STREAM))
+        _run(history, lambda: states.append(log.state()))
+        assert states[0].version == 0
+        assert states[0].pending is not None
+        halted.goes_on()
+        _run(history, insert)
+        history._judge()
+    content = history.operations[-1].seen
+    assert content == {0, 1}
+    assert history.by_version.keys() == {2}
+
+
+class HaltedCommits:
+    """Servers that do nothing of what they have accepted, until they are told to go on."""
+
+    def __init__(self, cluster: ClusterModel) -> None:
+        self._cluster, self._work = cluster, cluster.work
+        self.halted = True
+        cluster.world.server = self.work
+
+    def work(self) -> bool:
+        """What the servers do by themselves."""
+        return self._cluster.table.index() if self.halted else self._work()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_commit_that_is_not_made_in_time_is_finished_by_the_next_writer(seed: int) -> None:
+    history = History(seed, Profile())
+    world, cluster = history.world, history.cluster
+    servers = HaltedCommits(cluster)
+    told: list[str] = []
+
+    def insert() -> None:
+        history._statement("driver", Kind.INSERT)
+
+    def in_vain(what: Callable[[], object]) -> None:
+        with pytest.raises(UnavailableError) as caught:
+            what()
+        told.append(str(caught.value))
+
+    with modelled(), played_in(world, cluster):
+        _run(history, lambda: in_vain(insert))
+        assert "was accepted, but not finished within 300 s; it will be: don't write the same rows again" in told[0]
+        assert world.now >= recovery.COMMIT_TIMEOUT_S
+        begun = world.now
+        _run(history, lambda: in_vain(lambda: snapshot.take_snapshot(cluster.client, STREAM)))
+        assert "did not come to rest for 60 s, so no consistent view of it could be taken" in told[1]
+        assert world.now >= begun + snapshot.PATIENCE_S
+        servers.halted = False
+        _run(history, insert)
+        history._judge()
+    assert history.operations[-1].seen == {0, 1}
+
+
+def _run(history: History, what: Callable[[], None]) -> None:
+    history.world.add("driver", what)
+    history.world.run()

@@ -1,0 +1,121 @@
+"""What Spark's tasks do in a simulated history: partitions, and attempts at them that are repeated."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import cast
+
+from cluster_model import EVENT_BYTES, KEYS, ROWS, STREAM, ClusterModel
+from history import Operation
+
+from pyspark_pravega import clock
+from pyspark_pravega.client import Staged
+from pyspark_pravega.connector.log import Ledger, ledger
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.task import TransactionTask, Written
+from pyspark_pravega.errors import EventEncodeError, PravegaError
+
+_SOME_KEYS = ((0, 1, 2, 3), (0, 2), (1, 2), (1, 3), (0, 1), (2, 3), (0,), (3,))
+
+
+def write_partitions(cluster: ClusterModel, job: WriteJob, operation: Operation, *, empty: bool) -> list[TaskMessage]:
+    """Let a job's tasks write.
+
+    Args:
+        cluster: where to.
+        job: the job.
+        operation: the statement; its rows are chosen here.
+        empty: whether there are none.
+
+    Returns:
+        What the attempts that count have told.
+    """
+    if empty:
+        return [TaskMessage(Written(), job=job.job)]
+    rng = cluster.world.rng
+    keys = [_SOME_KEYS[int(rng.random() * len(_SOME_KEYS))] for _ in range(1 + (rng.random() < 0.3))]
+    operation.rows = frozenset(len(KEYS) * part + key for part, some in enumerate(keys) for key in some)
+    return [_partition(cluster, job, operation, part, some) for part, some in enumerate(keys)]
+
+
+def _partition(
+    cluster: ClusterModel, job: WriteJob, operation: Operation, part: int, keys: tuple[int, ...]
+) -> TaskMessage:
+    """One partition: sometimes an attempt fails before, or two are through, or one is late."""
+    world = cluster.world
+    attempt = partial(_attempt, cluster, job, operation, part, keys)
+    if world.calm or world.rng.random() >= world.profile.repeats:
+        return attempt()
+    if world.profile.scale and world.rng.random() < 0.5:
+        # Attempts on both sides of a scale have transactions of two epochs.
+        attempt = partial(_after_a_scale, cluster, attempt)
+    fate = world.rng.randrange(4)
+    if fate == 0:
+        with contextlib.suppress(PravegaError):
+            _attempt(cluster, job, operation, part, keys, fails=True)
+        return attempt()
+    if fate == 1:
+        both = [attempt(), attempt()]
+        return both[world.rng.randrange(2)]
+    if fate == 2:
+        world.add(f"late {operation.number}", partial(_alone, attempt))
+        return attempt()
+    with contextlib.suppress(PravegaError):
+        attempt()
+    return attempt()
+
+
+def _after_a_scale(cluster: ClusterModel, attempt: partial[TaskMessage]) -> TaskMessage:
+    cluster.begin_scale()
+    cluster.world.sleep(0.02)
+    return attempt()
+
+
+def _alone(attempt: partial[TaskMessage]) -> None:
+    with contextlib.suppress(PravegaError):
+        attempt()
+
+
+def _attempt(
+    cluster: ClusterModel,
+    job: WriteJob,
+    operation: Operation,
+    part: int,
+    keys: tuple[int, ...],
+    *,
+    fails: bool = False,
+) -> TaskMessage:
+    log = cast(Ledger, ledger.open_ledger(cluster.client, STREAM)).job(job.job)
+    task = TransactionTask(cluster.client, log, job.plan, partition=part)
+    try:
+        return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)
+    except BaseException:
+        # As `WriteJob.write_partition` does it.
+        task.abort()
+        raise
+
+
+def _written(
+    cluster: ClusterModel,
+    task: TransactionTask,
+    operation: Operation,
+    part: int,
+    keys: tuple[int, ...],
+    *,
+    fails: bool,
+) -> Written:
+    task._begin_shared()
+    transaction = task._transaction
+    assert transaction is not None
+    first = operation.number * ROWS + len(KEYS) * part
+    if fails:
+        cluster.write(transaction, {first + keys[0]: KEYS[keys[0]]})
+        raise EventEncodeError("a row can't be an event")
+    places = cluster.write(transaction, {first + key: KEYS[key] for key in keys})
+    written = {segment_id: (len(some), len(some) * EVENT_BYTES) for segment_id, some in places.items()}
+    parts = {segment_id: tuple(some) for segment_id, some in places.items()}
+    staged = Staged(transaction=transaction, written=written, parts=parts if task._shares else None)
+    return Written(
+        staged=staged, partition=part, rows=len(keys), bytes=len(keys) * EVENT_BYTES, ended_at=clock.now_ms()
+    )
