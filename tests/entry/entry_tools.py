@@ -31,12 +31,21 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass
-class ThriftServer:
-    """A running `pravega-spark thriftserver`."""
+class SparkServer:
+    """A running `pravega-spark thriftserver` or `pravega-spark connect`."""
 
     process: subprocess.Popen[str]
     url: str
     log: Path
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it as a user does; returns its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(_STOP_S)
+
+
+class ThriftServer(SparkServer):
+    """A running `pravega-spark thriftserver`."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -51,26 +60,22 @@ class ThriftServer:
         host, port = self.address
         return hive.connect(host, port, username=user, database=database)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it as a user does; returns its exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(_STOP_S)
-
 
 @contextmanager
-def thrift_server(environment: Mapping[str, str], folder: Path, *arguments: str) -> Iterator[ThriftServer]:
-    """Run the Thrift server on a free port while a block runs.
+def spark_server(command: str, environment: Mapping[str, str], folder: Path, *arguments: str) -> Iterator[SparkServer]:
+    """Run a server of Spark's on a free port while a block runs.
 
     Args:
+        command: of `pravega-spark`.
         environment: leads to Pravega.
         folder: the user's folder while it runs.
-        arguments: for `pravega-spark thriftserver`.
+        arguments: for the command.
     """
     (folder / "home").mkdir()
-    log = folder / "thriftserver.log"
+    log = folder / f"{command}.log"
     with log.open("w") as messages:
         process = subprocess.Popen(
-            [*CLI, "thriftserver", "--port", "0", *arguments],
+            [*CLI, command, "--port", "0", *arguments],
             env=clean_environment(environment),
             cwd=folder / "home",
             stdout=subprocess.PIPE,
@@ -81,12 +86,19 @@ def thrift_server(environment: Mapping[str, str], folder: Path, *arguments: str)
     try:
         url = process.stdout.readline().strip()
         assert url, log.read_text()[-5000:]
-        yield ThriftServer(process, url, log)
+        yield SparkServer(process, url, log)
     finally:
         if process.poll() is None:
             process.terminate()
         process.wait(_STOP_S)
         process.stdout.close()
+
+
+@contextmanager
+def thrift_server(environment: Mapping[str, str], folder: Path, *arguments: str) -> Iterator[ThriftServer]:
+    """Run the Thrift server on a free port while a block runs; see `spark_server`."""
+    with spark_server("thriftserver", environment, folder, *arguments) as running:
+        yield ThriftServer(running.process, running.url, running.log)
 
 
 @contextmanager

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from entry_tools import CLI, clean_environment, descendants, wait_until_gone
+from entry_tools import FEW_TASKS, clean_environment, descendants, spark_server, wait_until_gone
 
 from pyspark_pravega.sandbox import Sandbox
-from pyspark_pravega.sandbox.ports import free_ports, is_free
-from pyspark_pravega.sql.commands import spark_program
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
-_START_S = 180
 CLIENT = """
 import sys
 from pyspark.errors import AnalysisException
@@ -42,37 +38,15 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def connect(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Connect server that was started by spark-submit with what `pravega-spark config` says."""
+    """The address of a running `pravega-spark connect`, which must leave neither processes nor files."""
     folder = tmp_path_factory.mktemp("connect")
-    environment = clean_environment(sandbox.environment())
-    flags = subprocess.run([*CLI, "config"], env=environment, capture_output=True, text=True, check=True).stdout.split()
-    (port,) = free_ports(1)
-    conf = {
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.sql.defaultCatalog": "pravega",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-    }
-    command = [spark_program("spark-submit"), "--master", "local[2]", *flags]
-    command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + _START_S
-        while is_free(port):
-            assert process.poll() is None, (folder / "server.log").read_text()[-5000:]
-            assert time.monotonic() < deadline, (folder / "server.log").read_text()[-5000:]
-            time.sleep(0.2)
-        yield f"sc://127.0.0.1:{port}"
-        processes = descendants(process.pid)
+    with spark_server("connect", sandbox.environment(), folder, *FEW_TASKS) as running:
+        yield running.url
+        processes = descendants(running.process.pid)
         assert any("pyspark_pravega.catalog.process.service" in command for command in processes.values())
-    finally:
-        process.terminate()
-        process.wait(60)
+        assert running.stop() == 0
     wait_until_gone(processes)
+    assert list((folder / "home").iterdir()) == []
 
 
 def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:

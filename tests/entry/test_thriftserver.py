@@ -9,14 +9,20 @@ import subprocess
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pandas
+import pyspark
 import pytest
+import sqlalchemy
 from entry_tools import CLI, ThriftServer, ask, clean_environment, descendants, thrift_server, wait_until_gone
 from pyhive.exc import OperationalError
 from sql_scripts import Statement, differences, statements
 
-from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.sandbox import Sandbox, places
 from pyspark_pravega.sql.commands import spark_program
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -24,6 +30,8 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 SCRIPT = Path(__file__).parent / "sql" / "two_users.sql"
 USERS = ("ann", "bob")
 _PATIENCE_S = 300
+# As java.sql.Types counts them.
+INTEGER, BIGINT, DECIMAL, DOUBLE, VARCHAR, ARRAY = 4, -5, 3, 8, 12, 2003
 
 
 def parts(script: str) -> list[dict[str, list[Statement]]]:
@@ -102,6 +110,131 @@ def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:
     assert beeline.returncode != 0
 
 
+TREE = [
+    "CREATE NAMESPACE bi",
+    "CREATE NAMESPACE bi_2",
+    "CREATE TABLE bi.orders (id BIGINT NOT NULL COMMENT 'its number', price DECIMAL(10,2), code VARCHAR(5), "
+    "tags ARRAY<STRING>) COMMENT 'all orders' CLUSTERED BY (id) INTO 2 BUCKETS",
+    "CREATE TABLE bi_2.orders (id INT)",
+    "CREATE VIEW bi.large COMMENT 'dear ones' AS SELECT id, price FROM bi.orders WHERE price > 5",
+    "CREATE TABLE spark_catalog.default.elsewhere (n DOUBLE) USING parquet",
+    "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one",
+]
+ORDERS = "pravega bi orders TABLE all orders"
+ORDERS_2 = "pravega bi_2 orders TABLE"
+LARGE = "pravega bi large VIEW dear ones"
+ASKED = {
+    "getCatalogs": ["pravega", "spark_catalog"],
+    "getTableTypes": ["TABLE", "VIEW"],
+    "getSchemas|null|bi%": ["bi pravega", "bi_2 pravega"],
+    "getSchemas|pravega|bi\\_2": ["bi_2 pravega"],
+    "getSchemas|spark_catalog|null": ["default spark_catalog"],
+    "getSchemas|nowhere|null": [],
+    "getTables|null|bi%|%|null": [ORDERS, LARGE, ORDERS_2],
+    "getTables||bi%|%|TABLE,VIEW": [ORDERS, LARGE, ORDERS_2],
+    "getTables|pravega|bi|%|null": [ORDERS, LARGE],
+    "getTables|pravega|bi__|%|null": [ORDERS_2],
+    "getTables|pravega|bi|ORD%|TABLE": [ORDERS],
+    "getTables|null|bi|%|VIEW": [LARGE],
+    "getTables|null|bi|%|SYSTEM TABLE": [],
+    # Hive's driver keeps the catalog of this one to itself.
+    "getTables|nowhere|bi|%|null": [ORDERS, LARGE],
+    "getColumns|nowhere|bi|%|null": [],
+    "getTables|null|null|elsewhere|null": ["spark_catalog default elsewhere TABLE"],
+    "getTables|||mine|null": ["mine VIEW"],
+    "getColumns|null|bi|orders|%": [
+        f"pravega bi orders id {BIGINT} BIGINT 19 0 10 0 its number 1 NO NO",
+        f"pravega bi orders price {DECIMAL} DECIMAL(10,2) 10 2 10 1 2 YES NO",
+        f"pravega bi orders code {VARCHAR} VARCHAR(5) 5 1 3 YES NO",
+        f"pravega bi orders tags {ARRAY} ARRAY<STRING> 1 4 YES NO",
+    ],
+    "getColumns|pravega|bi%|%|i_": [
+        f"pravega bi orders id {BIGINT} BIGINT 19 0 10 0 its number 1 NO NO",
+        f"pravega bi large id {BIGINT} BIGINT 19 0 10 0 its number 1 NO NO",
+        f"pravega bi_2 orders id {INTEGER} INT 10 0 10 1 1 YES NO",
+    ],
+    "getColumns|null|null|elsewhere|null": [f"spark_catalog default elsewhere n {DOUBLE} DOUBLE 15 15 10 1 1 YES NO"],
+    "getColumns|null|null|mine|null": [f"mine one {INTEGER} INT 10 0 10 0 1 NO NO"],
+    # A stream has no key.
+    "getPrimaryKeys|null|bi|orders": [],
+}
+
+
+def test_jdbc_sees_the_tree(thrift: ThriftServer) -> None:
+    """What BI tools show at their side: catalogs, namespaces, tables, views and columns."""
+    asked = list(ASKED)
+    drops = ["DROP NAMESPACE bi CASCADE", "DROP NAMESPACE bi_2 CASCADE", "DROP TABLE spark_catalog.default.elsewhere"]
+    jars = Path(pyspark.__file__).parent / "jars"
+    java = subprocess.run(
+        [str(places.java()), "-cp", f"{jars}/*", str(Path(__file__).parent / "Metadata.java"), thrift.url],
+        input="\n".join([*TREE, *(call.replace("|", "\t") for call in asked), *drops]),
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+    assert java.returncode == 0, java.stderr[-5000:]
+    print(java.stderr)
+    answers = [answer.splitlines() for answer in java.stdout.split(";\n")]
+    made, found = answers[: len(TREE)], answers[len(TREE) : len(TREE) + len(asked)]
+    assert [answer for answer in made if answer] == []
+    assert dict(zip(asked, found, strict=True)) == ASKED
+
+
+def test_sqlalchemy_and_pandas(thrift: ThriftServer) -> None:
+    host, port = thrift.address
+    engine = sqlalchemy.create_engine(f"pravega://ann@{host}:{port}/default")
+    rows = pandas.DataFrame(
+        {
+            "id": [1, 2],
+            "name": ["ann", "b'ob"],
+            "price": [Decimal("1.25"), None],
+            "share": [0.1, 1e300],
+            "at": pandas.to_datetime(["2026-01-01 01:02:03.456789", "2026-01-02 00:00:00.500000"]),
+            "day": [date(2026, 1, 1), date(1912, 6, 23)],
+            "paid": [True, False],
+            "photo": [b"\xff\x00'", b""],
+        }
+    )
+    columns: Any = {"price": sqlalchemy.Numeric(10, 2), "day": sqlalchemy.Date, "photo": sqlalchemy.LargeBinary}
+    try:
+        with engine.connect() as connection:
+            for statement in (
+                "CREATE NAMESPACE panda",
+                "CREATE TABLE panda.keyed (k INT COMMENT 'key', d DECIMAL(5,1)) CLUSTERED BY (k) INTO 2 BUCKETS",
+                "CREATE VIEW panda.shown AS SELECT k FROM panda.keyed",
+            ):
+                connection.execute(sqlalchemy.text(statement))
+        rows.to_sql("bought", engine, schema="panda", index=False, method="multi", dtype=columns)
+        rows.to_sql("bought", engine, schema="panda", index=False, method="multi", dtype=columns, if_exists="append")
+        inspector = sqlalchemy.inspect(engine)
+        assert {"panda"} <= set(inspector.get_schema_names())
+        assert sorted(inspector.get_table_names("panda")) == ["bought", "keyed"]
+        assert inspector.get_view_names("panda") == ["shown"]
+        assert [inspector.has_table(name, "panda") for name in ("keyed", "shown", "missing")] == [True, True, False]
+        assert not inspector.has_table("keyed", "no_such_one")
+        described = inspector.get_columns("keyed", "panda")
+        keyed = [(column["name"], str(column["type"]), column["comment"]) for column in described]
+        assert keyed == [("k", "INTEGER", "key"), ("d", "NUMERIC(5, 1)", None)]
+        with pytest.raises(sqlalchemy.exc.NoSuchTableError):
+            inspector.get_columns("missing", "panda")
+        back = pandas.read_sql("SELECT DISTINCT * FROM panda.bought ORDER BY id", engine, coerce_float=False)
+        # PyHive hands days on as texts.
+        assert back.to_dict("records") == rows.assign(day=rows["day"].map(str)).to_dict("records")
+        counted = pandas.read_sql(
+            sqlalchemy.text("SELECT count(*) AS n FROM panda.bought WHERE id > :least"), engine, params={"least": 1}
+        )
+        assert counted["n"].tolist() == [2]
+        reflected = sqlalchemy.Table("bought", sqlalchemy.MetaData(), schema="panda", autoload_with=engine)
+        assert [column.name for column in reflected.columns] == list(rows.columns)
+        days = pandas.read_sql(sqlalchemy.select(reflected.c.day).distinct(), engine)["day"].tolist()
+        assert sorted(days) == sorted(rows["day"])
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text("DROP NAMESPACE panda CASCADE"))
+    finally:
+        engine.dispose()
+
+
 def test_an_error_reaches_the_client(thrift: ThriftServer) -> None:
     with thrift.connect("ann") as connection, connection.cursor() as cursor:
         cursor.execute("CREATE NAMESPACE wrong")
@@ -151,7 +284,7 @@ def test_a_server_that_cannot_start_is_told(sandbox: Sandbox, tmp_path: Path) ->
 
 def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
     password = secure_sandbox.password_of("admin")
-    temporary = set(Path(tempfile.gettempdir()).glob("pravega-thriftserver-*"))
+    temporary = set(Path(tempfile.gettempdir()).glob("pravega-server-*"))
     environment = {**secure_sandbox.environment(), "PRAVEGA_SCOPE": "secure_thrift"}
     with thrift_server(environment, tmp_path, "--", "--conf", "spark.sql.shuffle.partitions=5") as running:
         assert running.url.endswith("/secure_thrift")
@@ -167,10 +300,10 @@ def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: San
             assert "spark.sql.shuffle.partitions\t5" in settings
             cursor.execute("DROP NAMESPACE secure_thrift CASCADE")
         processes = descendants(running.process.pid)
-        assert any("HiveThriftServer2" in command for command in processes.values())
+        assert any("thrift.ThriftServer" in command for command in processes.values())
         for text in (*processes.values(), *settings, running.url, running.log.read_text()):
             assert password not in text
         assert running.stop(signal.SIGINT) == 0
     wait_until_gone(processes)
     assert list((tmp_path / "home").iterdir()) == []
-    assert set(Path(tempfile.gettempdir()).glob("pravega-thriftserver-*")) <= temporary
+    assert set(Path(tempfile.gettempdir()).glob("pravega-server-*")) <= temporary

@@ -14,7 +14,7 @@ import pytest
 from client_tools import eventually
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
@@ -48,7 +48,8 @@ class Programs:
     def generated_to_pravega(self) -> DataStreamWriter:
         rows = self.spark.readStream.format("rate").option("rowsPerSecond", 5).option("numPartitions", 1).load()
         rows = rows.selectExpr("CAST(timestamp AS STRING) AS event", "CAST(value AS STRING) AS routing_key")
-        return self.place(self.started(rows, "generated").format("pravega"), "ticks")
+        writer: DataStreamWriter = self.place(self.started(rows, "generated").format("pravega"), "ticks")
+        return writer
 
     def stream_to_console(self, name: str, **bounds: str) -> DataStreamWriter:
         rows = self.place(self.spark.readStream.format("pravega"), "ticks").options(**bounds).load()
@@ -60,7 +61,8 @@ class Programs:
             self.place(self.spark.readStream.format("pravega"), "ticks").option("start_stream_cut", "earliest").load()
         )
         rows = rows.selectExpr("event", "CAST(event AS STRING) AS routing_key")
-        return self.place(self.started(rows, "copied").format("pravega"), "copies", allow=False)
+        writer: DataStreamWriter = self.place(self.started(rows, "copied").format("pravega"), "copies", allow=False)
+        return writer
 
     def started(self, rows: DataFrame, name: str) -> DataStreamWriter:
         writer = rows.writeStream.trigger(processingTime="1 second").outputMode("append")

@@ -1,11 +1,12 @@
 package pyspark.pravega;
 
 /** Throws checked exceptions where Spark's interfaces don't declare them but its callers expect them. */
-final class Unchecked {
+public final class Unchecked {
   private Unchecked() {}
 
+  /** Throws it; never returns. */
   @SuppressWarnings("unchecked")
-  static <E extends Throwable> RuntimeException sneak(Throwable error) throws E {
+  public static <E extends Throwable> RuntimeException sneak(Throwable error) throws E {
     throw (E) error;
   }
 }

@@ -1,0 +1,262 @@
+package pyspark.pravega.thrift;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.hive.service.cli.HiveSQLException;
+import org.apache.hive.service.cli.OperationHandle;
+import org.apache.hive.service.cli.OperationState;
+import org.apache.hive.service.cli.operation.GetCatalogsOperation;
+import org.apache.hive.service.cli.operation.GetColumnsOperation;
+import org.apache.hive.service.cli.operation.GetSchemasOperation;
+import org.apache.hive.service.cli.operation.MetadataOperation;
+import org.apache.hive.service.cli.operation.Operation;
+import org.apache.hive.service.cli.session.HiveSession;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Relation;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.hive.thriftserver.HiveThriftServer2;
+import org.apache.spark.sql.hive.thriftserver.ReflectionUtils;
+import org.apache.spark.sql.hive.thriftserver.SparkGetCatalogsOperation;
+import org.apache.spark.sql.hive.thriftserver.SparkGetColumnsOperation;
+import org.apache.spark.sql.hive.thriftserver.SparkGetSchemasOperation;
+import org.apache.spark.sql.hive.thriftserver.SparkGetTablesOperation;
+import org.apache.spark.sql.hive.thriftserver.SparkOperation;
+import org.apache.spark.sql.hive.thriftserver.server.SparkSQLOperationManager;
+import pyspark.pravega.Unchecked;
+import scala.runtime.BoxedUnit;
+
+/** Answers JDBC's metadata calls from all catalogs of a session; Spark's own class knows its session catalog only. */
+final class TreeOperations extends SparkSQLOperationManager {
+  /** Of so many tables at most their comments are looked up: each must be loaded for it. */
+  private static final int COMMENTED = 50;
+
+  /** Spark's class looks for it one class above the object's, which here is itself. */
+  @Override
+  public Map<OperationHandle, Operation> handleToOperation() {
+    return ReflectionUtils.getAncestorField(this, 2, "handleToOperation");
+  }
+
+  @Override
+  public synchronized GetCatalogsOperation newGetCatalogsOperation(HiveSession session) {
+    return kept(new Catalogs(spark(session), session));
+  }
+
+  @Override
+  public synchronized GetSchemasOperation newGetSchemasOperation(HiveSession session, String catalog, String schema) {
+    return kept(new Schemas(spark(session), session, catalog, schema));
+  }
+
+  @Override
+  public synchronized MetadataOperation newGetTablesOperation(
+      HiveSession session, String catalog, String schema, String table, List<String> types) {
+    return kept(new Tables(spark(session), session, catalog, schema, table, types));
+  }
+
+  @Override
+  public synchronized GetColumnsOperation newGetColumnsOperation(
+      HiveSession session, String catalog, String schema, String table, String column) {
+    return kept(new Columns(spark(session), session, catalog, schema, table, column));
+  }
+
+  private SparkSession spark(HiveSession session) {
+    return sessionToContexts().get(session.getSessionHandle());
+  }
+
+  private <T extends Operation> T kept(T operation) {
+    handleToOperation().put(operation.getHandle(), operation);
+    return operation;
+  }
+
+  /** What an operation does. */
+  private interface Work {
+    void run(Tree tree) throws Exception;
+  }
+
+  /** How an operation tells its state. */
+  private interface States {
+    void set(OperationState state) throws HiveSQLException;
+  }
+
+  /** Runs an operation as Spark's own operations run: its events, its class loader, its errors. */
+  private static void run(SparkOperation operation, HiveSession session, String what, States states, Work work)
+      throws HiveSQLException {
+    String id = operation.statementId();
+    states.set(OperationState.RUNNING);
+    String sessionId = session.getSessionHandle().getSessionId().toString();
+    HiveThriftServer2.eventManager().onStatementStart(id, sessionId, what, id, session.getUsername());
+    try {
+      operation.withClassLoader(loader -> {
+        Tree tree = new Tree(operation.catalogManager(), operation.catalog(), operation.conf());
+        sneaking(() -> {
+          work.run(tree);
+          return null;
+        });
+        return BoxedUnit.UNIT;
+      });
+      states.set(OperationState.FINISHED);
+    } catch (Throwable error) {
+      operation.onError().apply(error);
+    }
+    HiveThriftServer2.eventManager().onStatementFinish(id);
+  }
+
+  /** Scala's functions declare no exceptions. */
+  private static void sneaking(java.util.concurrent.Callable<Void> action) {
+    try {
+      action.call();
+    } catch (Exception error) {
+      throw Unchecked.sneak(error);
+    }
+  }
+
+  private static final class Catalogs extends SparkGetCatalogsOperation {
+    private final HiveSession parent;
+
+    Catalogs(SparkSession spark, HiveSession parent) {
+      super(spark, parent);
+      this.parent = parent;
+    }
+
+    @Override
+    public void runInternal() {
+      sneaking(() -> {
+        TreeOperations.run(this, parent, "Listing catalogs", this::setState, this::list);
+        return null;
+      });
+    }
+
+    private void list(Tree tree) {
+      tree.catalogs().forEach(name -> rowSet.addRow(new Object[] {name}));
+    }
+  }
+
+  private static final class Schemas extends SparkGetSchemasOperation {
+    private final HiveSession parent;
+    private final String catalog;
+    private final String schema;
+
+    Schemas(SparkSession spark, HiveSession parent, String catalog, String schema) {
+      super(spark, parent, catalog, schema);
+      this.parent = parent;
+      this.catalog = catalog;
+      this.schema = schema;
+    }
+
+    @Override
+    public void runInternal() {
+      sneaking(() -> {
+        TreeOperations.run(this, parent, "Listing namespaces", this::setState, this::list);
+        return null;
+      });
+    }
+
+    private void list(Tree tree) throws Exception {
+      for (Tree.Namespace found : tree.namespaces(catalog, new NamePattern(schema))) {
+        rowSet.addRow(new Object[] {found.name(), found.catalog().name()});
+      }
+    }
+  }
+
+  private static final class Tables extends SparkGetTablesOperation {
+    private final HiveSession parent;
+    private final String catalog;
+    private final String schema;
+    private final NamePattern names;
+    private final List<String> types;
+
+    Tables(
+        SparkSession spark, HiveSession parent, String catalog, String schema, String table, List<String> types) {
+      super(spark, parent, catalog, schema, table, types);
+      this.parent = parent;
+      this.catalog = catalog;
+      this.schema = schema;
+      this.names = new NamePattern(table);
+      this.types = types;
+    }
+
+    @Override
+    public void runInternal() {
+      sneaking(() -> {
+        TreeOperations.run(this, parent, "Listing tables", this::setState, this::list);
+        return null;
+      });
+    }
+
+    private void list(Tree tree) throws Exception {
+      List<Tree.Entry> found =
+          tree.entries(catalog, new NamePattern(schema), names, wanted("TABLE"), wanted("VIEW"));
+      for (Tree.Entry entry : found) {
+        String comment = "";
+        if (found.size() <= COMMENTED) {
+          // One that can't be read is there all the same.
+          Relation relation = tree.load(entry, new NamePattern("%"));
+          Map<String, String> properties = relation == null ? Map.of() : relation.properties();
+          comment = properties.getOrDefault(TableCatalog.PROP_COMMENT, "");
+        }
+        rowSet.addRow(
+            new Object[] {
+              entry.catalogName(),
+              entry.namespace(),
+              entry.identifier().name(),
+              entry.isView() ? "VIEW" : "TABLE",
+              comment,
+              null,
+              null,
+              null,
+              null,
+              null
+            });
+      }
+    }
+
+    private boolean wanted(String type) {
+      return types == null || types.isEmpty() || types.contains(type);
+    }
+  }
+
+  private static final class Columns extends SparkGetColumnsOperation {
+    private final HiveSession parent;
+    private final String catalog;
+    private final String schema;
+    private final NamePattern names;
+    private final NamePattern columns;
+
+    Columns(SparkSession spark, HiveSession parent, String catalog, String schema, String table, String column) {
+      super(spark, parent, catalog, schema, table, column);
+      this.parent = parent;
+      this.catalog = catalog;
+      this.schema = schema;
+      this.names = new NamePattern(table);
+      this.columns = new NamePattern(column);
+    }
+
+    @Override
+    public void runInternal() {
+      sneaking(() -> {
+        TreeOperations.run(this, parent, "Listing columns", this::setState, this::list);
+        return null;
+      });
+    }
+
+    private void list(Tree tree) throws Exception {
+      for (Tree.Entry entry : tree.entries(catalog, new NamePattern(schema), names, true, true)) {
+        Relation relation = tree.load(entry, names);
+        if (relation == null) {
+          continue;
+        }
+        List<String> all = new ArrayList<>();
+        for (Column column : relation.columns()) {
+          all.add(column.name());
+        }
+        List<String> wanted = columns.of(all);
+        for (int i = 0; i < all.size(); i++) {
+          if (wanted.contains(all.get(i))) {
+            rowSet.addRow(ColumnRow.of(entry, relation.columns()[i], i + 1));
+          }
+        }
+      }
+    }
+  }
+}
