@@ -38,7 +38,7 @@ def test_a_commit_that_begins_while_another_driver_cleans_up_stays(seed: int) ->
     assert failures(range(seed, seed + 1)) == []
 
 
-@pytest.mark.parametrize("seed", [671, 862, 1141])
+@pytest.mark.parametrize("seed", [607, 838, 862])
 def test_a_stream_is_configured_as_its_last_replacement_says(seed: int) -> None:
     """Who finished a replacement and was held up undid what the next replacement had set."""
     assert failures(range(seed, seed + 1)) == []
