@@ -64,7 +64,9 @@ def claim(folder: Path | None) -> Claim:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     else:
         path = folder
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Its owner's only: logs name streams and users. One that is there already stays as it is.
+        path.mkdir(mode=0o700, exist_ok=True)
     lock = state.lock(path)
     former = state.load(path)
     if lock is None:

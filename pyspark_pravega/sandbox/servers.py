@@ -332,7 +332,7 @@ class Sandbox:
         return Secured(authentication=asking, encryption=encrypted)
 
     def _launch(self, name: str, launch: Launch, log: Path, ports: Ports) -> None:
-        with log.open("wb") as output:
+        with secured.write_private(log, b"").open("wb") as output:
             self._servers[name] = Kept(launch.command, output=output, folder=log.parent, environment=launch.environment)
         self._note(log.parent, ports, ready=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -145,7 +146,7 @@ def lock(data_dir: Path) -> IO[str] | None:
     Returns:
         The open lock file, or None when another process has it.
     """
-    file = (data_dir / _LOCK_FILE).open("w")
+    file = open(data_dir / _LOCK_FILE, "w", opener=lambda path, flags: os.open(path, flags, 0o600))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

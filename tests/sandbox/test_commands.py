@@ -76,6 +76,13 @@ def test_detached_servers_answer_after_the_command_has_ended(
     assert readiness.registry_answers(int(lines["PRAVEGA_SCHEMA_REGISTRY_URI"].rpartition(":")[2])) is None
 
 
+def test_a_sandbox_is_its_owners_only(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """Its folder, and what lies in it: logs name streams and users, settings hold keys."""
+    assert detached.returncode == 0
+    open_to_others = [str(path) for path in (folder, *folder.iterdir()) if path.lstat().st_mode & 0o077]
+    assert open_to_others == []
+
+
 def test_status_tells_the_addresses(detached: subprocess.CompletedProcess[str], folder: Path) -> None:
     answer = run("status", "--data-dir", folder)
     assert answer.returncode == 0

@@ -189,7 +189,7 @@ def _bytes(heap: str) -> int:
 
 def _temporary(folder: Path) -> Path:
     temporary = folder / "tmp"
-    temporary.mkdir(exist_ok=True)
+    temporary.mkdir(mode=0o700, exist_ok=True)
     return temporary
 
 
