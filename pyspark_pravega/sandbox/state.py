@@ -146,7 +146,7 @@ def lock(data_dir: Path) -> IO[str] | None:
     Returns:
         The open lock file, or None when another process has it.
     """
-    file = open(data_dir / _LOCK_FILE, "w", opener=lambda path, flags: os.open(path, flags, 0o600))
+    file = os.fdopen(os.open(data_dir / _LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600), "w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
