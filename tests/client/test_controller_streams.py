@@ -384,6 +384,18 @@ def test_writers_note_their_times_and_never_go_back(controller: Controller, stre
 
 
 @server
+def test_several_note_the_first_time_of_one_writer_at_once(controller: Controller, stream: Stream) -> None:
+    """As a program does whose commit notes a time, too: the controller then finds that there is a mark already."""
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(20):
+            notes = [
+                threads.submit(controller.note_timestamp, stream, f"writer-{number}", 1_000, {0: 10}) for _ in range(8)
+            ]
+            for note in notes:
+                note.result()
+
+
+@server
 def test_a_server_without_authentication_gives_no_tokens(controller: Controller, stream: Stream) -> None:
     assert [controller.delegation_token(stream, access) for access in Access] == [""] * 4
     assert controller.current_segments(stream, Access.READ).token == ""

@@ -30,6 +30,9 @@ _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream 
 """gRPC's words for a connection that was made, and then lost."""
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 """Calls that may have been done or not. Nobody here cancels one, so that was the controller."""
+_CONDITIONAL = frozenset({"noteTimestampFromWriter"})
+"""Methods that the controller fails with FAILED_PRECONDITION when two calls change one thing at once. It has done
+nothing then."""
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -108,6 +111,8 @@ class ControllerRpc:
                 return answer
 
     def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
+        if error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in _CONDITIONAL:
+            return True
         if error.code() not in _NO_ANSWER:
             return False
         details = error.details() or ""
