@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt dist docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -43,6 +43,18 @@ servers: $(VENV)/.package
 demo: $(VENV)/.package
 	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
 	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
+
+# Two wheels, in dist/: the package, with its jar, and the native codec for this machine's kind (abi3: every Python from
+# 3.11 on). Who installs them needs neither javac nor cargo.
+dist: $(STAMP)
+	rm -rf dist build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@if cargo --version >/dev/null 2>&1; then \
+		set -ex; PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --quiet --release --manifest-path native/Cargo.toml --out dist; \
+	else \
+		echo "no Rust (cargo) here: the native codec's wheel isn't built"; \
+	fi
+	@ls dist
 
 # dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own.
 dbt: $(DBT)/.ready
