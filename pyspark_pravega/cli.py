@@ -33,14 +33,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     from pyspark_pravega.sandbox import commands as sandbox
     from pyspark_pravega.sql import commands as sql
-    from pyspark_pravega.sql import connect, doctor, lag, thriftserver
+    from pyspark_pravega.sql import doctor, lag
+    from pyspark_pravega.sql.connect import CONNECT
+    from pyspark_pravega.sql.server import add_server
+    from pyspark_pravega.sql.thriftserver import THRIFTSERVER
 
     parser = argparse.ArgumentParser(prog="pravega-spark", description="Pravega streams as Spark SQL tables.")
     parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     sql.register(subparsers)
-    thriftserver.register(subparsers)
-    connect.register(subparsers)
+    add_server(subparsers, THRIFTSERVER)
+    add_server(subparsers, CONNECT)
     doctor.register(subparsers)
     lag.register(subparsers)
     sandbox.register(subparsers)

@@ -34,7 +34,16 @@ from pyspark_pravega.connector.options import (
     isolation_level,
     writer_mode,
 )
-from pyspark_pravega.connector.table import COLUMNS, COMPRESSIONS, MODE, SCHEMA_TYPE, TableDefinition
+from pyspark_pravega.connector.table import (
+    COLUMNS,
+    COMPRESSIONS,
+    MODE,
+    SCHEMA_TYPE,
+    Check,
+    TableDefinition,
+    split_defaults,
+    with_rules,
+)
 from pyspark_pravega.connector.write import Routing, time_column
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -108,21 +117,26 @@ class TableRequest:
 
 
 def check_request(
-    schema: StructType, transforms: Sequence[Mapping[str, Any]], properties: Mapping[str, str]
+    schema: StructType,
+    transforms: Sequence[Mapping[str, Any]],
+    properties: Mapping[str, str],
+    checks: Sequence[Check] = (),
 ) -> TableRequest:
     """Check a CREATE TABLE before anything is made.
 
     Args:
-        schema: the columns.
+        schema: the columns, with their defaults in their metadata.
         transforms: `{"name": "bucket", "columns": [...], "buckets": n}` for CLUSTERED BY, `{"name": "cluster_by",
             "columns": [...]}` for CLUSTER BY, other names for others.
         properties: the table's properties, with those that Spark adds.
+        checks: its CHECK constraints.
 
     Raises:
         ConfigurationError: a property is unknown or malformed, or contradicts a clause.
         InvalidNameError: the routing key isn't a column.
         UnsupportedOperationError: a clause asks for what a stream can't do.
     """
+    schema, defaults = split_defaults(schema)
     clustering = properties.get(_CLUSTERING)
     if clustering is not None:
         columns = [name if isinstance(name, str) else ".".join(name) for name in json.loads(clustering)]
@@ -140,7 +154,7 @@ def check_request(
         format=table_format,
         configuration=configuration,
         compatibility=compatibility,
-        properties=kept,
+        properties=with_rules(kept, defaults=defaults, checks=checks),
     )
 
 

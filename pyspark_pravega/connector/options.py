@@ -21,6 +21,7 @@ EVENT_TIME = "event-time"
 CLUSTER_BY_KEY = "cluster-by-key"
 QUERY, EPOCH = "query", "epoch"
 ISOLATION_LEVEL = "isolation-level"
+MERGE_SCHEMA = "merge-schema"
 
 MODE = "mode"
 SCHEMA_TYPE = "schema-type"
@@ -68,6 +69,8 @@ TABLE_WRITE_KEYS = (
     )
     | settings.KEYS
 )
+"""Options of a write to a catalog's table, or without the catalog."""
+CATALOG_WRITE_KEYS = TABLE_WRITE_KEYS | {MERGE_SCHEMA}
 """Options of a write to a catalog's table."""
 READ_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_READ_KEYS | OFFICIAL_READ_KEYS
 """Options of a read without the catalog."""
@@ -113,6 +116,8 @@ class WriteOptions:
     query: str | None = None
     """With `epoch`: what makes a write one that is done once."""
     epoch: int | None = None
+    merge_schema: bool = False
+    """Whether the rows' columns that the table doesn't have are added to it."""
 
     @classmethod
     def parse(
@@ -156,6 +161,7 @@ class WriteOptions:
             isolation_level=None if ISOLATION_LEVEL not in given else isolation_level(given[ISOLATION_LEVEL]),
             query=given.get(QUERY),
             epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
+            merge_schema=MERGE_SCHEMA in given and values.flag(MERGE_SCHEMA, given[MERGE_SCHEMA]),
         )
 
 

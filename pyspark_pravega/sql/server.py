@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError, UnavailableError
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listener
@@ -25,9 +26,20 @@ from pyspark_pravega.sql.commands import (
 )
 from pyspark_pravega.sql.session import shim_jar
 
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
 _LARGEST_PORT = 65535
 _POLL_S = 0.2
 _GRACE_S = 10.0
+
+
+def _no_flags(_host: str, _port: int) -> list[str]:
+    return []
+
+
+def _no_arguments(_folder: Path, _host: str, _port: int) -> list[str]:
+    return []
 
 
 @dataclass(frozen=True)
@@ -36,23 +48,32 @@ class SparkServer:
 
     name: str
     """As messages call it."""
+    command: str
+    """As users call it: `pravega-spark COMMAND`."""
+    help: str
+    """Half a line about the command."""
+    description: str
+    """What the command does."""
     main_class: str
     default_port: int
     url: Callable[[str, int, str], str]
     """Makes what clients connect to of host, port and scope."""
-    flags: Callable[[str, int], Sequence[str]]
+    flags: Callable[[str, int], Sequence[str]] = _no_flags
     """For spark-submit, of host and port."""
-    arguments: Callable[[Path, str, int], Sequence[str]]
+    arguments: Callable[[Path, str, int], Sequence[str]] = _no_arguments
     """For the server itself, of a temporary folder, host and port."""
 
 
-def add_server(parser: argparse.ArgumentParser, server: SparkServer) -> None:
-    """Add the arguments that servers have.
+def add_server(subparsers: _SubParsersAction[argparse.ArgumentParser], server: SparkServer) -> None:
+    """Add the command that runs a server.
 
     Args:
-        parser: where to add them.
+        subparsers: where to add it.
         server: the server.
     """
+    description = f"{server.description} Arguments after -- go to spark-submit as they are."
+    parser = subparsers.add_parser(server.command, help=server.help, description=description)
+    parser.set_defaults(run=lambda arguments: run_server(arguments, server))
     parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: %(default)s)")
     parser.add_argument(
         "--port",

@@ -1,50 +1,12 @@
 """`pravega-spark thriftserver`: JDBC, beeline, PyHive, dbt and BI tools to the catalog."""
 
-from __future__ import annotations
-
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pyspark_pravega.sql.server import SparkServer, add_server, run_server
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-
-def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command.
-
-    Args:
-        subparsers: where to add it.
-    """
-    parser = subparsers.add_parser(
-        "thriftserver",
-        help="Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
-        description="Runs Spark's Thrift server with the catalog as the default one, prints the JDBC URL when it "
-        "answers, and stops it with Ctrl-C. It asks nobody for a password, so it listens on loopback only unless it "
-        "is told otherwise. Arguments after -- go to spark-submit as they are.",
-    )
-    add_server(parser, _SERVER)
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the server until a signal comes; returns the exit code.
-
-    Raises:
-        ConfigurationError: the port can't be had.
-        UnavailableError: the server has ended by itself.
-    """
-    return run_server(arguments, _SERVER)
+from pyspark_pravega.sql.server import SparkServer
 
 
 def _url(host: str, port: int, scope: str) -> str:
     return f"jdbc:hive2://{host}:{port}/{scope}"
-
-
-def _no_flags(_host: str, _port: int) -> list[str]:
-    return []
 
 
 def _hive(folder: Path, host: str, port: int) -> list[str]:
@@ -60,13 +22,17 @@ def _hive(folder: Path, host: str, port: int) -> list[str]:
     return [part for key, value in conf.items() for part in ("--hiveconf", f"{key}={value}")]
 
 
-_SERVER = SparkServer(
+THRIFTSERVER = SparkServer(
     name="Thrift server",
+    command="thriftserver",
+    help="Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
+    description="Runs Spark's Thrift server with the catalog as the default one, prints the JDBC URL when it "
+    "answers, and stops it with Ctrl-C. It asks nobody for a password, so it listens on loopback only unless it "
+    "is told otherwise.",
     # Spark's own, which also answers what JDBC asks about the tree.
     main_class="pyspark.pravega.thrift.ThriftServer",
     # What clients take when they are told none.
     default_port=10000,
     url=_url,
-    flags=_no_flags,
     arguments=_hive,
 )

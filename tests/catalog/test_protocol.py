@@ -18,7 +18,7 @@ JAVA = sorted((Path(__file__).parents[2] / "jvm" / "pyspark" / "pravega").glob("
 CALLS = re.compile(r"\b(?:call|callAgain|begin|ask|about|define|end|new CatalogProcess\.Resumption)\(")
 ADDED = {
     # What a class's own helpers put to what its calls say.
-    "PravegaCatalog.java": {"namespace", "table", "schema", "transforms", "properties"},
+    "PravegaCatalog.java": {"namespace", "table", "schema", "transforms", "properties", "checks"},
     "PravegaMicroBatchStream.java": {"source"},
     "PravegaWrite.java": {"writer", "messages"},
     "PravegaStreamingWrite.java": {"writer", "messages"},

@@ -75,6 +75,13 @@ final class Changes {
       described.put("position", position(moved.position()));
     } else if (change instanceof TableChange.DeleteColumn delete) {
       described.put("if_exists", delete.ifExists());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue value) {
+      described.put("default", value.newCurrentDefault() == null ? null : value.newCurrentDefault().getSql());
+    } else if (change instanceof TableChange.AddConstraint add) {
+      described.putAll(Constraints.describe(add.constraint()));
+    } else if (change instanceof TableChange.DropConstraint drop) {
+      described.put("name", drop.name());
+      described.put("if_exists", drop.ifExists());
     } else if (change instanceof TableChange.ClusterBy cluster) {
       described.put(
           "columns",

@@ -3,6 +3,8 @@ package pyspark.pravega;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -24,6 +26,7 @@ import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableContext;
 import org.apache.spark.sql.connector.catalog.TableInfo;
@@ -64,6 +67,12 @@ public class PravegaCatalog
   @Override
   public String name() {
     return name;
+  }
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return EnumSet.of(
+        TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE, TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
   }
 
   @Override
@@ -189,8 +198,10 @@ public class PravegaCatalog
   }
 
   @Override
-  public Table alterTable(Identifier table, TableChange... changes) {
-    return table(table, about(table, "alterTable", "changes", Changes.of(changes)));
+  public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
+    boolean looked = Arrays.stream(changes).anyMatch(TableChange.AddConstraint.class::isInstance);
+    List<String> seen = looked && loadTable(table) instanceof PravegaTable now ? SeenTable.of(now) : List.of();
+    return table(table, about(table, "alterTable", "changes", Changes.of(changes), "seen", seen));
   }
 
   @Override
@@ -335,11 +346,6 @@ public class PravegaCatalog
   }
 
   private JsonNode define(Identifier table, String method, TableInfo info, Object... parameters) {
-    if (info.constraints().length > 0) {
-      throw Unchecked.sneak(
-          new PravegaException(
-              "PRAVEGA_UNSUPPORTED_OPERATION", "constraints can't be enforced on a stream: leave them out"));
-    }
     try {
       return about(
           table,
@@ -348,7 +354,8 @@ public class PravegaCatalog
               parameters,
               "schema", JSON.readTree(info.schema().json()),
               "transforms", Changes.of(info.partitions()),
-              "properties", said(info.properties())));
+              "properties", said(info.properties()),
+              "checks", Constraints.describe(info.constraints())));
     } catch (com.fasterxml.jackson.core.JsonProcessingException error) {
       throw new IllegalStateException(error);
     }

@@ -13,9 +13,12 @@ import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsSchemaEvolution;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -36,6 +39,7 @@ class PravegaTable
         SupportsMetadataColumns,
         TruncatableTable,
         SupportsRowLevelOperations,
+        SupportsSchemaEvolution,
         ReportsSinkMetrics {
   final CatalogProcess process;
   final Identifier identifier;
@@ -44,6 +48,7 @@ class PravegaTable
   private final StructType schema;
   private final Map<String, String> properties;
   private final StructType metadata;
+  private final Constraint[] constraints;
   private final JsonNode position;
   private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
@@ -58,6 +63,7 @@ class PravegaTable
     schema = PravegaCatalog.struct(loaded.get("schema"));
     properties = PravegaCatalog.strings(loaded.get("properties"));
     metadata = PravegaCatalog.struct(process.greeting().get("metadata"));
+    constraints = Constraints.of(loaded.get("checks"));
     position = loaded.get("position");
     staged = loaded.get("staged");
   }
@@ -106,7 +112,26 @@ class PravegaTable
         TableCapability.MICRO_BATCH_READ,
         TableCapability.BATCH_WRITE,
         TableCapability.STREAMING_WRITE,
-        TableCapability.TRUNCATE);
+        TableCapability.TRUNCATE,
+        TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    return constraints.clone();
+  }
+
+  @Override
+  public boolean supportsColumnChange(TableChange.ColumnChange change) {
+    // A column that can't be added is an error, which says why; of a type that stays Spark casts the values.
+    return change instanceof TableChange.AddColumn
+        || process
+            .callAgain(
+                "supportsChange",
+                "namespace", identifier.namespace(),
+                "table", identifier.name(),
+                "change", Changes.of(change).get(0))
+            .asBoolean();
   }
 
   @Override

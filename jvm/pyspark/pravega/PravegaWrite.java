@@ -88,19 +88,21 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   public StreamingWrite toStreaming() {
     if (!isQuery(info)) {
       // Only a query with the continuous trigger has its one write before it runs: that is refused.
-      plan(table, info, "continuous");
+      plan(table, info, "continuous", null, null);
     }
     return new PravegaStreamingWrite(this);
   }
 
-  private static JsonNode plan(PravegaTable table, LogicalWriteInfo info, String trigger) {
+  private static JsonNode plan(PravegaTable table, LogicalWriteInfo info, String trigger, List<String> checks, String rows) {
     return table.process.call(
         "planWrite",
         "namespace", table.identifier.namespace(),
         "table", table.identifier.name(),
         "options", info.options().asCaseSensitiveMap(),
         "staged", table.staged(),
-        "trigger", trigger);
+        "trigger", trigger,
+        "checks", checks,
+        "rows", rows);
   }
 
   /** Whether the write is a query's, and asked for by the query's own thread. */
@@ -215,7 +217,11 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
     }
 
     private JsonNode plan() {
-      return PravegaWrite.plan(table, info, isQuery() ? trigger(info.queryId()) : null);
+      if (isQuery()) {
+        // Spark holds the rows of statements against columns and constraints, not those of streaming queries.
+        return PravegaWrite.plan(table, info, trigger(info.queryId()), null, info.schema().json());
+      }
+      return PravegaWrite.plan(table, info, null, Constraints.enforced(table.constraints()), null);
     }
 
     private boolean isQuery() {

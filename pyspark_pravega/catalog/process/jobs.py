@@ -21,11 +21,11 @@ from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
     BOUND_KEYS,
+    CATALOG_WRITE_KEYS,
     EXACTLY_ONCE,
     KEPT_LEASE_MS,
     MODE,
     TABLE_READ_KEYS,
-    TABLE_WRITE_KEYS,
     ReadOptions,
     WriteOptions,
     canonical,
@@ -53,6 +53,7 @@ from pyspark_pravega.connector.write import (
     WriteJob,
     WritePlan,
     can_unpack,
+    check_rows,
     check_trigger,
     take_over,
     unpack,
@@ -258,11 +259,25 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     return function, partitions
 
 
+def merges_schema(options: Mapping[str, str]) -> bool:
+    """Whether a write may add its rows' columns to the table.
+
+    Args:
+        options: the write's options.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    return WriteOptions.parse(options, known=CATALOG_WRITE_KEYS).merge_schema
+
+
 def plan_write(
     definition: TableDefinition,
     options: Mapping[str, str],
     trigger: str | None = None,
     *,
+    checks: Sequence[str] | None = None,
+    rows: StructType | None = None,
     staged: StagedTable | None = None,
 ) -> PlannedWrite:
     """Settle a write, before Spark plans its query.
@@ -271,15 +286,20 @@ def plan_write(
         definition: what the stream is as a table.
         options: the write's options.
         trigger: of a streaming query, where it isn't one of micro-batches; see `check_trigger`.
+        checks: see `WritePlan.of`.
+        rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
         staged: what the table is to become with the rows, if that is something else.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, or contradicts others.
         UnsupportedOperationError: the trigger can't be had with them.
+        EventEncodeError: the rows' columns aren't the table's.
     """
-    parsed = WriteOptions.parse(options, known=TABLE_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
-    plan = WritePlan.of(definition, parsed, staged=staged)
+    parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
+    plan = WritePlan.of(definition, parsed, checks=checks, staged=staged)
     check_trigger(plan, trigger)
+    if rows is not None:
+        check_rows(plan, rows)
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
 
 

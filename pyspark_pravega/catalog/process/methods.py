@@ -17,12 +17,14 @@ from pyspark_pravega.catalog.process.jobs import (
     WriteJobs,
     check_read,
     count_rows,
+    merges_schema,
     plan_scan,
     plan_write,
     take_over_query,
 )
 from pyspark_pravega.catalog.process.protocol import (
     BegunWrite,
+    CheckConstraint,
     CommitReport,
     CountedRows,
     MetadataTable,
@@ -41,7 +43,14 @@ from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, snapshot_until
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import (
+    Check,
+    TableDefinition,
+    avro_defaults,
+    checks_of,
+    defaults_of,
+    with_defaults,
+)
 from pyspark_pravega.connector.write import Epoch, Seen
 from pyspark_pravega.errors import (
     StreamNotFoundError,
@@ -167,12 +176,20 @@ class CatalogMethods(StreamReads):
         schema: dict[str, Any],
         transforms: list[dict[str, Any]],
         properties: dict[str, str],
+        checks: list[CheckConstraint],
     ) -> Table:
         columns = StructType.fromJson(schema)
-        return _table(self.catalog.create_table(namespace, table, columns, transforms, properties))
+        given = [Check(**check) for check in checks]
+        return _table(self.catalog.create_table(namespace, table, columns, transforms, properties, checks=given))
 
-    def alter_table(self, namespace: list[str], table: str, changes: list[dict[str, Any]]) -> Table:
-        return _table(self.catalog.alter_table(namespace, table, changes))
+    def alter_table(
+        self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
+    ) -> Table:
+        reads = [Seen.from_json(text) for text in seen or ()]
+        return _table(self.catalog.alter_table(namespace, table, changes, reads))
+
+    def supports_change(self, namespace: list[str], table: str, change: dict[str, Any]) -> bool:
+        return self.catalog.supports_change(namespace, table, change)
 
     def drop_table(self, namespace: list[str], table: str) -> bool:
         if self.catalog.drop_table(namespace, table):
@@ -188,11 +205,19 @@ class CatalogMethods(StreamReads):
         schema: dict[str, Any],
         transforms: list[dict[str, Any]],
         properties: dict[str, str],
+        checks: list[CheckConstraint],
         create: bool,
         replace: bool,
     ) -> Table:
         definition, staged = self.catalog.stage_table(
-            namespace, table, StructType.fromJson(schema), transforms, properties, create=create, replace=replace
+            namespace,
+            table,
+            StructType.fromJson(schema),
+            transforms,
+            properties,
+            checks=[Check(**check) for check in checks],
+            create=create,
+            replace=replace,
         )
         return _table(definition) | {"staged": staged}
 
@@ -247,13 +272,18 @@ class CatalogMethods(StreamReads):
         options: dict[str, str],
         staged: dict[str, Any] | None = None,
         trigger: str | None = None,
+        checks: list[str] | None = None,
+        rows: str | None = None,
     ) -> PlannedWrite:
+        columns = None if rows is None else StructType.fromJson(json.loads(rows))
+        if columns is not None and merges_schema(options):
+            self.catalog.merge_schema(namespace, table, columns)
         if staged is not None:
             definition = self._with_options(self.catalog.staged_definition(staged), options)
         else:
             definition = self._definition(namespace, table, options)
         becomes = None if staged is None else self.catalog.staged_table(staged)
-        planned = plan_write(definition, options, trigger, staged=becomes)
+        planned = plan_write(definition, options, trigger, checks=checks, rows=columns, staged=becomes)
         return {"plan": text_of(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
 
     def take_over_query(self, plan: Text64, query: str, run: str) -> None:
@@ -315,8 +345,17 @@ def _messages(messages: list[Text64 | None]) -> list[bytes | None]:
 
 
 def _table(definition: TableDefinition) -> Table:
+    defaults = defaults_of(definition.properties)
+    if definition.registered is not None:
+        # Of a schema that others have made, its own ones.
+        schema = definition.registered[0]
+        defaults = {**avro_defaults(schema.serialization_format, schema.schema_data), **defaults}
     return {
-        "schema": definition.schema.json(),
+        "schema": with_defaults(definition.schema, defaults).json(),
+        "checks": [
+            {"name": check.name, "condition": check.condition, "enforced": check.enforced}
+            for check in checks_of(definition.properties)
+        ],
         "properties": shown_properties(definition),
         "stream": str(definition.stream),
     }

@@ -49,11 +49,21 @@ class Piece(TypedDict):
     last: bool
 
 
+class CheckConstraint(TypedDict):
+    """A CHECK constraint."""
+
+    name: str
+    condition: str
+    """As SQL."""
+    enforced: bool
+
+
 class Table(TypedDict):
     """A stream as a table."""
 
     schema: str
-    """As Spark's JSON of a schema."""
+    """As Spark's JSON of a schema, with defaults of columns in their metadata."""
+    checks: list[CheckConstraint]
     properties: dict[str, str]
     stream: str
     position: NotRequired[dict[str, Any]]
@@ -228,11 +238,17 @@ class Methods(Protocol):
         schema: dict[str, Any],
         transforms: list[dict[str, Any]],
         properties: dict[str, str],
+        checks: list[CheckConstraint],
     ) -> Table:
-        """Create a table: its columns as Spark's JSON, its CLUSTERED BY, its properties."""
+        """Create a table: its columns as Spark's JSON, its CLUSTERED BY, its properties, its CHECK constraints."""
 
-    def alter_table(self, namespace: list[str], table: str, changes: list[dict[str, Any]]) -> Table:
-        """Change a table, as `Changes.java` describes the changes."""
+    def alter_table(
+        self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
+    ) -> Table:
+        """Change a table, as `Changes.java` describes the changes; `seen` is what the statement has read of it."""
+
+    def supports_change(self, namespace: list[str], table: str, change: dict[str, Any]) -> bool:
+        """Whether a column can be changed so, for INSERT WITH SCHEMA EVOLUTION."""
 
     def rename_table(self, namespace: list[str], table: str) -> None:
         """Refused: streams keep their names."""
@@ -259,6 +275,7 @@ class Methods(Protocol):
         schema: dict[str, Any],
         transforms: list[dict[str, Any]],
         properties: dict[str, str],
+        checks: list[CheckConstraint],
         create: bool,
         replace: bool,
     ) -> Table:
@@ -345,8 +362,14 @@ class Methods(Protocol):
         options: dict[str, str],
         staged: dict[str, Any] | None = None,
         trigger: str | None = None,
+        checks: list[str] | None = None,
+        rows: str | None = None,
     ) -> PlannedWrite:
-        """Settle a write, before Spark plans its query."""
+        """Settle a write, before Spark plans its query.
+
+        `checks` names the constraints that Spark checks its rows against; None where it does no such thing. `rows` are
+        the columns of a streaming query's rows, as Spark's JSON.
+        """
 
     def take_over_query(self, plan: Text64, query: str, run: str) -> None:
         """Begin or go on with a streaming query: earlier runs of it can't commit any more."""

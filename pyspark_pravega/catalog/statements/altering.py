@@ -19,17 +19,28 @@ from pyspark_pravega.catalog.properties import (
     clustering_column,
     known_properties,
 )
-from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule
-from pyspark_pravega.catalog.statements.tables import Tables, schema_info
+from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
+from pyspark_pravega.catalog.statements.rules import Rules
+from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.shared import shared_registry
-from pyspark_pravega.connector.table import PINNED_SCHEMA, SCHEMA_TYPE, TableDefinition, load_definition
+from pyspark_pravega.connector.table import (
+    PINNED_SCHEMA,
+    SCHEMA_TYPE,
+    Check,
+    TableDefinition,
+    defaults_of,
+    load_definition,
+)
+from pyspark_pravega.connector.write import Seen
 from pyspark_pravega.errors import (
     ConfigurationError,
     IncompatibleSchemaError,
+    InvalidNameError,
+    SchemaError,
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaRegistry, VersionInfo
@@ -43,16 +54,19 @@ SCHEMA = "schema"
 Change = Mapping[str, Any]
 
 
-class Altering(Tables):
+class Altering(Rules):
     """Changes tables that are there."""
 
-    def alter_table(self, namespace: Sequence[str], table: str, changes: Sequence[Change]) -> TableDefinition:
-        """Change a table's properties or columns.
+    def alter_table(
+        self, namespace: Sequence[str], table: str, changes: Sequence[Change], seen: Sequence[Seen] = ()
+    ) -> TableDefinition:
+        """Change a table's properties, columns or constraints.
 
         Args:
             namespace: its namespace.
             table: its name.
             changes: `kind` is the name of Spark's class of the change; its other fields are under their names.
+            seen: what the statement has read of the table.
 
         Returns:
             The table as it is now.
@@ -61,6 +75,7 @@ class Altering(Tables):
             StreamNotFoundError: there is no such stream.
             ConfigurationError: a property is unknown or malformed.
             IncompatibleSchemaError: the group's policy forbids a change of columns.
+            WriteConflictError: rows came while those that were there were held against a new constraint.
             UnsupportedOperationError: what a stream, or a format, can't do.
         """
         stream = stream_of(namespace, table)
@@ -68,6 +83,7 @@ class Altering(Tables):
         given: dict[str, str] = {}
         removed: set[str] = set()
         columns: list[Change] = []
+        defaults: list[Change] = []
         for change in changes:
             if change["kind"] == "SetProperty":
                 given[change["property"]] = change["value"]
@@ -75,18 +91,70 @@ class Altering(Tables):
                 removed.add(_canonical(change["property"]))
             elif change["kind"] == "ClusterBy":
                 _cluster(change["columns"], given, removed)
+            elif change["kind"] == "UpdateColumnDefaultValue":
+                defaults.append(change)
             elif "column" in change:
                 columns.append(change)
+            elif change["kind"] == "AddConstraint":
+                check = Check(name=change["name"], condition=change["condition"], enforced=change["enforced"])
+                self.add_check(stream, check, seen)
+            elif change["kind"] == "DropConstraint":
+                self.drop_check(stream, change["name"], if_exists=change["if_exists"])
             else:
-                raise UnsupportedOperationError(
-                    f'stream "{stream}" can\'t be changed so ({change["kind"]}): a stream enforces no constraints'
-                )
+                raise UnsupportedOperationError(f'stream "{stream}" can\'t be changed so ({change["kind"]})')
         if columns:
+            dropped = [change["column"][0] for change in columns if _drops_column(change)]
+            for column in dropped:
+                self.check_unnamed(definition, column)
             self._alter_columns(stream, columns)
+            if defaults_of(definition.properties).keys() & dropped:
+                self.forget_defaults(stream, dropped)
+        if defaults:
+            self.alter_defaults(definition, defaults)
         if given or removed:
             self._alter_properties(definition, given, removed)
         self.forget(stream)
         return self.definition(stream, age_s=0)
+
+    def supports_change(self, namespace: Sequence[str], table: str, change: Change) -> bool:
+        """Whether a column can be changed so.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            change: as of `alter_table`, of a column.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        definition = self.load_table(namespace, table)
+        try:
+            self._altered(definition, [change])
+        except (InvalidNameError, SchemaError, UnsupportedOperationError):
+            return False
+        return True
+
+    def merge_schema(self, namespace: Sequence[str], table: str, rows: StructType) -> None:
+        """Add the columns to a table that rows have and it doesn't, and widen types of others.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            rows: the rows' columns.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            IncompatibleSchemaError: the group's policy forbids it.
+            UnsupportedOperationError: the format, or a stream, can't do it.
+        """
+        definition = self.load_table(namespace, table, age_s=0)
+        changes = [
+            change
+            for change in widening(definition.schema, rows)
+            if change["kind"] == "AddColumn" or self.supports_change(namespace, table, change)
+        ]
+        if changes:
+            self.alter_table(namespace, table, changes)
 
     def rename_table(self, namespace: Sequence[str], table: str) -> None:
         """Refuse to rename a table.
@@ -208,6 +276,10 @@ class Altering(Tables):
 
     def _add_altered(self, definition: TableDefinition, changes: Sequence[Change]) -> int:
         """Add the schema of changed columns; returns its id."""
+        return self._add_schema(definition.stream, self._altered(definition, changes)).id
+
+    def _altered(self, definition: TableDefinition, changes: Sequence[Change]) -> Schema:
+        """The schema of changed columns."""
         stream = definition.stream
         if definition.registered is None:
             raise UnsupportedOperationError(
@@ -228,7 +300,7 @@ class Altering(Tables):
             check_readable(
                 registered_schema(old.serialization_format, old.type, old.schema_data), new, stream=str(stream)
             )
-        return self._add_schema(stream, new).id
+        return new
 
     def _add_schema(self, stream: Stream, schema: Schema) -> VersionInfo:
         """Make a schema the group's latest one."""
@@ -387,6 +459,10 @@ def _from_text(table_format: str, text: str, stream: Stream) -> Schema:
         name = document.get("name", "")
         name = f"{space}.{name}" if space and "." not in name else name
     return registered_schema(REGISTERED[table_format], name, text.encode())
+
+
+def _drops_column(change: Change) -> bool:
+    return bool(change["kind"] == "DeleteColumn" and len(change["column"]) == 1)
 
 
 def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -> None:

@@ -86,10 +86,35 @@ def evolved(schema: Schema, changes: Sequence[Change], *, stream: str) -> Schema
             )
         else:
             raise UnsupportedOperationError(
-                f'column "{".".join(path)}" of stream "{stream}" can\'t be changed so ({kind}): a stream has no '
-                "defaults of columns; write the values"
+                f'column "{".".join(path)}" of stream "{stream}" can\'t be changed so ({kind})'
             )
     return editor.made()
+
+
+def widening(before: StructType, rows: StructType, path: Sequence[str] = ()) -> list[Change]:
+    """The changes after which a table might take rows.
+
+    Args:
+        before: its columns.
+        rows: the rows' columns.
+        path: of the struct whose fields both are.
+
+    Returns:
+        Columns and fields of structs that are new, and those of another type, which may be a narrower one.
+    """
+    changes: list[Change] = []
+    there = {field.name.lower(): field for field in before}
+    for field in rows:
+        known = there.get(field.name.lower())
+        if known is None:
+            kind = field.dataType.json()
+            addition = {"kind": "AddColumn", "column": [*path, field.name], "type": kind, "nullable": True}
+            changes.append({**addition, "comment": (field.metadata or {}).get("comment")})
+        elif isinstance(known.dataType, StructType) and isinstance(field.dataType, StructType):
+            changes += widening(known.dataType, field.dataType, [*path, known.name])
+        elif known.dataType != field.dataType:
+            changes.append({"kind": "UpdateColumnType", "column": [*path, known.name], "type": field.dataType.json()})
+    return changes
 
 
 def revised(schema: Schema, number: int) -> Schema:
@@ -169,7 +194,8 @@ def _check_addition(change: Change, path: Sequence[str], stream: str) -> None:
     name = ".".join(path)
     if change.get("default") is not None:
         raise UnsupportedOperationError(
-            f'column "{name}" can\'t be added to stream "{stream}" with a DEFAULT: leave it out, earlier rows have NULL'
+            f'column "{name}" can\'t be added to stream "{stream}" with a DEFAULT, which earlier rows don\'t hold: add '
+            "it without, then ALTER COLUMN ... SET DEFAULT for rows to come"
         )
     if not change["nullable"]:
         raise UnsupportedOperationError(

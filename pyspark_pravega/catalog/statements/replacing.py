@@ -26,7 +26,7 @@ from pyspark_pravega.catalog.stream_properties import shown, stream_configuratio
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
-from pyspark_pravega.connector.table import PINNED_SCHEMA, TableDefinition, load_definition
+from pyspark_pravega.connector.table import PINNED_SCHEMA, Check, TableDefinition, load_definition
 from pyspark_pravega.connector.write import StagedTable, is_replaced, replace_all
 from pyspark_pravega.errors import (
     ConflictError,
@@ -54,6 +54,7 @@ class Replacing(Altering):
         transforms: Sequence[Mapping[str, Any]],
         properties: Mapping[str, str],
         *,
+        checks: Sequence[Check] = (),
         create: bool,
         replace: bool,
     ) -> tuple[TableDefinition, Staged]:
@@ -65,6 +66,7 @@ class Replacing(Altering):
             schema: its columns.
             transforms: see `check_request`.
             properties: its properties.
+            checks: its CHECK constraints.
             create: whether it may be new.
             replace: whether it may be there.
 
@@ -80,11 +82,11 @@ class Replacing(Altering):
         if not self.exists(stream):
             if not create:
                 raise StreamNotFoundError(f'stream "{stream}" does not exist')
-            made = self.create_table(namespace, table, schema, transforms, properties)
+            made = self.create_table(namespace, table, schema, transforms, properties, checks=checks)
             return made, {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False}
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
-        request = check_request(schema, transforms, properties)
+        request = check_request(schema, transforms, properties, checks)
         ledger = create_ledger(self.client, stream)
         with ledger.schemas_locked():
             before = self.definition(stream, age_s=0)

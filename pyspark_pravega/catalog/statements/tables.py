@@ -17,7 +17,7 @@ from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
 from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, open_ledger, take_snapshot
 from pyspark_pravega.connector.shared import shared_registry
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import Check, TableDefinition
 from pyspark_pravega.connector.write import replace_all
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -51,6 +51,8 @@ class Tables(CatalogBase):
         schema: StructType,
         transforms: Sequence[Mapping[str, Any]],
         properties: Mapping[str, str],
+        *,
+        checks: Sequence[Check] = (),
     ) -> TableDefinition:
         """Create a stream with its schema and its commit log. When this fails nothing is left behind.
 
@@ -60,6 +62,7 @@ class Tables(CatalogBase):
             schema: its columns.
             transforms: see `check_request`.
             properties: its properties.
+            checks: its CHECK constraints.
 
         Raises:
             StreamExistsError: there is a stream of this name.
@@ -68,7 +71,7 @@ class Tables(CatalogBase):
             ConfigurationError: a property is wrong.
         """
         stream = stream_of(namespace, table)
-        request = check_request(schema, transforms, properties)
+        request = check_request(schema, transforms, properties, checks)
         registry = formed = None
         custom = request.format not in FORMATS
         if request.format in REGISTERED or custom:
@@ -79,7 +82,7 @@ class Tables(CatalogBase):
                     "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
                     "TBLPROPERTIES ('format' = 'raw')"
                 )
-            formed = schema_for(request.format, schema, name=stream.name, namespace=stream.scope)
+            formed = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
         self.scope(namespace, make=True)
         if self.exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')

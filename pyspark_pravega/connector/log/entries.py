@@ -12,8 +12,8 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
 from pyspark_pravega.connector.log.keys import query_key
 
-_ONLY_WHEN_SET = frozenset({"replaced_rows", "replaced_table", "cleaning"})
-"""Where nothing was replaced a log looks as it did before there were replacements."""
+_ONLY_WHEN_SET = frozenset({"replaced_rows", "replaced_table", "cleaning", "added_checks"})
+"""Without replacements and constraints a log looks as it did before there were any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +96,8 @@ class State:
     """The last version that gave the table other columns and properties; 0 when there was none."""
     cleaning: Cleaning | None = None
     """What that version has left to be done."""
+    added_checks: int = 0
+    """How many CHECK constraints were added since the table was made. Writes planned before know nothing of them."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -183,6 +185,7 @@ def state_of(document: Document | None) -> State:
         replaced_rows=content.get("replaced_rows", 0),
         replaced_table=content.get("replaced_table", 0),
         cleaning=Cleaning(**{**cleaning, "begins": offsets_of(cleaning["begins"])}) if cleaning else None,
+        added_checks=content.get("added_checks", 0),
         stored_as=document.version,
     )
 

@@ -286,6 +286,27 @@ class Ledger:
 
         self._table.change(PROPERTIES, changed)
 
+    def add_check(self, state: State, change: Callable[[dict[str, str]], dict[str, str]]) -> State:
+        """Change the table's properties to those with one more CHECK constraint, and count it.
+
+        Args:
+            state: the state it is based on, with nothing in progress.
+            change: makes the new properties of the present ones.
+
+        Returns:
+            The new state.
+
+        Raises:
+            ConflictError: the log or the properties have changed since, or a commit is in progress.
+        """
+        if state.pending is not None:
+            raise ConflictError(f'a commit to stream "{self.stream}" is in progress')
+        (document,) = self._table.get(PROPERTIES)
+        before = {} if document is None else dict(document.content["properties"])
+        stored_as = NOT_EXISTS if document is None else document.version
+        changed = (PROPERTIES, stored_as, {"properties": change(before)})
+        return self._change(state, replace(state, added_checks=state.added_checks + 1), changed)
+
     @contextmanager
     def schemas_locked(self) -> Iterator[None]:
         """Be the only one who adds schemas of the table meanwhile, or finishes its replacement.

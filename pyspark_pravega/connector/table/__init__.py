@@ -1,4 +1,5 @@
-"""What a stream is as a table: `definition` (columns, format, codec) and `encodings` (schemas of the registry by id).
+"""What a stream is as a table: `definition` (columns, format, codec), `rules` (defaults and constraints of columns) and
+`encodings` (schemas of the registry by id).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
@@ -16,6 +17,17 @@ from pyspark_pravega.connector.table.definition import (
     load_definition,
     raw_definition,
 )
+from pyspark_pravega.connector.table.rules import (
+    Check,
+    added_check,
+    avro_defaults,
+    check_enforced,
+    checks_of,
+    defaults_of,
+    split_defaults,
+    with_defaults,
+    with_rules,
+)
 
 __all__ = [
     "COLUMNS",
@@ -25,8 +37,17 @@ __all__ = [
     "MODE",
     "PINNED_SCHEMA",
     "SCHEMA_TYPE",
+    "Check",
     "TableDefinition",
+    "added_check",
+    "avro_defaults",
+    "check_enforced",
+    "checks_of",
+    "defaults_of",
     "document_definition",
     "load_definition",
     "raw_definition",
+    "split_defaults",
+    "with_defaults",
+    "with_rules",
 ]

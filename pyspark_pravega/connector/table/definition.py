@@ -74,6 +74,8 @@ class TableDefinition:
     """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
     replaced_table: int = 0
     """The last version of the commit log that gave the table other columns and properties; 0 when there was none."""
+    added_checks: int = 0
+    """How many CHECK constraints were added to the table since it was made."""
     cleaning: Cleaning | None = None
     """What that version, or a later one that replaced all rows, has left to be done."""
     types: TypeFilter | None = None
@@ -176,7 +178,7 @@ def load_definition(
             compatibility=found.compatibility,
             types=types,
         )
-    made = replace(made, replaced_table=state.replaced_table, cleaning=state.cleaning)
+    made = replace(made, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning)
     mode = given.get(MODE)
     return made.with_mode(mode) if mode else made
 

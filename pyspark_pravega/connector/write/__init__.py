@@ -5,8 +5,8 @@ It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
-from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, is_replaced, replace_all
-from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, check_trigger, time_column
+from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, is_replaced, is_same, replace_all
+from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, check_rows, check_trigger, time_column
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
@@ -23,8 +23,10 @@ __all__ = [
     "WriteJob",
     "WritePlan",
     "can_unpack",
+    "check_rows",
     "check_trigger",
     "is_replaced",
+    "is_same",
     "replace_all",
     "take_over",
     "time_column",

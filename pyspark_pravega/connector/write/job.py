@@ -375,6 +375,11 @@ class WriteJob:
                     f'stream "{self.plan.stream}" was made another table (version {state.replaced_table}) after this '
                     "write was planned: nothing was written; run the statement again, start the query anew"
                 )
+            if state.added_checks != self.plan.added_checks and self.plan.staged is None:
+                raise TableChangedError(
+                    f'stream "{self.plan.stream}" was given a CHECK constraint after this write was planned: nothing '
+                    "was written; run the statement again"
+                )
             intent = replace(intent, replacement=self._replacement(ledger, state))
             if len(targets) > 1:
                 # Once the first of them is committed the others have to be, even if it takes somebody else to do it.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, DateType, LongType, StructType, TimestampNTZType, TimestampType
 
 from pyspark_pravega.client import Stream
@@ -15,16 +18,18 @@ from pyspark_pravega.connector.options import (
     EVENT_TIME,
     EXACTLY_ONCE,
     ISOLATION_LEVEL,
+    MERGE_SCHEMA,
     QUERY,
     SERIALIZABLE,
     WRITER_MODE,
     WriteOptions,
 )
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import TableDefinition, check_enforced
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import (
     ConfigurationError,
+    EventEncodeError,
     InvalidNameError,
     StreamSealedError,
     UnsupportedOperationError,
@@ -34,6 +39,7 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
+from pyspark_pravega.serde.types import arrow_safe
 from pyspark_pravega.settings import Settings
 
 WRITER = "pyspark-pravega"
@@ -87,25 +93,39 @@ class WritePlan:
     """A segment that the stream had: a stream that was dropped and made again never has it."""
     replaced_table: int = 0
     """The version that made the table what the plan takes it for, `State.replaced_table`."""
+    added_checks: int = 0
+    """How many CHECK constraints the plan knows of, `State.added_checks`."""
     staged: StagedTable | None = None
     """What the table becomes with these rows."""
 
     @classmethod
-    def of(cls, definition: TableDefinition, options: WriteOptions, *, staged: StagedTable | None = None) -> WritePlan:
+    def of(
+        cls,
+        definition: TableDefinition,
+        options: WriteOptions,
+        *,
+        checks: Collection[str] | None = None,
+        staged: StagedTable | None = None,
+    ) -> WritePlan:
         """Settle a write.
 
         Args:
             definition: what the stream is as a table.
             options: what is stronger than the table's properties.
+            checks: the names of the CHECK constraints that Spark checks the rows against; None where it does no such
+                thing.
             staged: what the table is to become with these rows, if that is something else.
 
         Raises:
+            UnsupportedOperationError: nobody would check the rows against the table's constraints.
+            TableChangedError: a constraint was added after the write was analysed.
             ConfigurationError: options contradict each other, or the table.
             InvalidNameError: a column isn't there.
             UnsupportedTypeError: the event time's column has no times.
             StreamSealedError: nothing can be written to it any more.
         """
         properties, columns = definition.properties, definition.schema.fieldNames()
+        check_enforced(properties, checks, definition.stream)
         key = options.routing_key or definition.routing_key
         if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
             routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
@@ -141,6 +161,7 @@ class WritePlan:
             isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
             segment_id=_a_segment(definition),
             replaced_table=definition.replaced_table,
+            added_checks=definition.added_checks,
             staged=staged,
         )
 
@@ -177,6 +198,31 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
             "that Spark runs again after a crash has more rows than before, and they would be lost; use another one, "
             'as trigger(processingTime=...), or option("writer-mode", "at-least-once")'
         )
+
+
+def check_rows(plan: WritePlan, rows: StructType) -> None:
+    """Refuse rows that can't be written, before any of them is there.
+
+    Args:
+        plan: how they are to be written.
+        rows: their columns.
+
+    Raises:
+        EventEncodeError: a column is missing, unknown, or of another type.
+    """
+    try:
+        columns = to_arrow_schema(arrow_safe(rows), timezone="UTC")
+    except PySparkTypeError:
+        # Spark says so itself, when it makes Arrow batches of them.
+        return
+    try:
+        plan.codec.encode(pa.RecordBatch.from_pylist([], schema=columns))
+    except EventEncodeError as error:
+        hint = ""
+        if set(columns.names) - set(plan.codec.schema.names):
+            hint = f'; option("{MERGE_SCHEMA}", "true") adds new columns to the table'
+        message = f"the query's rows can't be written to stream \"{plan.stream}\": {error}{hint}"
+        raise EventEncodeError(message) from None
 
 
 def time_column(schema: StructType, name: str) -> str:

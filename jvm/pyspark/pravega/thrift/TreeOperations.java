@@ -74,28 +74,28 @@ final class TreeOperations extends SparkSQLOperationManager {
     void run(Tree tree) throws Exception;
   }
 
+  private interface Action {
+    void run() throws Exception;
+  }
+
   /** How an operation tells its state. */
   private interface States {
     void set(OperationState state) throws HiveSQLException;
   }
 
   /** Runs an operation as Spark's own operations run: its events, its class loader, its errors. */
-  private static void run(SparkOperation operation, HiveSession session, String what, States states, Work work)
-      throws HiveSQLException {
+  private static void run(SparkOperation operation, HiveSession session, String what, States states, Work work) {
     String id = operation.statementId();
-    states.set(OperationState.RUNNING);
+    sneaking(() -> states.set(OperationState.RUNNING));
     String sessionId = session.getSessionHandle().getSessionId().toString();
     HiveThriftServer2.eventManager().onStatementStart(id, sessionId, what, id, session.getUsername());
     try {
       operation.withClassLoader(loader -> {
         Tree tree = new Tree(operation.catalogManager(), operation.catalog(), operation.conf());
-        sneaking(() -> {
-          work.run(tree);
-          return null;
-        });
+        sneaking(() -> work.run(tree));
         return BoxedUnit.UNIT;
       });
-      states.set(OperationState.FINISHED);
+      sneaking(() -> states.set(OperationState.FINISHED));
     } catch (Throwable error) {
       operation.onError().apply(error);
     }
@@ -103,9 +103,9 @@ final class TreeOperations extends SparkSQLOperationManager {
   }
 
   /** Scala's functions declare no exceptions. */
-  private static void sneaking(java.util.concurrent.Callable<Void> action) {
+  private static void sneaking(Action action) {
     try {
-      action.call();
+      action.run();
     } catch (Exception error) {
       throw Unchecked.sneak(error);
     }
@@ -121,10 +121,7 @@ final class TreeOperations extends SparkSQLOperationManager {
 
     @Override
     public void runInternal() {
-      sneaking(() -> {
-        TreeOperations.run(this, parent, "Listing catalogs", this::setState, this::list);
-        return null;
-      });
+      TreeOperations.run(this, parent, "Listing catalogs", this::setState, this::list);
     }
 
     private void list(Tree tree) {
@@ -146,10 +143,7 @@ final class TreeOperations extends SparkSQLOperationManager {
 
     @Override
     public void runInternal() {
-      sneaking(() -> {
-        TreeOperations.run(this, parent, "Listing namespaces", this::setState, this::list);
-        return null;
-      });
+      TreeOperations.run(this, parent, "Listing namespaces", this::setState, this::list);
     }
 
     private void list(Tree tree) throws Exception {
@@ -178,10 +172,7 @@ final class TreeOperations extends SparkSQLOperationManager {
 
     @Override
     public void runInternal() {
-      sneaking(() -> {
-        TreeOperations.run(this, parent, "Listing tables", this::setState, this::list);
-        return null;
-      });
+      TreeOperations.run(this, parent, "Listing tables", this::setState, this::list);
     }
 
     private void list(Tree tree) throws Exception {
@@ -234,10 +225,7 @@ final class TreeOperations extends SparkSQLOperationManager {
 
     @Override
     public void runInternal() {
-      sneaking(() -> {
-        TreeOperations.run(this, parent, "Listing columns", this::setState, this::list);
-        return null;
-      });
+      TreeOperations.run(this, parent, "Listing columns", this::setState, this::list);
     }
 
     private void list(Tree tree) throws Exception {

@@ -1,0 +1,141 @@
+"""ALTER TABLE's changes of DEFAULT values and CHECK constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark_pravega.catalog.statements.tables import Tables
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import Ledger, State, create_ledger, settle, take_snapshot
+from pyspark_pravega.connector.table import (
+    Check,
+    TableDefinition,
+    added_check,
+    checks_of,
+    defaults_of,
+    with_rules,
+)
+from pyspark_pravega.connector.write import Seen, is_same
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    ConflictError,
+    UnsupportedOperationError,
+    WriteConflictError,
+    did_you_mean,
+)
+
+Change = Mapping[str, Any]
+
+
+class Rules(Tables):
+    """Changes what SQL knows of a table's columns beyond their types."""
+
+    def alter_defaults(self, definition: TableDefinition, changes: Sequence[Change]) -> None:
+        """Set or drop defaults of columns, for rows to come.
+
+        Args:
+            definition: what the stream is as a table.
+            changes: `column` is the column's path, `default` its SQL, None where it is dropped.
+
+        Raises:
+            UnsupportedOperationError: a field of a struct can't have one.
+        """
+        for change in changes:
+            if len(change["column"]) > 1:
+                raise UnsupportedOperationError(
+                    f'"{".".join(change["column"])}" of stream "{definition.stream}" is a field of a struct: only '
+                    "columns have defaults"
+                )
+
+        def changed(before: dict[str, str]) -> dict[str, str]:
+            defaults = defaults_of(before)
+            for change in changes:
+                (column,) = change["column"]
+                defaults.pop(column, None)
+                if change["default"]:
+                    defaults[column] = change["default"]
+            return with_rules(before, defaults=defaults)
+
+        create_ledger(self.client, definition.stream).change_properties(changed)
+
+    def forget_defaults(self, stream: Stream, columns: Sequence[str]) -> None:
+        """Forget the defaults of columns that are dropped."""
+
+        def changed(before: dict[str, str]) -> dict[str, str]:
+            return with_rules(before, defaults={k: v for k, v in defaults_of(before).items() if k not in columns})
+
+        create_ledger(self.client, stream).change_properties(changed)
+
+    def check_unnamed(self, definition: TableDefinition, column: str) -> None:
+        """Refuse to drop a column that a constraint names.
+
+        Raises:
+            UnsupportedOperationError: one does.
+        """
+        for check in checks_of(definition.properties):
+            if check.names(column):
+                raise UnsupportedOperationError(
+                    f'column "{column}" of stream "{definition.stream}" can\'t be dropped: constraint "{check.name}" '
+                    f"({check.condition}) names it. Drop that first: ALTER TABLE ... DROP CONSTRAINT {check.name}"
+                )
+
+    def add_check(self, stream: Stream, check: Check, seen: Sequence[Seen]) -> None:
+        """Add a CHECK constraint.
+
+        Writes that were planned before know nothing of it: their commits fail from then on.
+
+        Args:
+            stream: the stream.
+            check: the constraint.
+            seen: what Spark has read of the table to see that all rows keep to it.
+
+        Raises:
+            ConfigurationError: there is a constraint of that name.
+            WriteConflictError: rows came since they were looked at.
+        """
+        ledger = create_ledger(self.client, stream)
+        reads = [one for one in seen if one.controller_uri == self.settings.controller_uri]
+
+        def changed(before: dict[str, str]) -> dict[str, str]:
+            return with_rules(before, checks=added_check(checks_of(before), check, stream))
+
+        while True:
+            state = settle(self.client, ledger)
+            if check.enforced:
+                self._check_unchanged(ledger, state, reads, check)
+            try:
+                ledger.add_check(state, changed)
+            except ConflictError:
+                continue
+            return
+
+    def _check_unchanged(self, ledger: Ledger, state: State, seen: Sequence[Seen], check: Check) -> None:
+        tail = take_snapshot(self.client, ledger.stream, ledger)
+        if not all(is_same(self.client, tail, state, one) for one in seen):
+            raise WriteConflictError(
+                f'constraint "{check.name}" was not added to stream "{ledger.stream}": rows came while those that were '
+                "there were looked at; run the statement again"
+            )
+
+    def drop_check(self, stream: Stream, name: str, *, if_exists: bool) -> None:
+        """Drop a CHECK constraint.
+
+        Args:
+            stream: the stream.
+            name: the constraint's name, in any case.
+            if_exists: whether it may be missing.
+
+        Raises:
+            ConfigurationError: there is none of that name.
+        """
+
+        def changed(before: dict[str, str]) -> dict[str, str]:
+            checks = checks_of(before)
+            kept = [check for check in checks if check.name.lower() != name.lower()]
+            if len(kept) == len(checks) and not if_exists:
+                hint = did_you_mean(name, [check.name for check in checks])
+                raise ConfigurationError(f'stream "{stream}" has no constraint "{name}"{hint}')
+            return with_rules(before, checks=kept)
+
+        create_ledger(self.client, stream).change_properties(changed)

@@ -1,0 +1,185 @@
+"""DEFAULT values and CHECK constraints in the catalog: who adds one, and who writes meanwhile."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from catalog_tools import COLUMNS, ids, insert, make, plan, write
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log.snapshot import take_snapshot
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.table import Check, avro_defaults, checks_of, defaults_of
+from pyspark_pravega.connector.write import Seen, WriteJob, WritePlan
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    TableChangedError,
+    UnsupportedOperationError,
+    WriteConflictError,
+)
+
+POSITIVE = {"kind": "AddConstraint", "name": "positive", "condition": "id > 0", "enforced": True}
+SMALL = {"kind": "AddConstraint", "name": "small", "condition": "id < 100", "enforced": True}
+
+
+def seen(catalog: Catalog, stream: Any) -> list[Seen]:
+    """What a statement that reads the table now has read of it."""
+    return [Seen.of(catalog.client, take_snapshot(catalog.client, stream))]
+
+
+def knowing(catalog: Catalog, stream: Any, *checks: str) -> WritePlan:
+    """A write whose rows Spark holds against constraints."""
+    options = WriteOptions(transaction_timeout_ms=60_000)
+    return WritePlan.of(catalog.definition(stream, age_s=0), options, checks=checks)
+
+
+@pytest.mark.server
+def test_a_constraint_is_added_beside_others_who_write(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make(catalog, scope, segments=2)
+    insert(catalog, stream, 1, 2)
+
+    # Rows that came after the statement had looked at them: nothing is added.
+    read = seen(catalog, stream)
+    insert(catalog, stream, -3)
+    with pytest.raises(WriteConflictError, match="rows came while"):
+        catalog.alter_table([scope], "t", [POSITIVE], read)
+    assert checks_of(catalog.definition(stream, age_s=0).properties) == ()
+
+    # A write that was planned before, and ends behind it: nothing is written.
+    catalog.truncate_table([scope], "t")
+    planned = WriteJob(plan(catalog.definition(stream, age_s=0)))
+    catalog.alter_table([scope], "t", [POSITIVE], seen(catalog, stream))
+    with pytest.raises(TableChangedError, match="CHECK constraint after this write"):
+        write(planned, -4)
+    assert ids(catalog, stream) == []
+
+    # Who commits between the look at the rows and the change of the log: the change is refused, then seen again.
+    write(WriteJob(knowing(catalog, stream, "positive")), 5)
+    add_check, late = Ledger.add_check, [True]
+
+    def committed_before(log: Ledger, *arguments: Any) -> Any:
+        if late.pop() if late else False:
+            write(WriteJob(knowing(catalog, stream, "positive")), 500)
+        return add_check(log, *arguments)
+
+    monkeypatch.setattr(Ledger, "add_check", committed_before)
+    with pytest.raises(WriteConflictError, match="rows came while"):
+        catalog.alter_table([scope], "t", [SMALL], seen(catalog, stream))
+    assert ids(catalog, stream) == [5, 500]
+    monkeypatch.undo()
+
+    # Two that are added at once both stay, and one name is there once.
+    catalog.truncate_table([scope], "t")
+    read = seen(catalog, stream)
+    for change in (SMALL, {**SMALL, "name": "not_seven", "condition": "id <> 7"}):
+        catalog.alter_table([scope], "t", [change], read)
+    with pytest.raises(ConfigurationError, match='constraint "Small" already'):
+        catalog.alter_table([scope], "t", [{**SMALL, "name": "Small"}], read)
+    names = [check.name for check in checks_of(catalog.definition(stream, age_s=0).properties)]
+    assert names == ["positive", "small", "not_seven"]
+
+    # Nobody writes whose rows aren't held against all of them.
+    with pytest.raises(TableChangedError, match="not_seven"):
+        knowing(catalog, stream, "positive", "small")
+    with pytest.raises(UnsupportedOperationError, match=r"positive, small, not_seven.*foreachBatch"):
+        plan(catalog.definition(stream, age_s=0))
+    write(WriteJob(knowing(catalog, stream, *names)), 9)
+
+    # What is dropped holds nobody up; what only documents is asked of nobody.
+    for name in ("SMALL", "not_seven", "positive"):
+        catalog.alter_table([scope], "t", [{"kind": "DropConstraint", "name": name, "if_exists": False}])
+    with pytest.raises(ConfigurationError, match='no constraint "small"'):
+        catalog.alter_table([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": False}])
+    catalog.alter_table([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": True}])
+    catalog.alter_table([scope], "t", [{**SMALL, "enforced": False}])
+    insert(catalog, stream, 700)
+    assert ids(catalog, stream) == [9, 700]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: str) -> None:
+    columns = StructType(
+        [
+            StructField("id", LongType(), False),
+            StructField("n", IntegerType(), True, {"CURRENT_DEFAULT": "1 + 2", "EXISTS_DEFAULT": "3"}),
+            StructField("größe", StringType(), True, {"CURRENT_DEFAULT": "'x'"}),
+        ]
+        if table_format == "json"
+        else [
+            StructField("id", LongType(), False),
+            StructField("n", IntegerType(), True, {"CURRENT_DEFAULT": "1 + 2", "EXISTS_DEFAULT": "3"}),
+        ]
+    )
+    check = Check(name="positive", condition="ID > 0 AND note <> 'n'")
+    properties = {"format": table_format, "team.owner": "us"}
+    stream = catalog.create_table([scope], "t", columns, [], properties, checks=[check]).stream
+    assert defaults_of(catalog.definition(stream, age_s=0).properties)["n"] == "1 + 2"
+
+    def change(kind: str, *column: str, **more: Any) -> None:
+        catalog.alter_table([scope], "t", [{"kind": kind, "column": list(column), **more}])
+
+    with pytest.raises(UnsupportedOperationError, match=r"ALTER COLUMN \.\.\. SET DEFAULT"):
+        change("AddColumn", "m", type='"integer"', nullable=True, comment=None, position=None, default="4")
+    change("AddColumn", "m", type='"integer"', nullable=True, comment=None, position=None, default=None)
+    change("UpdateColumnDefaultValue", "m", default="id + 1")
+    change("UpdateColumnDefaultValue", "n", default="7")
+    catalog.alter_table([scope], "t", [{"kind": "SetProperty", "property": "retention", "value": "3 days"}])
+    assert defaults_of(catalog.definition(stream, age_s=0).properties) == {
+        "n": "7",
+        "m": "id + 1",
+        **({"größe": "'x'"} if table_format == "json" else {}),
+    }
+    with pytest.raises(UnsupportedOperationError, match="DROP CONSTRAINT positive"):
+        change("DeleteColumn", "id")
+
+    # A column of that name that comes again has none; a table that takes this one's place has its own.
+    change("DeleteColumn", "n")
+    change("AddColumn", "n", type='"integer"', nullable=True, comment=None, position=None, default=None)
+    change("UpdateColumnDefaultValue", "m", default=None)
+    definition = catalog.definition(stream, age_s=0)
+    assert "n" not in defaults_of(definition.properties)
+    assert "m" not in defaults_of(definition.properties)
+    assert checks_of(definition.properties) == (check,)
+    assert definition.properties["team.owner"] == "us"
+
+    own = StructType([StructField("id", LongType(), False, {"CURRENT_DEFAULT": "0"}), COLUMNS["name"]])
+    _, staged = catalog.stage_table([scope], "t", own, [], {"format": table_format}, create=True, replace=True)
+    catalog.commit_staged(staged, written=False)
+    definition = catalog.definition(stream, age_s=0)
+    assert defaults_of(definition.properties) == {"id": "0"}
+    assert checks_of(definition.properties) == ()
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    assert "_checks" not in ledger.properties()
+
+
+def test_defaults_of_others_schemas_are_sql() -> None:
+    fields = [
+        {"name": "a", "type": "int", "default": 5},
+        {"name": "b", "type": ["string", "null"], "default": "it's \\ so"},
+        {"name": "c", "type": ["null", "string"], "default": None},
+        {"name": "d", "type": "boolean", "default": False},
+        {"name": "e", "type": "double", "default": 1e-5},
+        {"name": "f", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}, "default": "Y"},
+        {"name": "g", "type": {"type": "int", "logicalType": "date"}, "default": 1},
+        {"name": "h", "type": "bytes", "default": "ÿ"},
+        {"name": "i", "type": {"type": "array", "items": "int"}, "default": []},
+        {"name": "j", "type": "long"},
+    ]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields}).encode()
+    assert avro_defaults("Avro", schema) == {
+        "a": "5",
+        "b": "'it\\'s \\\\ so'",
+        "d": "FALSE",
+        "e": "1e-05",
+        "f": "'Y'",
+    }
+    assert avro_defaults("Avro", b'"int"') == {}
+    assert avro_defaults("Json", b"{}") == {}
