@@ -71,13 +71,13 @@ impl Node {
             Node::Base64 => base64(source.bytes(row)?, out),
             Node::Date => {
                 out.push(b'"');
-                date(source.number(row)?, out)?;
+                date(source.number(row)?, out);
                 out.push(b'"');
             }
             Node::Moment { zoned } => {
                 let micros = source.number(row)?;
                 out.push(b'"');
-                date(micros.div_euclid(MICROS_A_DAY), out)?;
+                date(micros.div_euclid(MICROS_A_DAY), out);
                 time(micros.rem_euclid(MICROS_A_DAY), out);
                 out.extend_from_slice(if *zoned { b"Z\"" } else { b"\"" });
             }
@@ -134,17 +134,20 @@ fn digits(value: i64, count: usize, out: &mut Vec<u8>) {
     }
 }
 
-fn date(days: i64, out: &mut Vec<u8>) -> Res<()> {
+fn date(days: i64, out: &mut Vec<u8>) {
     let (year, month, day) = civil(days);
-    if !(1..=9999).contains(&year) {
-        return Err(Bad);
+    match year {
+        0..=9999 => digits(year, 4, out),
+        _ => {
+            out.push(if year < 0 { b'-' } else { b'+' });
+            let places = year.unsigned_abs().ilog10() as usize + 1;
+            digits(year.abs(), places.max(4), out);
+        }
     }
-    digits(year, 4, out);
     out.push(b'-');
     digits(month, 2, out);
     out.push(b'-');
     digits(day, 2, out);
-    Ok(())
 }
 
 fn time(micros: i64, out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! Days and times of ISO 8601, from the year 1 to 9999.
+//! Days and times of ISO 8601. A year from 0 to 9999 has four digits, another one a sign and as many as it needs.
 
 /// Days since 1970 of a date of the (proleptic) Gregorian calendar.
 /// Source: the calendar's cycle of 400 years has 146,097 days; counting from 1 March puts leap days last.
@@ -29,12 +29,31 @@ fn digits(text: &[u8], at: usize, count: usize) -> Option<i64> {
         .try_fold(0i64, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
 }
 
-/// Days since 1970 of a text like 2024-01-31.
+/// Days since 1970 of a text like 2024-01-31, +10000-01-01 or -0044-03-15.
 pub fn date(text: &[u8]) -> Option<i32> {
-    if text.len() != 10 || text[4] != b'-' || text[7] != b'-' {
+    let (days, end) = day(text)?;
+    (end == text.len()).then(|| i32::try_from(days).ok())?
+}
+
+/// Days since 1970 of the day that a text begins with, and where that ends.
+#[inline(always)]
+fn day(text: &[u8]) -> Option<(i64, usize)> {
+    let signed = usize::from(matches!(text.first()?, b'+' | b'-'));
+    let end = match signed {
+        0 => 4,
+        _ => 1 + text[1..].iter().take_while(|byte| byte.is_ascii_digit()).count(),
+    };
+    let year = digits(text, signed, end - signed)?;
+    let year = match (text[0], end - signed) {
+        (b'+', 5..=7) => year,
+        (b'-', 4..=7) if year > 0 => -year,
+        (b'+' | b'-', _) => return None,
+        _ => year,
+    };
+    if text.get(end) != Some(&b'-') || text.get(end + 3) != Some(&b'-') {
         return None;
     }
-    let (year, month, day) = (digits(text, 0, 4)?, digits(text, 5, 2)?, digits(text, 8, 2)?);
+    let (month, day) = (digits(text, end + 1, 2)?, digits(text, end + 4, 2)?);
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let longest = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
@@ -42,20 +61,21 @@ pub fn date(text: &[u8]) -> Option<i32> {
         2 => 28 + i64::from(leap),
         _ => return None,
     };
-    (year >= 1 && (1..=longest).contains(&day)).then(|| days(year, month, day) as i32)
+    (1..=longest).contains(&day).then(|| (days(year, month, day), end + 6))
 }
 
 /// Microseconds since 1970 of a text like 2024-01-31T12:00:00.5Z, or of one without zone; what is finer is cut off.
 pub fn moment(text: &[u8], zoned: bool) -> Option<i64> {
-    let day = i64::from(date(text.get(..10)?)?);
-    if !matches!(text.get(10)?, b'T' | b't' | b' ') || *text.get(13)? != b':' {
+    let (day, end) = day(text)?;
+    let text = &text[end..];
+    if !matches!(text.first()?, b'T' | b't' | b' ') || *text.get(3)? != b':' {
         return None;
     }
-    let (hours, minutes) = (digits(text, 11, 2)?, digits(text, 14, 2)?);
-    let (mut seconds, mut micros, mut at) = (0, 0, 16);
+    let (hours, minutes) = (digits(text, 1, 2)?, digits(text, 4, 2)?);
+    let (mut seconds, mut micros, mut at) = (0, 0, 6);
     if text.get(at) == Some(&b':') {
-        seconds = digits(text, 17, 2)?;
-        at = 19;
+        seconds = digits(text, 7, 2)?;
+        at = 9;
         if text.get(at) == Some(&b'.') {
             let count = text[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if !(1..=9).contains(&count) {
@@ -86,5 +106,7 @@ pub fn moment(text: &[u8], zoned: bool) -> Option<i64> {
     if hours > 23 || minutes > 59 || seconds > 59 {
         return None;
     }
-    Some((((day * 24 + hours) * 60 + minutes - offset) * 60 + seconds) * 1_000_000 + micros)
+    // A day of seven digits' years has too many microseconds for 64 bits, but not its seconds.
+    let seconds = ((day * 24 + hours) * 60 + minutes - offset) * 60 + seconds;
+    i64::try_from(i128::from(seconds) * 1_000_000 + i128::from(micros)).ok()
 }

@@ -107,7 +107,7 @@ def values(kind: DataType, nullable: bool) -> st.SearchStrategy[Any]:
     elif isinstance(kind, BinaryType):
         strategy = st.binary(max_size=12)
     elif isinstance(kind, DateType):
-        strategy = st.integers(-700_000, 2_900_000)
+        strategy = st.one_of(st.integers(-720_000, 2_940_000), st.integers(-(2**31), 2**31 - 1))
     elif isinstance(kind, (TimestampType, TimestampNTZType)):
         strategy = MICROS
     elif isinstance(kind, DecimalType):

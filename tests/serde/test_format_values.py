@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -123,12 +124,50 @@ def test_a_required_property_that_is_missing_makes_an_event_bad_where_it_is_want
             codec.decode(texts(event), ["a"])
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_json_tells_every_day_and_time_that_a_column_can_hold(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native:
+        monkeypatch.setenv("PYSPARK_PRAVEGA_NATIVE", "0")
+    days = [-(2**31), -719_893, -719_529, -719_528, -719_162, -1, 0, 2_932_896, 2_932_897, 2**31 - 1, None]
+    day = 86_400_000_000
+    micros: list[int | None] = [-(2**63), -719_893 * day, -719_528 * day - 1, -719_162 * day, -1, 0]
+    micros += [2_932_897 * day - 1, 2_932_897 * day]
+    micros += [2**63 - 1, None, 5]
+    kinds: dict[str, Any] = {
+        "d": {"type": "string", "format": "date"},
+        "t": {"type": "string", "format": "date-time"},
+        "ds": {"type": "array", "items": {"type": "string", "format": "date"}},
+        "ts": {"type": "object", "additionalProperties": {"type": "string", "format": "date-time"}},
+        "st": {"type": "object", "properties": {"t": {"type": "string", "format": "date-time"}}},
+    }
+    codec = json_codec(kinds)
+    times = pa.array(micros, pa.timestamp("us", "UTC"))
+    arrays = {
+        "d": pa.array(days, pa.date32()),
+        "t": times,
+        "ds": pa.array([[day, None] if day is not None else None for day in days], pa.list_(pa.date32())),
+        "ts": pa.array([[("k", one)] for one in micros], pa.map_(pa.string(), times.type)),
+        "st": pa.array([{"t": one} for one in micros], pa.struct([("t", times.type)])),
+    }
+    batch = pa.RecordBatch.from_arrays(
+        [arrays[name].cast(codec.schema.field(name).type) for name in kinds], schema=codec.schema
+    )
+    events = codec.encode(batch.slice(1))
+    assert codec.decode(events, list(kinds)).equals(batch.slice(1))
+    told = [json.loads(event.as_py().partition(b"{")[2].join((b"{", b""))) for event in events]
+    assert [one["d"] for one in told[:9]] == [
+        "-0001-01-01", "-0001-12-31", "0000-01-01", "0001-01-01", "1969-12-31", "1970-01-01", "9999-12-31",
+        "+10000-01-01", "+5881580-07-11",
+    ]  # fmt: skip
+    assert told[7]["t"] == "+294247-01-10T04:00:54.775807Z"
+    for text in ("+2024-01-01", "-0000-01-01", "+10000-02-30", "2024-1-01", "+5881580-07-12", "-5877641-06-22"):
+        for name in ("d", "t"):
+            body = json.dumps({name: text if name == "d" else text + "T00:00:00Z"}).encode()
+            with pytest.raises(BadEventError):
+                codec.decode(texts(body), [name])
+
+
 def test_what_json_can_not_tell_is_not_written() -> None:
-    codec = json_codec({"d": {"type": "string", "format": "date"}})
-    for days in (-800_000, 3_000_000):
-        batch = pa.RecordBatch.from_arrays([pa.array([0, days], pa.date32())], names=["d"])
-        with pytest.raises(EventEncodeError, match='"d" lies outside the years 1 to 9999'):
-            codec.encode(batch)
     codec = json_codec({"m": {"type": "object", "additionalProperties": {"type": "integer"}}})
     twice = pa.array([[("k", 1), ("k", 2)]], codec.schema.field("m").type)
     with pytest.raises(EventEncodeError, match='has the key "k" twice'):

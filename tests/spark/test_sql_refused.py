@@ -30,6 +30,7 @@ def shop(spark: SparkSession) -> Iterator[SparkSession]:
     own.sql("CREATE TABLE t (id BIGINT NOT NULL, name STRING) CLUSTERED BY (id) INTO 1 BUCKETS")
     own.sql("CREATE TABLE u (id BIGINT, name STRING)")
     own.sql("CREATE TABLE d (id BIGINT) TBLPROPERTIES ('compatibility' = 'DenyAll')")
+    own.sql("CREATE TABLE c (id BIGINT, CONSTRAINT positive CHECK (id > 0))")
     own.sql("CREATE VIEW v AS SELECT id FROM t")
     own.sql("INSERT INTO t VALUES (1, 'one')")
     yield own

@@ -6,7 +6,6 @@ What isn't as the schema says raises UnfitError.
 from __future__ import annotations
 
 import binascii
-import datetime
 import json
 import math
 import re
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
+from pyspark_pravega.serde.json.days import YEAR, days_of
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas.json import Entries, Items, JsonType, Object, Scalar
 
@@ -22,15 +22,14 @@ Convert: TypeAlias = Callable[[Any], Any]
 MAX_DEPTH = 200
 """How deeply an event's objects and arrays may be nested."""
 
-_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _RANGES = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _NAMES = {"bigint": "BIGINT", "int": "INT", "smallint": "SMALLINT", "tinyint": "TINYINT"}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _MOMENT = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?([Zz]|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+    rf"({YEAR}-\d\d-\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{{1,9}}))?)?([Zz]|[+-]\d\d(?::?\d\d)?)?", re.ASCII
 )
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_DATE = re.compile(rf"{YEAR}-\d\d-\d\d", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _EXACT = Context(prec=80)
 
@@ -289,16 +288,22 @@ def _base64(value: Any, path: str) -> bytes:
 
 
 def _day(text: str, value: str, path: str) -> int:
-    try:
-        return datetime.date.fromisoformat(text).toordinal() - _EPOCH_DAY
-    except ValueError:
-        raise _mismatch(value, "a day of the calendar", path) from None
+    days = days_of(text)
+    if days is None:
+        raise _mismatch(value, "a day of the calendar", path)
+    return days
 
 
 def _date(value: Any, path: str) -> int:
     if not _is_text(value) or not _DATE.fullmatch(value):
         raise _mismatch(value, "a date like 2024-01-31", path)
-    return _day(value, value, path)
+    return _within(_day(value, value, path), 31, "DATE", value, path)
+
+
+def _within(number: int, bits: int, name: str, value: Any, path: str) -> int:
+    if not -(2**bits) <= number < 2**bits:
+        raise UnfitError(f'the text in "{path}", {value[:60]}, is out of the range of {name}')
+    return number
 
 
 def _moment(value: Any, zoned: bool, path: str) -> int:
@@ -318,7 +323,8 @@ def _moment(value: Any, zoned: bool, path: str) -> int:
     if hours > 23 or minutes > 59 or seconds > 59:
         raise _mismatch(value, expectation, path)
     minutes_since = (_day(match[1], value, path) * 24 + hours) * 60 + minutes - offset
-    return (minutes_since * 60 + seconds) * 10**6 + int((match[5] or "").ljust(6, "0")[:6])
+    micros = (minutes_since * 60 + seconds) * 10**6 + int((match[5] or "").ljust(6, "0")[:6])
+    return _within(micros, 63, "TIMESTAMP", value, path)
 
 
 def dumps(value: Any) -> str:

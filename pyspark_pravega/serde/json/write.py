@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.serde.json.days import day_text, moment_text
 from pyspark_pravega.serde.schemas.json import Entries, Items, JsonType, Object, Scalar
+from pyspark_pravega.serde.types.nesting import as_numbers
 
 Text: TypeAlias = Callable[[Any], str]
 
@@ -28,21 +30,13 @@ def texts(schema: Object, batch: pa.RecordBatch) -> list[bytes]:
         UTF-8 texts.
 
     Raises:
-        EventEncodeError: a value has no JSON, such as a date before year 1.
+        EventEncodeError: a value has no JSON, such as a map with a key twice.
     """
     columns = []
     for one in schema.properties:
-        try:
-            values = batch.column(one.name).to_pylist()
-        except (ValueError, OverflowError):
-            raise out_of_years(one.name) from None
+        values = as_numbers(batch.column(one.name)).to_pylist()
         columns.append([f"{_name(one.name)}:{text}" for text in map(_nullable(_writer(one.type, one.name)), values)])
     return [f"{{{','.join(row)}}}".encode() for row in zip(*columns, strict=True)]
-
-
-def out_of_years(path: str) -> EventEncodeError:
-    """The error for a day that ISO 8601 has no four digits for."""
-    return EventEncodeError(f'a value in column "{path}" lies outside the years 1 to 9999, which JSON can\'t tell')
 
 
 def twice(path: str, key: str) -> EventEncodeError:
@@ -96,13 +90,13 @@ def _scalar(kind: Scalar, path: str) -> Text:
 
         return checked
 
-    def millis(value: Any) -> str:
-        if value.microsecond % 1000:
+    def millis(value: int) -> str:
+        if value % 1000:
             raise EventEncodeError(
                 f'a value in column "{path}" has microseconds, and the stream\'s schema has milliseconds; '
                 "date_trunc('MILLISECOND', ...) makes them fit"
             )
-        return str(int((value - _EPOCH).total_seconds() * 1000 + (0.5 if value >= _EPOCH else -0.5)))
+        return str(value // 1000)
 
     assert kind.kind == "timestamp_millis", kind
     return millis
@@ -122,7 +116,6 @@ def _single(value: float) -> str:
     return str(np.float32(value)) if math.isfinite(value) else _float(value)
 
 
-_EPOCH = pa.scalar(0, pa.timestamp("us", "UTC")).as_py()
 _SCALARS: dict[str, Text] = {
     "boolean": lambda value: "true" if value else "false",
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), str),
@@ -131,7 +124,7 @@ _SCALARS: dict[str, Text] = {
     "decimal": lambda value: format(value, "f"),
     "string": _name,
     "binary": lambda value: f'"{binascii.b2a_base64(value, newline=False).decode()}"',
-    "date": lambda value: f'"{value.isoformat()}"',
-    "timestamp": lambda value: f'"{value.replace(tzinfo=None).isoformat()}Z"',
-    "timestamp_ntz": lambda value: f'"{value.isoformat()}"',
+    "date": lambda value: f'"{day_text(value)}"',
+    "timestamp": lambda value: f'"{moment_text(value)}Z"',
+    "timestamp_ntz": lambda value: f'"{moment_text(value)}"',
 }

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import DateType, DecimalType, TimestampNTZType
+from pyspark.sql.types import DecimalType
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
 from pyspark_pravega.serde.types import field_type
+from pyspark_pravega.serde.types.nesting import as_numbers
 
 Put: TypeAlias = Callable[[Any, Any], None]
 """Takes a message and a value, and sets a field."""
-
-_EPOCH = datetime.datetime(1970, 1, 1)
-_DAY_0 = datetime.date(1970, 1, 1)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def messages(message: Message, make: Callable[[], Any], batch: pa.RecordBatch) -> list[bytes]:
@@ -33,7 +29,7 @@ def messages(message: Message, make: Callable[[], Any], batch: pa.RecordBatch) -
     Raises:
         EventEncodeError: a value doesn't fit its field.
     """
-    columns = [_numbers(batch.column(field.name)).to_pylist() for field in message.fields]
+    columns = [as_numbers(batch.column(field.name)).to_pylist() for field in message.fields]
     put = _putters(message, "")
     out = []
     for row in zip(*columns, strict=True):
@@ -41,14 +37,6 @@ def messages(message: Message, make: Callable[[], Any], batch: pa.RecordBatch) -
         put(target, dict(zip((field.name for field in message.fields), row, strict=True)))
         out.append(target.SerializeToString(deterministic=True))
     return out
-
-
-def _numbers(column: pa.Array) -> pa.Array:
-    """Dates and times as numbers, which have no limits of years."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.int64())
-    return column.cast(pa.int32()) if pa.types.is_date32(kind) else column
 
 
 def _putters(message: Message, path: str) -> Put:
@@ -161,14 +149,10 @@ def _filler(field: Field, path: str) -> Put:
         return wrap
 
     def timestamp(target: Any, value: Any) -> None:
-        target.seconds, rest = divmod(_micros(value), 10**6)
+        target.seconds, rest = divmod(value, 10**6)
         target.nanos = rest * 1000
 
     return timestamp
-
-
-def _micros(value: Any) -> int:
-    return value if isinstance(value, int) else (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
 
 
 def _converter(field: Field, path: str) -> Callable[[Any], Any]:
@@ -194,10 +178,6 @@ def _converter(field: Field, path: str) -> Callable[[Any], Any]:
         return lambda value: _unsigned(value, 32, path)
     if isinstance(kind, DecimalType):
         return lambda value: format(value, "f")
-    if isinstance(kind, TimestampNTZType):
-        return _micros
-    if isinstance(kind, DateType):
-        return lambda value: value if isinstance(value, int) else (value - _DAY_0).days
     return lambda value: value
 
 

@@ -40,6 +40,39 @@ def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change)
     return _entries(array, kind, path, change)
 
 
+def as_numbers(array: pa.Array) -> pa.Array:
+    """A column with numbers in place of days and times, also in what is nested: Python's own know the years 1 to 9999.
+
+    Args:
+        array: a column; its days are in days since 1970, its times in any unit since 1970.
+    """
+    kind = _number_type(array.type)
+    if kind == array.type:
+        return array
+    if pa.types.is_nested(kind):
+        return with_children(array, kind, "", lambda child, _kind, _path: as_numbers(child))
+    return array.view(kind)
+
+
+def _number_type(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.int64()
+    if types.is_date32(kind):
+        return pa.int32()
+    if types.is_struct(kind):
+        return pa.struct([_number_field(field) for field in _fields(kind)])
+    if types.is_map(kind):
+        return pa.map_(_number_field(kind.key_field), _number_field(kind.item_field))
+    if types.is_list(kind):
+        return pa.list_(_number_field(kind.value_field))
+    return kind
+
+
+def _number_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_number_type(field.type))
+
+
 def _fields(kind: pa.StructType) -> list[pa.Field]:
     return [kind.field(i) for i in range(kind.num_fields)]
 
