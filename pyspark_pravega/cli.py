@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     from pyspark_pravega.sandbox import commands as sandbox
     from pyspark_pravega.sql import commands as sql
-    from pyspark_pravega.sql import connect, doctor, lag, thriftserver
+    from pyspark_pravega.sql import connect, doctor, lag, pack, thriftserver
 
     parser = argparse.ArgumentParser(prog="pravega-spark", description="Pravega streams as Spark SQL tables.")
     parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}")
@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     connect.register(subparsers)
     doctor.register(subparsers)
     lag.register(subparsers)
+    pack.register(subparsers)
     sandbox.register(subparsers)
     return parser
 
