@@ -145,11 +145,11 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
         distributions |= _needed([_NATIVE])
     except ConfigurationError:
         print(f"pravega-spark: {_NATIVE} isn't installed here: executors will use the plain codec", file=sys.stderr)
-    version, platform = "{}.{}".format(*sys.version_info[:2]), sysconfig.get_platform()
+    version, platform = this_version(), sysconfig.get_platform()
     partial = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
         with tarfile.open(partial, "w:gz", compresslevel=_COMPRESSION) as tar:
-            _add_text(tar, "bin/python", _STARTER.format(version=version, platform=platform))
+            _add_text(tar, "bin/python", starter(version, platform))
             for name, one in distributions.items():
                 for path, place in _own_files() if name == _OWN else _files(one):
                     tar.add(path, f"lib/{place}", recursive=False, filter=_nobodys)
@@ -160,6 +160,24 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
         partial.unlink(missing_ok=True)
     packages = tuple(f"{name} {one.version}" for name, one in distributions.items())
     return Packed(archive=archive, packages=packages, python=version, platform=platform)
+
+
+def this_version() -> str:
+    """Major and minor version of this Python."""
+    return "{}.{}".format(*sys.version_info[:2])
+
+
+def starter(version: str, platform: str) -> str:
+    """The script that starts an executor's own Python with the archive's packages.
+
+    Args:
+        version: major and minor version that the Python must have.
+        platform: the kind of machine, as Python calls it.
+
+    Returns:
+        Its text, for `sh`. Where no Python fits it says so in a sentence and ends with 1.
+    """
+    return _STARTER.format(version=version, platform=platform)
 
 
 def _needed(names: Sequence[str]) -> dict[str, Distribution]:

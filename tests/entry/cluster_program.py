@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ TABLES = ("orders", "copies")
 _TASKS = 16
 _ROWS_OF_A_BATCH = 500_000
 _KILLS = 2
-"""Of executors, in each of the two parts."""
+"""Of executors, at most, in each of the two parts."""
 
 
 def executors(application: str) -> list[int]:
@@ -58,11 +59,8 @@ class Killer:
 
 def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """From where an executor has the packages."""
-    import pyspark_pravega_native
-
-    import pyspark_pravega
-
-    files = [str(pyspark_pravega.__file__), str(pyspark_pravega_native.__file__), str(pa.__file__)]
+    packages = ("pyspark_pravega", "pyspark_pravega_native", "pyarrow", "grpc")
+    files = [str(module.origin) for module in map(find_spec, packages) if module is not None]
     yield pa.record_batch([pa.array(files)], names=["file"])
 
 
@@ -83,7 +81,7 @@ def insert(spark: SparkSession, killer: Killer) -> None:
     statement.start()
     while statement.is_alive():
         if killer.kills < _KILLS and killer.strike():
-            statement.join(2)
+            statement.join(0.5)
         statement.join(0.05)
     if errors:
         raise errors[0]
@@ -121,9 +119,9 @@ def main() -> None:
     }
     killer = Killer(spark)
     insert(spark, killer)
-    result["kills in the INSERT"] = killer.kills
+    result["kills in the INSERT"] = kills = killer.kills
     result["micro-batches"] = stream(spark, killer, f"{sys.argv[1]}/checkpoint")
-    result["kills in the query"] = killer.kills - _KILLS
+    result["kills in the query"] = killer.kills - kills
     for table in TABLES:
         row = spark.sql(
             "SELECT count(*), count(DISTINCT id), sum(id), sum(amount), sum(id * amount), count(DISTINCT customer) "

@@ -150,7 +150,8 @@ def test_executors_are_killed_and_no_row_is_lost_or_doubled(
     unpacked = tuple(str(tmp_path / host) for host in WORKER_HOSTS)
     assert len(result["files"]) >= 3
     assert [file for file in result["files"] if not file.startswith(unpacked) or "/pravega/lib/" not in file] == []
-    assert (result["kills in the INSERT"], result["kills in the query"]) == (2, 2), result
+    assert result["kills in the INSERT"] >= 1, result
+    assert result["kills in the query"] >= 1, result
     assert result["micro-batches"] >= 6
     assert {table: result[table] for table in TABLES} == dict.fromkeys(TABLES, expected())
     for table in TABLES:
