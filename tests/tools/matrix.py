@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 JDKS = ("17", "21")
-TESTS = ("tests/serde/test_avro_round_trip.py", "tests/serde/test_native.py", "tests/spark/test_tables.py")
+TESTS = ("tests/serde/test_avro_round_trip.py", "tests/spark/test_tables.py")
 DEMO = "examples/nyc_flights.py"
 SHARED = ("tests", "examples", "pyproject.toml")
 
