@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt dist docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt dist matrix docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -55,6 +55,11 @@ dist: $(STAMP)
 		echo "no Rust (cargo) here: the native codec's wheel isn't built"; \
 	fi
 	@ls dist
+
+# The wheels with each Python (3.11 to 3.14) and each JDK (17, 21) that this machine has, each at least once; prints what
+# was run, and what the machine lacks. ARGS="--only python-3.12" takes some.
+matrix: dist
+	$(BIN)/python tests/tools/matrix.py $(ARGS)
 
 # dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own.
 dbt: $(DBT)/.ready

@@ -27,9 +27,11 @@ from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     EVENT_TIME,
+    EXACTLY_ONCE,
     ISOLATION_LEVEL,
     ROUTING_KEY,
     TABLE_WRITE_KEYS,
+    TRUNCATE_LATER,
     WRITER_MODE,
     isolation_level,
     writer_mode,
@@ -71,7 +73,7 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
-_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL})
+_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER})
 _OWN = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
@@ -388,5 +390,11 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
-    if CLUSTER_BY_KEY in kept:
-        kept[CLUSTER_BY_KEY] = str(flag(CLUSTER_BY_KEY, kept[CLUSTER_BY_KEY])).lower()
+    for name in (CLUSTER_BY_KEY, TRUNCATE_LATER):
+        if name in kept:
+            kept[name] = str(flag(name, kept[name])).lower()
+    if kept.get(TRUNCATE_LATER) == "true" and kept.get(WRITER_MODE, EXACTLY_ONCE) != EXACTLY_ONCE:
+        raise ConfigurationError(
+            f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {kept[WRITER_MODE]} have no '
+            "commit with which rows could be replaced"
+        )

@@ -22,6 +22,8 @@ CLUSTER_BY_KEY = "cluster-by-key"
 QUERY, EPOCH = "query", "epoch"
 ISOLATION_LEVEL = "isolation-level"
 MERGE_SCHEMA = "merge-schema"
+TRUNCATE_LATER = "truncate-with-next-write"
+"""The property of a table whose TRUNCATE takes effect together with the next write."""
 
 MODE = "mode"
 SCHEMA_TYPE = "schema-type"

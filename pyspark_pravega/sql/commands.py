@@ -81,7 +81,17 @@ def print_config(arguments: argparse.Namespace) -> int:
     """Print the flags on one line."""
     settings = resolve_settings(arguments)
     # Other programs don't know in which Python this package is.
-    print(shlex.join([*_flags(settings, arguments.catalog), "--conf", f"spark.pyspark.python={sys.executable}"]))
+    print(shlex.join([*flags(settings, arguments.catalog), "--conf", f"spark.pyspark.python={sys.executable}"]))
+    warn_of_secrets(settings)
+    return 0
+
+
+def warn_of_secrets(settings: Settings) -> None:
+    """Say on standard error which credentials aren't among the flags, and how to give them.
+
+    Args:
+        settings: the connection.
+    """
     for key, variable in (("password", "PRAVEGA_PASSWORD"), ("auth_token", "PRAVEGA_AUTH_TOKEN")):
         if getattr(settings, key) is not None and variable not in os.environ:
             print(
@@ -89,7 +99,6 @@ def print_config(arguments: argparse.Namespace) -> int:
                 f"set {variable} where the driver runs, or give a --credentials-file",
                 file=sys.stderr,
             )
-    return 0
 
 
 def resolve_settings(arguments: argparse.Namespace) -> Settings:
@@ -122,7 +131,7 @@ def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
         settings: the connection.
         catalog: the catalog's name in SQL.
     """
-    return _flags(_nobodys(settings), catalog)
+    return flags(_nobodys(settings), catalog)
 
 
 def program_environment(settings: Settings) -> dict[str, str]:
@@ -150,12 +159,18 @@ def _nobodys(settings: Settings) -> Settings:
     )
 
 
-def _flags(settings: Settings, catalog: str) -> list[str]:
+def flags(settings: Settings, catalog: str) -> list[str]:
+    """The flags that make the catalog known to a Spark program, without passwords and tokens.
+
+    Args:
+        settings: the connection.
+        catalog: the catalog's name in SQL.
+    """
     conf = spark_conf(settings, catalog=catalog)
-    flags = ["--jars", conf.pop("spark.jars")]
+    told = ["--jars", conf.pop("spark.jars")]
     for key, value in conf.items():
-        flags += ["--conf", f"{key}={value}"]
-    return flags
+        told += ["--conf", f"{key}={value}"]
+    return told
 
 
 def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:

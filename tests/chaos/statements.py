@@ -16,6 +16,7 @@ from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, Seen, StagedTable, WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError, StreamNotFoundError
+from pyspark_pravega.serde.formats import RAW
 from pyspark_pravega.settings import Settings
 
 ID = StructField("id", LongType())
@@ -99,6 +100,9 @@ def contents(settings: Settings, scope: str) -> Table | None:
         definition = catalog.load_table([scope], "t")
     except StreamNotFoundError:
         # The controller goes on with a DROP whose session is dead.
+        return None
+    if definition.format == RAW:
+        # A DROP that was killed has taken the columns: what is left can be dropped again.
         return None
     return Table(tuple(definition.schema.fieldNames()), _read(catalog, definition)[1])
 

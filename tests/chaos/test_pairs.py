@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -158,7 +159,7 @@ def session_of_another(settings: Settings, scope: str, table: Table | None, *, h
     child = Child()
     try:
         outcomes = session(settings, scope, [insert] if table else make, child)
-        if half_dropped and "is sealed" in outcomes[0].error:
+        if half_dropped and re.search("is sealed|exists already", outcomes[0].error):
             outcomes = session(settings, scope, [Statement("drop", 7), *make], child)
     finally:
         child.end()

@@ -3,6 +3,7 @@ package pyspark.pravega;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Arrays;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -19,7 +20,9 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.expressions.ClusterByTransform;
 import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
@@ -31,6 +34,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** A stream as a table. */
 class PravegaTable
@@ -97,7 +101,10 @@ class PravegaTable
     if (key == null || !Arrays.asList(schema.fieldNames()).contains(key)) {
       return new Transform[0];
     }
-    return new Transform[] {Expressions.bucket(Integer.parseInt(properties.get("segments")), quoted(key))};
+    // As CLUSTER BY says it; the number of segments is a property.
+    return new Transform[] {
+      new ClusterByTransform(CollectionConverters.asScala(List.<NamedReference>of(Expressions.column(quoted(key)))).toSeq())
+    };
   }
 
   /** A column's name as Spark parses it, whatever letters it has. */

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 from pyspark.worker_util import pickleSer
 
+from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, counted_rows, estimated_rows, narrowed
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
@@ -256,7 +257,7 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     for _ in range(count):
         partition, rest = _block(rest)
         partitions.append(partition)
-    return function, partitions
+    return sealed(function), partitions
 
 
 def merges_schema(options: Mapping[str, str]) -> bool:
@@ -345,7 +346,8 @@ class WriteJobs:
             message = pickle(job.write_task(batches if unpacked is None else unpack(batches, unpacked)))
             yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
 
-        begun = BegunWrite(writer=pickle(job), function=pickle((write, _WRITE_RESULT)), packed=unpacked is not None)
+        function = sealed(pickle((write, _WRITE_RESULT)))
+        begun = BegunWrite(writer=pickle(job), function=function, packed=unpacked is not None)
         self._keep_alive(job, partitions)
         return begun
 

@@ -47,6 +47,7 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     avro_defaults,
+    check_schema_is_there,
     checks_of,
     defaults_of,
     with_defaults,
@@ -324,7 +325,9 @@ class CatalogMethods(StreamReads):
 
     def _definition(self, namespace: list[str], table: str, options: dict[str, str]) -> TableDefinition:
         # The statement's analysis has just looked it up, and counts on what it has found.
-        return self._with_options(self.catalog.load_table(namespace, table, age_s=PLANNED_S), options)
+        definition = self.catalog.load_table(namespace, table, age_s=PLANNED_S)
+        check_schema_is_there(definition)
+        return self._with_options(definition, options)
 
     def _with_options(self, definition: TableDefinition, options: dict[str, str]) -> TableDefinition:
         return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))

@@ -15,12 +15,14 @@ from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
-from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, open_ledger, take_snapshot
+from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, open_ledger, settle, take_snapshot
+from pyspark_pravega.connector.options import TRUNCATE_LATER
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import Check, TableDefinition
 from pyspark_pravega.connector.write import replace_all
 from pyspark_pravega.errors import (
     ConfigurationError,
+    ConflictError,
     PravegaError,
     StreamExistsError,
 )
@@ -104,14 +106,20 @@ class Tables(CatalogBase):
         return True
 
     def truncate_table(self, namespace: Sequence[str], table: str) -> None:
-        """Remove all events of a stream that are visible now, for ever.
+        """Remove all events of a stream that are visible now, for ever; together with the next write, if the table's
+        properties say so.
 
         Raises:
             StreamNotFoundError: there is no such stream.
             StreamSealedError: it is sealed.
         """
-        truncate_visible(self.client, stream_of(namespace, table))
-        self.forget(stream_of(namespace, table))
+        stream = stream_of(namespace, table)
+        ledger = open_ledger(self.client, stream)
+        if ledger is not None and ledger.properties().get(TRUNCATE_LATER) == "true":
+            truncate_later(self.client, ledger)
+        else:
+            truncate_visible(self.client, stream)
+        self.forget(stream)
 
     def drop_streams(self, scope: str) -> None:
         """Delete all tables of a scope."""
@@ -216,6 +224,22 @@ def schema_info(formed: Schema) -> SchemaInfo:
     return SchemaInfo(
         type=formed.type, serialization_format=REGISTERED.get(formed.format, formed.format), schema_data=formed.data
     )
+
+
+def truncate_later(client: Client, ledger: Ledger) -> None:
+    """Let the next commit take the place of all rows. Readers see the present ones until then.
+
+    Args:
+        client: the cluster.
+        ledger: the table's commit log.
+    """
+    while True:
+        state = settle(client, ledger)
+        try:
+            ledger.truncate_later(state)
+        except ConflictError:
+            continue
+        return
 
 
 def truncate_visible(client: Client, stream: Stream) -> None:

@@ -12,7 +12,7 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
 from pyspark_pravega.connector.log.keys import query_key
 
-_ONLY_WHEN_SET = frozenset({"replaced_rows", "replaced_table", "cleaning", "added_checks"})
+_ONLY_WHEN_SET = frozenset({"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due"})
 """Without replacements and constraints a log looks as it did before there were any."""
 
 
@@ -98,6 +98,8 @@ class State:
     """What that version has left to be done."""
     added_checks: int = 0
     """How many CHECK constraints were added since the table was made. Writes planned before know nothing of them."""
+    truncation_due: bool = False
+    """Whether the next commit takes the place of all rows: TRUNCATE TABLE was asked for, and waits for it."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -122,6 +124,7 @@ class State:
             replaced_rows=version,
             replaced_table=self.replaced_table if replacement.id is None else version,
             cleaning=Cleaning(version=version, begins=replacement.begins, stream=stream),
+            truncation_due=False,
         )
 
 
@@ -186,6 +189,7 @@ def state_of(document: Document | None) -> State:
         replaced_table=content.get("replaced_table", 0),
         cleaning=Cleaning(**{**cleaning, "begins": offsets_of(cleaning["begins"])}) if cleaning else None,
         added_checks=content.get("added_checks", 0),
+        truncation_due=content.get("truncation_due", False),
         stored_as=document.version,
     )
 

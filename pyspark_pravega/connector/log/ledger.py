@@ -286,6 +286,17 @@ class Ledger:
 
         self._table.change(PROPERTIES, changed)
 
+    def truncate_later(self, state: State) -> State:
+        """Note that the next commit takes the place of all rows.
+
+        Args:
+            state: the state it is based on.
+
+        Raises:
+            ConflictError: the log has changed since.
+        """
+        return self._change(state, replace(state, truncation_due=True))
+
     def add_check(self, state: State, change: Callable[[dict[str, str]], dict[str, str]]) -> State:
         """Change the table's properties to those with one more CHECK constraint, and count it.
 

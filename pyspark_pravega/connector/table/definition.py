@@ -183,6 +183,23 @@ def load_definition(
     return made.with_mode(mode) if mode else made
 
 
+def check_schema_is_there(definition: TableDefinition) -> None:
+    """Refuse to read events with columns, or write them, as if they were bytes.
+
+    Args:
+        definition: what the stream is as a table.
+
+    Raises:
+        GroupNotFoundError: the table was made with a schema, and the schema is gone.
+    """
+    made_as = definition.properties.get(FORMAT)
+    if made_as in REGISTERED and definition.format == RAW:
+        raise GroupNotFoundError(
+            f'the events of stream "{definition.stream}" are {made_as}, and its group in the schema registry is gone: '
+            "when a DROP TABLE was interrupted, run it again; else bring the group back"
+        )
+
+
 def raw_definition(
     settings: Settings,
     stream: Stream,

@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_pravega.client import Client, Staged, Transaction
+from pyspark_pravega.client import Staged, Transaction
 from pyspark_pravega.client.events import abort_quietly
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
@@ -36,14 +37,13 @@ from pyspark_pravega.connector.log import (
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.write.plan import WRITER, WritePlan
+from pyspark_pravega.connector.write.plan import WRITER, WritePlan, check_stream, fenced
 from pyspark_pravega.connector.write.task import DirectTask, Task, TransactionTask, Written
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     ConflictError,
     EventEncodeError,
     LeaseExpiredError,
-    NotFoundError,
     PravegaError,
     QueryTakenOverError,
     TableChangedError,
@@ -270,7 +270,7 @@ class WriteJob:
         left, repeated = {transaction for noted in attempts for transaction in noted}, False
         if self._is_committed(ledger):
             left -= winners
-        elif staged or self.replaces:
+        elif staged or self._replaces(ledger):
             self._abort(left - winners)
             with self._told_of_leases(written):
                 try:
@@ -285,8 +285,9 @@ class WriteJob:
                 elif targets:
                     self._keep_promise(ledger, state)
                     left -= {target.id for target in targets}
-        if self.replaces:
-            clean(shared_client(self.plan.settings), ledger, ledger.state())
+        state = ledger.state()
+        if state.cleaning is not None:
+            clean(shared_client(self.plan.settings), ledger, state)
         # Of those that are committed the controller aborts nothing.
         self._abort(left | winners if repeated else left)
         ledger.job(self.job).forget_attempts(partitions)
@@ -402,14 +403,20 @@ class WriteJob:
             if self._is_recent(ledger, state):
                 return None
 
-    def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:  # noqa: ARG002
+    def _replaces(self, ledger: Ledger) -> bool:
+        return self.replaces or ledger.state().truncation_due
+
+    def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:
         """What the job's rows replace.
 
         Args:
             ledger: the stream's commit log.
             state: its state, on which the commit will be based.
         """
-        return None
+        if not state.truncation_due:
+            return None
+        client, stream = shared_client(self.plan.settings), self.plan.stream
+        return Replacement(begins=dict(proper_cut(client, stream, take_snapshot(client, stream, ledger).cut)))
 
     def _progress(self, ledger: Ledger, epoch: Epoch) -> Progress:
         if epoch.run is None:
@@ -465,36 +472,3 @@ class WriteJob:
                 f'stream "{self.plan.stream}" was dropped while a job wrote to it: nothing was written'
             )
         return ledger
-
-
-def check_stream(client: Client, plan: WritePlan) -> None:
-    """Refuse to write to a stream that isn't the one that a write was planned for.
-
-    Args:
-        client: the cluster.
-        plan: the write.
-
-    Raises:
-        TableChangedError: it was dropped, and perhaps made again.
-    """
-    try:
-        client.controller.segment_ranges(plan.stream, [plan.segment_id])
-    except NotFoundError:
-        again = " and made again" if client.controller.stream_exists(plan.stream) else ""
-        raise TableChangedError(
-            f'stream "{plan.stream}" was dropped{again} after this write was planned: nothing was written; run the '
-            "statement again, start the query anew"
-        ) from None
-
-
-def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:
-    """The error of a driver whose query another driver has taken over.
-
-    Args:
-        plan: what it writes.
-        query: the query.
-    """
-    return QueryTakenOverError(
-        f'another driver has taken over streaming query {query}, which writes to stream "{plan.stream}": this one '
-        "stops, and nothing of its epoch was written. Only one driver may run from a checkpoint at a time"
-    )

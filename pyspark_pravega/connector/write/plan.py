@@ -11,7 +11,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, DateType, LongType, StructType, TimestampNTZType, TimestampType
 
-from pyspark_pravega.client import Stream
+from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Replacement
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
@@ -31,7 +31,10 @@ from pyspark_pravega.errors import (
     ConfigurationError,
     EventEncodeError,
     InvalidNameError,
+    NotFoundError,
+    QueryTakenOverError,
     StreamSealedError,
+    TableChangedError,
     UnsupportedOperationError,
     UnsupportedTypeError,
     did_you_mean,
@@ -245,3 +248,36 @@ def time_column(schema: StructType, name: str) -> str:
             "timestamp, a date, or a bigint in whatever unit"
         )
     return str(found[0].name)
+
+
+def check_stream(client: Client, plan: WritePlan) -> None:
+    """Refuse to write to a stream that isn't the one that a write was planned for.
+
+    Args:
+        client: the cluster.
+        plan: the write.
+
+    Raises:
+        TableChangedError: it was dropped, and perhaps made again.
+    """
+    try:
+        client.controller.segment_ranges(plan.stream, [plan.segment_id])
+    except NotFoundError:
+        again = " and made again" if client.controller.stream_exists(plan.stream) else ""
+        raise TableChangedError(
+            f'stream "{plan.stream}" was dropped{again} after this write was planned: nothing was written; run the '
+            "statement again, start the query anew"
+        ) from None
+
+
+def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:
+    """The error of a driver whose query another driver has taken over.
+
+    Args:
+        plan: what it writes.
+        query: the query.
+    """
+    return QueryTakenOverError(
+        f'another driver has taken over streaming query {query}, which writes to stream "{plan.stream}": this one '
+        "stops, and nothing of its epoch was written. Only one driver may run from a checkpoint at a time"
+    )

@@ -1,0 +1,137 @@
+"""A Spark program whose executors are killed while it writes and while it streams; prints what became of it as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+ROWS = 3_000_000
+TABLES = ("orders", "copies")
+_TASKS = 16
+_ROWS_OF_A_BATCH = 500_000
+_KILLS = 2
+"""Of executors, at most, in each of the two parts."""
+
+
+def executors(application: str) -> list[int]:
+    """The processes of an application's executors on this machine."""
+    pids = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_text()
+        except OSError:  # it has just ended
+            continue
+        if "CoarseGrainedExecutorBackend" in command and application in command:
+            pids.append(int(folder.name))
+    return sorted(pids)
+
+
+class Killer:
+    """Kills executors while they work."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._application = spark.sparkContext.applicationId
+        self.kills = 0
+
+    def strike(self) -> bool:
+        """Kill an executor, if a stage has ended some tasks and now runs others; whether it was done."""
+        for number in self._tracker.getActiveStageIds():
+            stage = self._tracker.getStageInfo(number)
+            if stage is None or not stage.numActiveTasks or not stage.numCompletedTasks:
+                continue
+            pids = executors(self._application)
+            if pids:
+                os.kill(pids[self.kills % len(pids)], signal.SIGKILL)
+                self.kills += 1
+                return True
+        return False
+
+
+def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """From where an executor has the packages."""
+    packages = ("pyspark_pravega", "pyspark_pravega_native", "pyarrow", "grpc")
+    files = [str(module.origin) for module in map(find_spec, packages) if module is not None]
+    yield pa.record_batch([pa.array(files)], names=["file"])
+
+
+def insert(spark: SparkSession, killer: Killer) -> None:
+    """Write all rows by one INSERT."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            spark.sql(
+                f"INSERT INTO pravega.cluster.orders SELECT id, concat('k', id % 1000), id * 7 % 1009 "
+                f"FROM range(0, {ROWS}, 1, {_TASKS})"
+            ).collect()
+        except BaseException as error:
+            errors.append(error)
+
+    statement = threading.Thread(target=run)
+    statement.start()
+    while statement.is_alive():
+        if killer.kills < _KILLS and killer.strike():
+            statement.join(0.5)
+        statement.join(0.05)
+    if errors:
+        raise errors[0]
+
+
+def stream(spark: SparkSession, killer: Killer, checkpoint: str) -> int:
+    """Copy them by a streaming query; returns how many micro-batches it took."""
+    rows = spark.readStream.option("maxEventsPerTrigger", _ROWS_OF_A_BATCH).table("pravega.cluster.orders")
+    query = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    running = query.toTable("pravega.cluster.copies")
+    before, last_batch = killer.kills, -1
+    pause = threading.Event()
+    while running.isActive:
+        pause.wait(0.05)
+        progress = running.lastProgress
+        if progress and killer.kills < before + _KILLS and progress["batchId"] > last_batch and killer.strike():
+            last_batch = progress["batchId"]
+    running.awaitTermination()
+    assert running.lastProgress is not None
+    return 1 + int(running.lastProgress["batchId"])
+
+
+def main() -> None:
+    """Run it; the argument is a folder for the checkpoint."""
+    spark = SparkSession.builder.appName("cluster").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    spark.sql("CREATE NAMESPACE pravega.cluster")
+    for table in TABLES:
+        spark.sql(
+            f"CREATE TABLE pravega.cluster.{table} (id BIGINT NOT NULL, customer STRING, amount BIGINT) "
+            "CLUSTERED BY (customer) INTO 4 BUCKETS"
+        )
+    result: dict[str, object] = {
+        "files": sorted({row.file for row in spark.range(0, 4, 1, 4).mapInArrow(where, "file STRING").collect()})
+    }
+    killer = Killer(spark)
+    insert(spark, killer)
+    result["kills in the INSERT"] = kills = killer.kills
+    result["micro-batches"] = stream(spark, killer, f"{sys.argv[1]}/checkpoint")
+    result["kills in the query"] = killer.kills - kills
+    for table in TABLES:
+        row = spark.sql(
+            "SELECT count(*), count(DISTINCT id), sum(id), sum(amount), sum(id * amount), count(DISTINCT customer) "
+            f"FROM (SELECT * FROM pravega.cluster.{table} WHERE amount IS NOT NULL)"
+        ).first()
+        assert row is not None
+        result[table] = list(row)
+    print(json.dumps(result), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What `pravega-spark pack` refuses, and what its starter says; tests/entry/test_clusters.py uses an archive."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.sql import pack
+
+
+def test_a_package_that_is_not_installed_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no-such-package isn't installed in "):
+        pack.pack(tmp_path / "pravega.tar.gz", added=["No_Such.Package"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere/pravega\.tar\.gz can't be written: "):
+        pack.pack(tmp_path / "nowhere" / "pravega.tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("version", "platform"), [("9.9", sysconfig.get_platform()), (pack.this_version(), "linux-of-another-kind")]
+)
+def test_a_machine_without_the_right_python_says_so(tmp_path: Path, version: str, platform: str) -> None:
+    starter = tmp_path / "python"
+    starter.write_text(pack.starter(version, platform))
+    done = subprocess.run(["sh", starter, "-c", "print('started')"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (sentence,) = done.stderr.splitlines()
+    assert f"has no Python {version} for {platform}, for which the archive was packed: install one" in sentence

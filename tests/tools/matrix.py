@@ -1,0 +1,157 @@
+"""`make matrix`: the wheels with each Python and each JDK that this machine has; prints a table.
+
+Each pair has an environment of its own, from requirements.lock, in build/matrix. There it runs the demo and some of the
+tests, beside which no sources lie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+JDKS = ("17", "21")
+TESTS = ("tests/serde/test_avro_round_trip.py", "tests/spark/test_tables.py")
+DEMO = "examples/nyc_flights.py"
+SHARED = ("tests", "examples", "pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A Python and a JDK."""
+
+    version: str
+    python: Path
+    jdk_version: str
+    jdk: Path
+
+    @property
+    def name(self) -> str:
+        """Such as `python-3.12-jdk-17`."""
+        return f"python-{self.version}-jdk-{self.jdk_version}"
+
+
+def pythons() -> dict[str, Path]:
+    """Version to executable, of those that run: on the PATH, of pyenv, of uv."""
+    homes = [Path(folder) for folder in os.get_exec_path()]
+    homes += sorted((Path.home() / ".pyenv" / "versions").glob("*/bin"))
+    homes += sorted((Path.home() / ".local/share/uv/python").glob("*/bin"))
+    executables: dict[str, Path] = {}
+    for version in PYTHONS:
+        for home in homes:
+            python = home / f"python{version}"
+            if python.exists() and _answer([str(python), "-c", "import sys, venv, ensurepip; print(sys.version)"]):
+                executables.setdefault(version, python)
+    return executables
+
+
+def jdks() -> dict[str, Path]:
+    """Major version to folder, of those that have a compiler: in JAVA_HOME and under /usr/lib/jvm."""
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    homes += sorted(Path("/usr/lib/jvm").glob("*"))
+    folders: dict[str, Path] = {}
+    for home in homes:
+        told = re.match(r"javac (\d+)", _answer([str(home / "bin" / "javac"), "-version"]))
+        if told:
+            folders.setdefault(told[1], home)
+    return folders
+
+
+def pairs(executables: dict[str, Path], folders: dict[str, Path]) -> list[Pair]:
+    """Each Python once and each JDK once, in as few pairs as that takes."""
+    versions = list(executables)
+    kinds = [jdk for jdk in JDKS if jdk in folders]
+    if not versions or not kinds:
+        return []
+    count = max(len(versions), len(kinds))
+    chosen = [(versions[i % len(versions)], kinds[i % len(kinds)]) for i in range(count)]
+    return [Pair(version, executables[version], jdk, folders[jdk]) for version, jdk in chosen]
+
+
+def try_out(pair: Pair, wheels: list[Path], folder: Path) -> list[tuple[str, str]]:
+    """What was run with a pair, and what became of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in SHARED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, folder / name)
+    python = folder / "environment" / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    steps = {
+        "install": [
+            [str(pair.python), "-m", "venv", str(folder / "environment")],
+            [*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")],
+            [*pip, "--no-deps", *map(str, wheels)],
+        ],
+        "demo": [[str(python), str(folder / DEMO)]],
+        "tests": [[str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]],
+    }
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["HYPOTHESIS_EXAMPLES"] = "20"
+    environment |= {"JAVA_HOME": str(pair.jdk), "PATH": f"{pair.jdk / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    outcomes = []
+    for step, commands in steps.items():
+        begun = time.monotonic()
+        log = folder / f"{step}.log"
+        with log.open("w") as output:
+            codes = []
+            for command in commands:
+                ran = subprocess.run(
+                    command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
+                )
+                codes.append(ran.returncode)
+                if ran.returncode:
+                    break
+        counted = (
+            re.findall(r"\d+ (?:passed|failed|skipped|errors?)", log.read_text()[-500:]) if step == "tests" else []
+        )
+        outcome = f"FAILED, see {log}" if any(codes) else ", ".join(counted) or "ok"
+        outcomes.append((step, f"{outcome} ({time.monotonic() - begun:.0f} s)"))
+        print(f"{pair.name}: {step}: {outcomes[-1][1]}", file=sys.stderr, flush=True)
+        if any(codes) and step == "install":
+            break
+    return outcomes
+
+
+def main() -> int:
+    """Run them; 0 when nothing has failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", metavar="TEXT", default="", help="pairs whose name holds this")
+    arguments = parser.parse_args()
+    wheels = sorted((ROOT / "dist").glob("*.whl"))
+    if not wheels:
+        sys.exit("there are no wheels in dist: run `make dist` first")
+    executables, folders = pythons(), jdks()
+    rows = []
+    for pair in pairs(executables, folders):
+        if arguments.only in pair.name:
+            outcomes = try_out(pair, wheels, ROOT / "build" / "matrix" / pair.name)
+            rows.append((pair.version, pair.jdk_version, dict(outcomes)))
+    print("| Python | JDK | install | demo | tests |\n|---|---|---|---|---|")
+    for version, jdk, told in rows:
+        print(
+            f"| {version} | {jdk} | {' | '.join(told.get(step, 'not run') for step in ('install', 'demo', 'tests'))} |"
+        )
+    missing = [f"Python {version}" for version in PYTHONS if version not in executables]
+    missing += [f"JDK {jdk}" for jdk in JDKS if jdk not in folders]
+    print(f"This machine lacks: {', '.join(missing) or 'nothing'}.")
+    return 1 if any("FAILED" in outcome for _, _, told in rows for outcome in told.values()) or not rows else 0
+
+
+def _answer(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
