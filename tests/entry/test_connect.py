@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import pandas as pd
 import pytest
 from entry_tools import FEW_TASKS, clean_environment, descendants, spark_server, wait_until_gone
 
@@ -34,6 +39,18 @@ except AnalysisException as error:
 spark.sql("DROP NAMESPACE by_connect CASCADE")
 spark.stop()
 """
+
+
+def nyc_flights() -> ModuleType:
+    """The demo, which has the flights."""
+    spec = importlib.util.spec_from_file_location(
+        "nyc_flights", Path(__file__).parents[2] / "examples" / "nyc_flights.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +81,39 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
     assert rows == "pravega [(1, 'one'), (2, 'two'), (3, 'more'), (4, 'more')]"
     assert version == "2"
     assert 'DELETE isn\'t possible on stream "by-connect/t"' in error
+
+
+def test_a_pipeline_runs_again_and_its_view_is_never_empty(connect: str, tmp_path: Path) -> None:
+    demo = nyc_flights()
+    flights = demo.unpack(tmp_path)["flights"]
+    client = str(Path(__file__).with_name("pipeline_client.py"))
+    process = subprocess.run(
+        [sys.executable, client, connect, str(tmp_path), flights, demo.COLUMNS],
+        env=clean_environment({}),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=540,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
+    seen = json.loads(process.stdout.splitlines()[-1])
+
+    table = pd.read_csv(flights, usecols=["month", "carrier", "origin", "dep_time", "dep_delay"], na_values="NA")
+    left = table[table.dep_time.notna()]
+
+    def delays(months: int) -> list[Any]:
+        by_carrier = left[left.month <= months].groupby("carrier").dep_delay.agg(["count", "mean"])
+        return [
+            [carrier, int(row["count"]), pytest.approx(row["mean"], abs=0.006)]
+            for carrier, row in by_carrier.iterrows()
+        ]
+
+    assert seen["first"] == delays(2)
+    assert seen["second"] == delays(3)
+    assert seen["between"][0] == seen["first"]
+    assert all(rows in (seen["first"], seen["second"]) for rows in seen["between"])
+    assert seen["versions"] == [len(seen["first"]), len(seen["second"])]
+    counted = left[left.month <= 3].origin.eq("JFK").value_counts()
+    assert seen["departures"] == [counted[False], counted[True]]
+    assert seen["key"] == "carrier"

@@ -42,7 +42,7 @@ DESCRIBE orders;
 --> amount              	decimal(10,2)
 -->
 --> # Partitioning
---> Part 0              	bucket(2, customer)
+--> Part 0              	cluster_by(customer)
 SHOW TBLPROPERTIES orders ('retention');
 --> retention	7 days
 INSERT INTO orders VALUES (1, 'ann', 1.50), (2, 'bob', 2.50);

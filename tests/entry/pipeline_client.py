@@ -1,0 +1,76 @@
+"""A client of Spark Connect that runs `examples/pipelines` twice, and reads its materialized view meanwhile.
+
+Its arguments: the server's address, a folder, the flights' file and columns. It prints what it has seen as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql.connect.session import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(address: str, spec: Path) -> subprocess.Popen[str]:
+    """Run the pipeline once."""
+    home = str(Path(pyspark.__file__).parent)
+    environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable}
+    command = [f"{home}/bin/spark-pipelines", "--remote", address, "run", "--spec", str(spec)]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=spec.parent
+    )
+
+
+def ended(pipeline: subprocess.Popen[str]) -> None:
+    output, _ = pipeline.communicate(timeout=300)
+    assert pipeline.returncode == 0, output[-5000:]
+
+
+def main(address: str, folder: Path, flights: str, columns: str) -> dict[str, Any]:
+    spark = SparkSession.builder.remote(address).getOrCreate()
+    spark.sql("CREATE NAMESPACE nyc")
+    spark.sql(f"CREATE TABLE nyc.flights ({columns}) CLUSTERED BY (carrier) INTO 2 BUCKETS")
+    rows = spark.read.csv(flights, schema=columns, header=True, nullValue="NA")
+    rows.where("month <= 2").writeTo("nyc.flights").append()
+
+    project = folder / "project"
+    shutil.copytree(ROOT / "examples" / "pipelines", project)
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace("file:///tmp/pravega-pipelines", (folder / "storage").as_uri()))
+
+    def delays() -> list[Any]:
+        found = spark.sql("SELECT carrier, departures, delay FROM nyc.delays ORDER BY carrier").collect()
+        return [list(row) for row in found]
+
+    ended(start(address, spec))
+    seen: dict[str, Any] = {"first": delays(), "between": []}
+    rows.where("month = 3").writeTo("nyc.flights").append()
+    second = start(address, spec)
+    while second.poll() is None:
+        now = delays()
+        if not seen["between"] or seen["between"][-1] != now:
+            seen["between"].append(now)
+        time.sleep(0.05)
+    ended(second)
+    seen["second"] = delays()
+    versions = spark.sql("SELECT rows FROM nyc.`delays$commits` ORDER BY version").collect()
+    seen["versions"] = [row.rows for row in versions]
+    of_flows = spark.sql("SELECT origin = 'JFK' AS jfk, count(*) AS n FROM nyc.departures GROUP BY 1 ORDER BY 1")
+    seen["departures"] = [row.n for row in of_flows.collect()]
+    seen["key"] = spark.sql("SHOW TBLPROPERTIES nyc.departures ('routing-key')").collect()[0].value
+    spark.sql("DROP NAMESPACE nyc CASCADE")
+    spark.stop()
+    return seen
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4])))
