@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.json.days import day_text, moment_text
 from pyspark_pravega.serde.schemas.json import Entries, Items, JsonType, Object, Scalar
-from pyspark_pravega.serde.types.nesting import as_numbers
+from pyspark_pravega.serde.types import as_numbers
 
 Text: TypeAlias = Callable[[Any], str]
 

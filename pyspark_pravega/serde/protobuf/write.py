@@ -11,8 +11,7 @@ from pyspark.sql.types import DecimalType
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
-from pyspark_pravega.serde.types import field_type
-from pyspark_pravega.serde.types.nesting import as_numbers
+from pyspark_pravega.serde.types import as_numbers, field_type
 
 Put: TypeAlias = Callable[[Any, Any], None]
 """Takes a message and a value, and sets a field."""

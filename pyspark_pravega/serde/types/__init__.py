@@ -8,12 +8,13 @@ from pyspark_pravega.serde.types.avro import avro_to_spark, spark_to_avro
 from pyspark_pravega.serde.types.common import CHAR_VARCHAR, arrow_safe, entry_of, is_plain_key
 from pyspark_pravega.serde.types.fitting import cast, check_nulls, fit
 from pyspark_pravega.serde.types.json import is_document, json_to_spark, spark_to_json
-from pyspark_pravega.serde.types.nesting import with_children
+from pyspark_pravega.serde.types.nesting import as_numbers, with_children
 from pyspark_pravega.serde.types.protobuf import field_type, has_keys, is_nullable, protobuf_to_spark, spark_to_protobuf
 
 __all__ = [
     "CHAR_VARCHAR",
     "arrow_safe",
+    "as_numbers",
     "avro_to_spark",
     "cast",
     "check_nulls",
