@@ -174,7 +174,7 @@ def test_cluster_by_sets_the_routing_key(catalog: Catalog, scope: str) -> None:
         (setting(schema=AVRO_TEXT), ConfigurationError, "has a schema already"),
         (setting(codec="x"), ConfigurationError, "it can't be set"),
         (setting(location="/x"), UnsupportedOperationError, "has no location"),
-        ([{"kind": "AddConstraint"}], UnsupportedOperationError, "enforces no constraints"),
+        ([{"kind": "AddIndex"}], UnsupportedOperationError, "can't be changed so (AddIndex)"),
         ([{"kind": "ClusterBy", "columns": ["id", "name"]}], UnsupportedOperationError, "a routing key is one column"),
     ],
 )

@@ -108,6 +108,7 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
         schema=json.loads(COLUMNS.json()),
         transforms=[],
         properties=properties,
+        checks=[],
     )["result"]
     assert made["stream"] == f"{scope}/all-orders"
     assert StructType.fromJson(json.loads(made["schema"])) == COLUMNS
@@ -147,7 +148,8 @@ def test_an_error_has_its_kind_its_condition_and_its_words(
 @server
 def test_tables_and_namespaces_that_are_there_are_errors_of_their_kind(service: Service, scope: str) -> None:
     table = {
-        "namespace": [scope], "table": "t", "schema": json.loads(COLUMNS.json()), "transforms": [], "properties": {},
+        "namespace": [scope], "table": "t", "schema": json.loads(COLUMNS.json()),
+        "transforms": [], "properties": {}, "checks": [],
     }  # fmt: skip
     assert "result" in service.call("createTable", **table)
     assert service.call("createTable", **table)["error"]["kind"] == "table-exists"
@@ -194,7 +196,7 @@ def test_many_requests_at_once_are_each_answered_once(service: Service, scope: s
 def test_a_long_answer_comes_in_pieces(service: Service, scope: str) -> None:
     """A line of many megabytes would hold up the answers of all other sessions."""
     table = {"namespace": [scope], "table": "t"}
-    service.call("createTable", **table, schema=json.loads(COLUMNS.json()), transforms=[], properties={})
+    service.call("createTable", **table, schema=json.loads(COLUMNS.json()), transforms=[], properties={}, checks=[])
     rows = {"namespace": [scope], "table": "t$properties"}
     expected = [row * 20_000 for row in service.call("metadataRows", **rows, columns=["key", "value"])["result"]]
     long = service.send("metadataRows", **rows, columns=["key", "value"] * 20_000)
@@ -230,6 +232,7 @@ def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: 
         schema=json.loads(COLUMNS.json()),
         transforms=[],
         properties={},
+        checks=[],
     )
     options = {"controller-uri": silent, "timeout": "3"}
     slow = service.send("planScan", namespace=[scope], table="t", columns=[], options=options)

@@ -40,9 +40,9 @@ DESCRIBE orders;
 --> id                  	bigint              	the id
 --> customer            	string
 --> amount              	decimal(10,2)
--->
---> # Partitioning
---> Part 0              	cluster_by(customer)
+--> # Clustering Information
+--> # col_name          	data_type           	comment
+--> customer            	string
 SHOW TBLPROPERTIES orders ('retention');
 --> retention	7 days
 INSERT INTO orders VALUES (1, 'ann', 1.50), (2, 'bob', 2.50);
