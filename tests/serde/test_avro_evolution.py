@@ -7,6 +7,7 @@ import decimal
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from avro_tools import Encodings, codec, column, datum, event, events, read, record
 
@@ -61,6 +62,21 @@ def decimal_type(precision: int, scale: int, **more: Any) -> dict[str, Any]:
 def test_an_added_field_has_its_default(kind: Any, default: Any, expected: Any) -> None:
     rows = read(record(LONG, column("b", kind, default=default)), record(LONG), {"a": 1}, {"a": 2})
     assert rows == [{"a": 1, "b": expected}, {"a": 2, "b": expected}]
+
+
+def test_fields_are_resolved_by_their_own_names_whatever_their_columns_are_called() -> None:
+    inner = {"type": "record", "name": "N", "fields": [{**column("x_y", "int"), "spark.name": "x-y"}, LONG]}
+    ours = record({**column("a_b", "long"), "spark.name": "a b"}, column("st", inner, default={"x_y": 3, "a": 4}))
+    plain = {"type": "record", "name": "N", "fields": [column("x_y", "int"), LONG]}
+    theirs = record(column("a_b", "long"), column("st", plain))
+    value = {"a_b": 1, "st": {"x_y": 2, "a": 5}}
+    named, legal = {"a b": 1, "st": {"x-y": 2, "a": 5}}, value
+    assert (read(ours, ours, value), read(ours, theirs, value)) == ([named], [named])
+    assert read(theirs, ours, value) == [legal]
+    assert read(ours, record(column("a_b", "long")), {"a_b": 1}) == [{"a b": 1, "st": {"x-y": 3, "a": 4}}]
+    table_codec = codec(ours)
+    rows = pa.Table.from_pylist([named], schema=table_codec.schema).to_batches()[0]
+    assert table_codec.decode(table_codec.encode(rows), table_codec.schema.names).to_pylist() == [named]
 
 
 def test_a_removed_field_is_passed_over_whatever_its_type() -> None:

@@ -227,12 +227,16 @@ def test_dropping_a_namespace_with_tables_needs_cascade(spark: SparkSession) -> 
 ODD_NAMES = ["größe", "Ключ", "a b", "a.b", "a`b", 'a"b', "日付"]
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_routing_key_may_be_called_as_it_likes(spark: SparkSession, namespace: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("table_format", "name"), [*(("json", name) for name in ODD_NAMES), ("avro", "größe"), ("avro", "a.b")]
+)
+def test_a_routing_key_may_be_called_as_it_likes(
+    spark: SparkSession, namespace: str, table_format: str, name: str
+) -> None:
     table, quoted = f"{namespace}.odd", "`" + name.replace("`", "``") + "`"
     spark.sql(
         f"CREATE TABLE {table} ({quoted} STRING, v INT) CLUSTERED BY ({quoted}) INTO 2 BUCKETS "
-        "TBLPROPERTIES ('format' = 'json')"
+        f"TBLPROPERTIES ('format' = '{table_format}')"
     )
     spark.sql(f"INSERT INTO {table} SELECT concat('k', id % 7), int(id) FROM range(70)")
     spark.sql(f"INSERT INTO {table} ({quoted}, v) VALUES ('k1', 100)")

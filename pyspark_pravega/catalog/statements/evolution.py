@@ -19,7 +19,7 @@ from pyspark_pravega.serde.avro import Resolver
 from pyspark_pravega.serde.avro import read as avro_read
 from pyspark_pravega.serde.formats import AVRO, JSON, PROTOBUF, Schema, registered_schema, schema_for
 from pyspark_pravega.serde.schemas import avro
-from pyspark_pravega.serde.types import avro_to_spark
+from pyspark_pravega.serde.types import avro_to_spark, free_name
 
 REVISION = "pyspark-pravega.revision"
 """Tells a schema from an earlier one that is otherwise the same: the registry keeps one version of each."""
@@ -237,7 +237,10 @@ class _Json:
         fields = self._fields(record)
         if any(name.lower() == field.name.lower() for name, _ in fields):
             raise InvalidNameError(f'stream "{self._stream}" has a column "{where}" already')
-        fields.append((field.name, self._made(record, field)))
+        made = self._made(record, field)
+        if self._schema.format == AVRO:
+            made = _named(made, field.name, free_name(made["name"], [value["name"] for _, value in fields]))
+        fields.append((field.name, made))
         self._store(record, _placed(fields, field.name, position))
 
     def drop(self, path: list[str], *, if_exists: bool) -> None:
@@ -297,7 +300,7 @@ class _Json:
         record, where = self._document, ".".join(path)
         for name in path[:-1]:
             value = dict(self._fields(record)).get(name)
-            inner = _inner(value, avro=self._schema.format == AVRO)
+            inner = _inner(value, of_avro=self._schema.format == AVRO)
             if inner is None:
                 raise UnsupportedOperationError(
                     f'column "{where}" of stream "{self._stream}" can\'t be changed: "{name}" isn\'t a struct that is '
@@ -308,7 +311,7 @@ class _Json:
 
     def _fields(self, record: dict[str, Any]) -> list[tuple[str, Any]]:
         if self._schema.format == AVRO:
-            return [(field["name"], field) for field in record["fields"]]
+            return [(avro.column_name(field), field) for field in record["fields"]]
         return list(record["properties"].items())
 
     def _store(self, record: dict[str, Any], fields: list[tuple[str, Any]]) -> None:
@@ -319,7 +322,9 @@ class _Json:
         record["required"] = [name for name in record.get("required", ()) if name in record["properties"]]
 
     def _replace(self, record: dict[str, Any], name: str, where: str, value: Any) -> None:
-        self._value(record, name, where)
+        before = self._value(record, name, where)
+        if self._schema.format == AVRO:
+            value = _named(value, name, before["name"])
         self._store(record, [(known, value if known == name else old) for known, old in self._fields(record)])
 
     def _value(self, record: dict[str, Any], name: str, where: str) -> Any:
@@ -423,11 +428,17 @@ class _Protobuf:
         raise SchemaError(f'the schema of stream "{self._stream}" doesn\'t hold its message {self._schema.type}')
 
 
-def _inner(value: Any, *, avro: bool) -> dict[str, Any] | None:
+def _named(field: dict[str, Any], column: str, name: str) -> dict[str, Any]:
+    """A field of an Avro record under its own name, which the column's differs from where Avro doesn't allow that."""
+    others = {key: value for key, value in field.items() if key not in ("name", avro.SPARK_NAME)}
+    return {"name": name, **others, **({avro.SPARK_NAME: column} if name != column else {})}
+
+
+def _inner(value: Any, *, of_avro: bool) -> dict[str, Any] | None:
     """The struct that a field is of."""
     if value is None:
         return None
-    if not avro:
+    if not of_avro:
         options = value.get("anyOf") or [value]
         return next((option for option in options if "properties" in option), None)
     kinds = value["type"] if isinstance(value["type"], list) else [value["type"]]

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_pravega.errors import ConfigurationError, TableChangedError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import REGISTERED
+from pyspark_pravega.serde.schemas import avro
 
 DEFAULTS, CHECKS = "_defaults", "_checks"
 """The properties that keep them: an object of column and SQL, and a list of constraints."""
@@ -176,7 +177,7 @@ def avro_defaults(serialization_format: str, data: bytes) -> dict[str, str]:
         return {}
     schema = json.loads(data)
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    literals = {field["name"]: _literal(field["type"], field.get("default")) for field in fields}
+    literals = {avro.column_name(field): _literal(field["type"], field.get("default")) for field in fields}
     return {name: literal for name, literal in literals.items() if literal is not None}
 
 

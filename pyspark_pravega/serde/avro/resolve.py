@@ -59,12 +59,12 @@ class Resolver:
             raise IncompatibleSchemaError(f"events of type {written_as} can't be read as {read_as}")
         columns_by_name = {field.name: field for field in columns}
         by_writer_name: dict[str, avro.Field] = {}
-        written = {field.name for field in writer.fields}
+        written = {field.avro_name for field in writer.fields}
         defaults: list[tuple[str, Made]] = []
         for field in reader.fields:
             if field.name not in columns_by_name:
                 continue
-            source = next((name for name in (field.name, *field.aliases) if name in written), None)
+            source = next((name for name in (field.avro_name, *field.aliases) if name in written), None)
             if source is not None:
                 by_writer_name[source] = field
             else:
@@ -76,7 +76,7 @@ class Resolver:
             )
         fields: list[tuple[str | None, Made]] = []
         for theirs in writer.fields:
-            ours = by_writer_name.get(theirs.name)
+            ours = by_writer_name.get(theirs.avro_name)
             where = f"{path}{theirs.name}"
             if ours is None:
                 fields.append((None, self.skip(theirs.type, where)))
@@ -371,7 +371,7 @@ def default_value(kind: avro.AvroType, value: Any) -> Any:
         return {
             field.name: default_value(
                 field.type,
-                value[field.name] if field.name in value or field.default is avro.MISSING else field.default,
+                value[field.avro_name] if field.avro_name in value or field.default is avro.MISSING else field.default,
             )
             for field in kind.fields
         }

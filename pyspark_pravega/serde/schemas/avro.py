@@ -16,6 +16,9 @@ from pyspark_pravega.errors import SchemaError
 SPARK_TYPE = "spark.type"
 """The property that keeps the Spark type where Avro has none of its own (TINYINT, SMALLINT, CHAR, VARCHAR)."""
 
+SPARK_NAME = "spark.name"
+"""The property of a field that keeps its column's name, where Avro allows no such name."""
+
 VARIANT = "variant"
 """The logical type of a record that holds a VARIANT's bytes, as Iceberg writes it."""
 
@@ -111,11 +114,19 @@ class Field:
     """A field of a record."""
 
     name: str
+    """The column's name: the field's own, or what its property `spark.name` says."""
     type: AvroType
     default: Any = MISSING
     aliases: tuple[str, ...] = ()
     doc: str | None = None
     spark: str | None = None
+    legal_name: str = ""
+    """The field's own name, where the column has another one."""
+
+    @property
+    def avro_name(self) -> str:
+        """The name by which schemas are resolved."""
+        return self.legal_name or self.name
 
 
 @dataclass(frozen=True)
@@ -191,6 +202,17 @@ def table_record(schema: AvroType) -> Record:
 def member_name(index: int) -> str:
     """The field that stands for a member of a union of several types, as Spark's own reader of Avro calls it."""
     return f"member{index}"
+
+
+def column_name(field: Mapping[str, Any]) -> str:
+    """The column that a field is.
+
+    Args:
+        field: its JSON.
+    """
+    own: str = field["name"]
+    name = field.get(SPARK_NAME)
+    return name if isinstance(name, str) and name else own
 
 
 def describe(schema: AvroType) -> str:
@@ -271,7 +293,7 @@ class _Parser:
                 tuple(self._field(field, full, inner, depth) for field in fields),
                 logical if isinstance(logical, str) else None,
             )
-            names = [field.name for field in definition.fields]
+            names = [field.avro_name for field in definition.fields]
             if len(set(names)) != len(names):
                 raise SchemaError(f'record "{full}" has two fields of one name')
         self._named[full] = definition
@@ -281,13 +303,15 @@ class _Parser:
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             raise SchemaError(f'record "{record}" has a field without a name')
         doc, spark = value.get("doc"), value.get(SPARK_TYPE)
+        name = column_name(value)
         return Field(
-            name=value["name"],
+            name=name,
             type=self.parse(_get(value, "type"), namespace, depth + 1),
             default=value.get("default", MISSING),
             aliases=tuple(value.get("aliases") or ()),
             doc=doc if isinstance(doc, str) else None,
             spark=spark if isinstance(spark, str) else None,
+            legal_name=value["name"] if name != value["name"] else "",
         )
 
 

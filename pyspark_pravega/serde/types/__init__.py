@@ -4,7 +4,7 @@
 that hold the same values, `nesting` makes nested columns anew. It uses `serde.schemas`.
 """
 
-from pyspark_pravega.serde.types.avro import avro_to_spark, spark_to_avro
+from pyspark_pravega.serde.types.avro import avro_to_spark, free_name, spark_to_avro
 from pyspark_pravega.serde.types.common import CHAR_VARCHAR, arrow_safe, entry_of, is_plain_key
 from pyspark_pravega.serde.types.fitting import cast, check_nulls, fit
 from pyspark_pravega.serde.types.json import is_document, json_to_spark, spark_to_json
@@ -21,6 +21,7 @@ __all__ = [
     "entry_of",
     "field_type",
     "fit",
+    "free_name",
     "has_keys",
     "is_document",
     "is_nullable",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from pyspark.sql.types import (
@@ -31,7 +32,7 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.errors import UnsupportedTypeError
 from pyspark_pravega.serde.schemas import avro
-from pyspark_pravega.serde.schemas.avro import VARIANT
+from pyspark_pravega.serde.schemas.avro import SPARK_NAME, VARIANT
 from pyspark_pravega.serde.types.common import (
     CHAR_VARCHAR,
     MAX_PRECISION,
@@ -111,22 +112,23 @@ class _Writer:
 
     def record(self, schema: StructType, name: str, path: str) -> dict[str, Any]:
         names = Names(path)
+        for column in schema.fieldNames():
+            names.add(column)
+        taken = {column for column in schema.fieldNames() if _AVRO_NAME.fullmatch(column)}
         fields = []
         for field in schema.fields:
-            where = f"{path}{field.name}"
-            if not _AVRO_NAME.fullmatch(field.name):
-                raise UnsupportedTypeError(
-                    f'column "{where}" can\'t be a field of an Avro record: names are made of the letters A-Z '
-                    f'and a-z, digits and _, and don\'t begin with a digit; name it "{sanitised(field.name)}", '
-                    "for example"
-                )
-            names.add(field.name)
-            fields.append(self._field(field, f"{name}_{field.name}", where))
+            legal = field.name
+            if legal not in taken:
+                legal = free_name(sanitised(field.name), taken)
+                taken.add(legal)
+            fields.append(self._field(field, legal, f"{name}_{legal}", f"{path}{field.name}"))
         return {"fields": fields}
 
-    def _field(self, field: StructField, name: str, path: str) -> dict[str, Any]:
+    def _field(self, field: StructField, legal: str, name: str, path: str) -> dict[str, Any]:
         kind = self._type(field.dataType, name, path)
-        value: dict[str, Any] = {"name": field.name, "type": ["null", kind] if field.nullable else kind}
+        value: dict[str, Any] = {"name": legal, "type": ["null", kind] if field.nullable else kind}
+        if legal != field.name:
+            value[SPARK_NAME] = field.name
         if field.nullable:
             value["default"] = None
         comment = field.metadata.get("comment")
@@ -179,12 +181,22 @@ class _Writer:
         raise unsupported(kind, path, "Avro")
 
     def _unique(self, name: str) -> str:
-        unique = name
-        number = 2
-        while unique in self._names:
-            unique, number = f"{name}_{number}", number + 1
+        unique = free_name(name, self._names)
         self._names.add(unique)
         return unique
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """A name, with a number behind it where it is taken.
+
+    Args:
+        name: the wanted one.
+        taken: those that are taken.
+    """
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
 
 
 def _struct(record: avro.Record, path: str) -> StructType:
