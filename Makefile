@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt dist matrix docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -69,6 +69,16 @@ $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
 	$(DBT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
 		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
+	touch $@
+
+# dbt's own tests for adapters, against a Thrift server and a sandbox of its own; ARGS="-k Seed" takes some.
+dbt-suite: dbt-suite-tools
+	$(BIN)/python tests/tools/run_dbt_suite.py -n $(WORKERS) -q $(ARGS)
+
+dbt-suite-tools: $(DBT)/.suite
+
+$(DBT)/.suite: tests/entry/dbt_suite/requirements.lock $(DBT)/.ready
+	$(DBT)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	touch $@
 
 # Executes the notebooks on a sandbox, and stores them with what they show.
@@ -157,6 +167,7 @@ proto: $(STAMP)
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml -o requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras examples/dbt/requirements.in -o examples/dbt/requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras --constraint examples/dbt/requirements.lock tests/entry/dbt_suite/requirements.in -o tests/entry/dbt_suite/requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras docs/requirements.in -o docs/requirements.lock
 
 clean:

@@ -232,8 +232,12 @@ def _follow(opened: list[tuple[Path, IO[str]]]) -> None:
 
 
 def _folder(args: argparse.Namespace) -> Path:
+    from pyspark_pravega.sandbox.folders import check_usable
+
     folder: Path = args.data_dir or places.state_folder()
-    return folder.expanduser().absolute()
+    folder = folder.expanduser().absolute()
+    check_usable(folder)
+    return folder
 
 
 def _command(name: str, args: argparse.Namespace) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import tempfile
 import time
@@ -47,6 +48,37 @@ class Claim:
         self.lock.close()
 
 
+def check_usable(folder: Path) -> None:
+    """Refuse a folder of another user: a sandbox's folder is its owner's only.
+
+    Args:
+        folder: the folder, which needn't exist.
+
+    Raises:
+        SandboxError: this user may not read and write in it.
+    """
+    try:
+        owner = folder.stat().st_uid
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        owner = None
+    if owner is None or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        whose = "" if owner in (None, os.geteuid()) else f" It belongs to {_user(owner)}."
+        raise SandboxError(
+            f"the folder {folder} may not be read and written by {_user(os.geteuid())}.{whose} Give --data-dir "
+            "(in Python `data_dir`) another folder. To use the sandbox of somebody else, set PRAVEGA_CONTROLLER_URI "
+            "and PRAVEGA_SCHEMA_REGISTRY_URI to what it has printed"
+        )
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
 def claim(folder: Path | None) -> Claim:
     """Claim a folder; what a killed process left running in it is ended.
 
@@ -57,13 +89,14 @@ def claim(folder: Path | None) -> Claim:
         The claim.
 
     Raises:
-        SandboxError: a sandbox runs in it.
+        SandboxError: a sandbox runs in it, or it is another user's.
     """
     if folder is None:
         _sweep()
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     else:
         path = folder
+        check_usable(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Its owner's only: logs name streams and users. One that is there already stays as it is.
         path.mkdir(mode=0o700, exist_ok=True)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from entry_tools import CLI, ThriftServer, ask, clean_environment
+from pyhive.exc import DatabaseError
+from run_dbt_suite import run_suite
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -37,10 +39,15 @@ def dbt() -> Path:
         f"PYTHON={sys.executable}",
         "-o",
         f"{venv}/.ready",
-        "dbt",
+        "dbt-suite-tools",
     ]
     subprocess.run(command, cwd=ROOT, check=True)
     return venv / "dbt" / "bin" / "dbt"
+
+
+def test_some_of_dbt_s_own_tests_for_adapters(dbt: Path, thrift: ThriftServer, tmp_path: Path) -> None:
+    """All of them are `make dbt-suite`."""
+    assert run_suite(dbt.with_name("python"), thrift.address, tmp_path, ["-m", "sample", "-q"]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +67,10 @@ def flights(thrift: ThriftServer, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the project, for what dbt writes."""
-    return shutil.copytree(
-        ROOT / "examples" / "dbt", tmp_path / "project", ignore=shutil.ignore_patterns("target", "logs")
-    )
+    """A copy of the project, for what dbt writes, and of the package that it names."""
+    written = shutil.ignore_patterns("target", "logs", "dbt_packages", "package-lock.yml")
+    shutil.copytree(ROOT / "dbt-pravega", tmp_path / "dbt-pravega")
+    return shutil.copytree(ROOT / "examples" / "dbt", tmp_path / "examples" / "dbt", ignore=written)
 
 
 def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str], *arguments: str) -> str:
@@ -86,6 +93,7 @@ def builds_twice_and_documents(
     dbt: Path, project: Path, target: str, schema: str, days: range, flights: Any, environment: Mapping[str, str]
 ) -> None:
     """Build, let flights of more days come, build again, and make the docs."""
+    run_dbt(dbt, project, target, environment, "deps")
     run_dbt(dbt, project, target, environment, "build")
     results = json.loads((project / "target" / "run_results.json").read_text())["results"]
     assert {result["status"] for result in results} == {"success", "pass"}
@@ -117,6 +125,12 @@ def builds_twice_and_documents(
     assert f"{schema}\tstg_flights\tfalse" in ask(flights, f"SHOW VIEWS IN {schema}")
     comments = ask(flights, f"DESCRIBE {schema}.stg_flights")
     assert "flown_on\tdate\tThe day of departure" in comments
+    comments = ask(flights, f"DESCRIBE {schema}.daily_flights")
+    assert "flights\tbigint\tThose that were planned" in comments
+    # The second run has replaced the first one's rows by one commit, and the constraints hold for whoever writes.
+    assert ask(flights, f"SELECT count(*) FROM {schema}.`airline_delays$commits`") != ["1"]
+    with pytest.raises(DatabaseError, match="carrier"):
+        ask(flights, f"INSERT INTO {schema}.airline_delays (name, flights) VALUES ('nobody', 1)")
     properties = ask(flights, f"SHOW TBLPROPERTIES {schema}.daily_flights ('retention')")
     assert properties == ["retention\t90 days"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,9 @@ MAIN = (
     "    sys.exit(1)\n"
 )
 """The sandbox's commands alone, as a program."""
+
+WITHOUT_PRIVILEGES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+"""What runs a command so that the modes of files hold for it, as they don't for root."""
 
 
 def command(*arguments: object) -> list[str]:

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from sandbox_tools import command, eventually
+from sandbox_tools import WITHOUT_PRIVILEGES, command, eventually
 
 from pyspark_pravega.sandbox import readiness
 from pyspark_pravega.sandbox.processes import ProcessId
@@ -19,10 +19,10 @@ from pyspark_pravega.sandbox.processes import ProcessId
 pytestmark = pytest.mark.server
 
 
-def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, before: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
     # Output goes to pipes: a detached server that held one open would make this wait for ever.
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=120, check=False,
+        [*before, *command(*arguments)], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, **environment},
     )  # fmt: skip
 
@@ -196,3 +196,15 @@ def test_no_logs_is_said(tmp_path: Path) -> None:
     answer = run("logs", "--data-dir", tmp_path)
     assert answer.returncode == 1
     assert "holds no logs" in answer.stderr
+
+
+@pytest.mark.parametrize("name", ["start", "status", "stop", "logs"])
+def test_the_folder_of_another_user_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o000)
+    for path in (folder, folder / "within"):
+        answer = run(name, "--data-dir", path, before=WITHOUT_PRIVILEGES)
+        assert answer.returncode == 1
+        assert f"{path} may not be read and written by" in answer.stderr
+        assert "--data-dir" in answer.stderr
+        assert "Traceback" not in answer.stderr

@@ -6,10 +6,12 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
 import pytest
+from sandbox_tools import WITHOUT_PRIVILEGES
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -18,10 +20,12 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
 
 
-def run(*arguments: str, environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, environment: dict[str, str], folder: Path, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
     return subprocess.run(
-        [*CLI, *arguments],
+        [*before, *CLI, *arguments],
         env={**clean, **environment},
         cwd=folder,
         capture_output=True,
@@ -31,14 +35,17 @@ def run(*arguments: str, environment: dict[str, str], folder: Path) -> subproces
     )
 
 
-def test_statements_from_the_command_line(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_statements_from_the_command_line_of_a_user_who_may_write_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The home folder and the current one are read-only."""
     statements = """
         CREATE NAMESPACE pravega.from_cli;
         CREATE TABLE pravega.from_cli.t CLUSTERED BY (s) INTO 4 BUCKETS AS SELECT id, 'x' AS s FROM range(10);
         SELECT count(*), max(id) FROM pravega.from_cli.t;
         DROP NAMESPACE pravega.from_cli CASCADE"""
 
-    done = run("sql", "-e", statements, environment=sandbox.environment(), folder=tmp_path)
+    tmp_path.chmod(0o555)
+    environment = {**sandbox.environment(), "HOME": str(tmp_path)}
+    done = run("sql", "-e", statements, environment=environment, folder=tmp_path, before=WITHOUT_PRIVILEGES)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "10\t9\n"

@@ -78,7 +78,7 @@ def test_columns_may_be_called_as_they_like(
 
     if table_format == "avro":
         latest = registry.history(namespace.removeprefix("pravega.").replace("_", "-"), "odd")[-1][0]
-        fields = json.loads(latest.data)["fields"]
+        fields = json.loads(latest.schema_data)["fields"]
         own = {field["name"]: field.get("spark.name") for field in fields}
         assert all(name.isascii() and name.isidentifier() for name in own)
         assert (own["field_with_dash"], own["a_b"], own["_1st"]) == ("field-with-dash", None, "1st")
