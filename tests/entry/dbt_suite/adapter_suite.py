@@ -20,6 +20,8 @@ import yaml
 from dbt.tests.adapter.constraints import fixtures
 from dbt.tests.adapter.constraints import test_constraints as constraints
 from dbt.tests.adapter.incremental.test_incremental_on_schema_change import BaseIncrementalOnSchemaChange
+from dbt.tests.adapter.simple_seed import seeds
+from dbt.tests.adapter.simple_seed.test_seed import BaseSeedSpecificFormats
 from dbt.tests.adapter.unit_testing.test_types import BaseUnitTestingTypes
 from dbt.tests.adapter.utils.data_types.test_type_float import BaseTypeFloat
 from dbt.tests.adapter.utils.data_types.test_type_int import BaseTypeInt
@@ -83,6 +85,7 @@ LEFT_OUT = {
     "BaseDocsGenerate": "dbt-spark's docs know no owner",
     "BaseGetCatalogForSingleRelation": "dbt-spark has no catalog of one relation",
     "BasePersistDocs": "dbt-spark's docs show no comments; test_dbt.py asks Spark for them",
+    "BasePersistDocsCommentOnQuotedColumn": "dbt-spark's docs show no comments",
     "BasePersistDocsColumnMissing": "dbt-spark's docs show no comments",
     "BaseContractSqlHeader": "its classes below it are taken",
     "BaseConstraintsColumnsEqual": "its classes below it are taken",
@@ -134,7 +137,8 @@ RED = {
 # Classes that others derive theirs from, of which the ones below are taken.
 SPARK_HAS_ITS_OWN = {
     "BaseTableConstraintsColumnsEqual", "BaseViewConstraintsColumnsEqual", "BaseIncrementalConstraintsColumnsEqual",
-    "BaseConstraintsRollback", "BaseIncrementalConstraintsRollback", "BaseIncrementalForeignKeyConstraint",
+    "BaseSeedSpecificFormats", "BaseConstraintsRollback", "BaseIncrementalConstraintsRollback",
+    "BaseIncrementalForeignKeyConstraint",
     "BaseIncrementalOnSchemaChange", "BaseUnitTestingTypes", "BaseTypeFloat", "BaseTypeInt", "BaseCurrentTimestamps",
 }  # fmt: skip
 SAMPLE = {"BaseSimpleMaterializations", "BaseIncremental", "BaseGenericTests", "BaseChangeRelationTypeValidator"}
@@ -296,6 +300,22 @@ class TestSpecialCharacters(BaseIncrementalOnSchemaChange):
     test_run_incremental_ignore = None
     test_run_incremental_sync_all_columns = None
     test_run_incremental_fail_on_schema_change = None
+
+
+class TestSeedSpecificFormats(BaseSeedSpecificFormats):
+    """Without `seed.with.dots`, whose name dbt-spark doesn't quote. One has 20,000 rows."""
+
+    @pytest.fixture(scope="class")
+    def seeds(self, test_data_dir: Path) -> dict[str, str]:
+        big = self._make_big_seed(test_data_dir).read_text()
+        return {"big_seed.csv": big, "seed_unicode.csv": seeds.seed__unicode_csv}
+
+    def test_simple_seed(self, project: Any) -> None:
+        assert len(run_dbt(["seed"])) == 2
+        assert tuple(project.run_sql("select count(*), sum(seed_id) from {schema}.big_seed", "one")) == (
+            20_000,
+            sum(range(20_000)),
+        )
 
 
 class TestUnitTestingTypes(BaseUnitTestingTypes):
