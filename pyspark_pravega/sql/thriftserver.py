@@ -10,6 +10,8 @@ def _url(host: str, port: int, scope: str) -> str:
 
 
 def _hive(folder: Path, host: str, port: int) -> list[str]:
+    # Each session that ends looks for files of its own there, and logs an error where there is no folder.
+    (folder / "scratch").mkdir()
     conf = {
         "hive.server2.thrift.bind.host": host,
         "hive.server2.thrift.port": str(port),

@@ -108,6 +108,7 @@ def checked_thrift_server(sandbox: Sandbox, folder: Path) -> Iterator[ThriftServ
         yield running
         processes = descendants(running.process.pid)
         assert running.stop() == 0
+    assert "Unable to access pipeout files" not in running.log.read_text()
     wait_until_gone(processes)
     assert list((folder / "home").iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -23,6 +24,17 @@ def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
     counts = spread_over_versions(catalog, make(catalog, scope, "t", segments=SEGMENTS), ROWS, VERSIONS)
     other = f"pravega.`{scope}`.other"
     spark.sql(f"CREATE TABLE {other} (id BIGINT)")
+
+    def insert(number: int) -> float:
+        began = time.monotonic()
+        spark.newSession().sql(f"INSERT INTO {other} VALUES ({number})")
+        return time.monotonic() - began
+
+    def seconds(taken: list[float]) -> str:
+        return ", ".join(f"{one:.2f}" for one in taken)
+
+    alone = [insert(number) for number in range(3)]
+    began = time.monotonic()
     with ThreadPoolExecutor(1) as thread:
         changes = thread.submit(
             spark.sql(
@@ -30,14 +42,15 @@ def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
                 f"FROM pravega.`{scope}`.t CHANGES FROM VERSION 1 GROUP BY 1, 2"
             ).collect
         )
-        for number in range(3):
-            spark.newSession().sql(f"INSERT INTO {other} VALUES ({number})")
+        beside = [insert(3 + number) for number in range(3)]
         rows = changes.result()
+    print(f"INSERT alone {seconds(alone)} s, beside CHANGES {seconds(beside)} s")
+    print(f"CHANGES {time.monotonic() - began:.1f} s")
     assert {row[0]: row[2] for row in rows} == counts
     assert {row[1] - row[0] for row in rows} == {FIRST_COMMITTED_MS}
     assert sum(row[3] for row in rows) == ROWS * (ROWS - 1) // 2
     assert sum(row[4] for row in rows) == ROWS
-    assert spark.table(other).count() == 3
+    assert spark.table(other).count() == 6
     some = spark.sql(f"SELECT version, rows FROM pravega.`{scope}`.`t$commits` WHERE version >= 40 AND version < 43")
     assert {row.version: row.rows for row in some.collect()} == {number: counts[number] for number in (40, 41, 42)}
     # An answer of more than a line should have: 9,000 cuts of 32 segments.
