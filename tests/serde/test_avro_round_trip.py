@@ -45,7 +45,8 @@ def test_rows_are_the_same_after_encoding_and_decoding(table: StructType, data: 
     some = data.draw(st.lists(st.sampled_from(table.names), unique=True))
     chosen = codec.decode(payloads, some)
     assert chosen.num_rows == len(rows)
-    assert [column.to_pylist() for column in chosen.columns] == [batch.column(n).to_pylist() for n in some]
+    # As Arrow's arrays: Python's dates have no years before 1.
+    assert all(column.equals(batch.column(name)) for name, column in zip(some, chosen.columns, strict=True))
 
 
 @given(structs(types), st.data())
