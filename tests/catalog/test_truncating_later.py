@@ -7,8 +7,8 @@ import pytest
 from catalog_tools import ids, insert, make, plan, write
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.connector.log.ledger import open_ledger
-from pyspark_pravega.connector.write import Epoch, OverwritingJob, WriteJob
+from pyspark_pravega.connector.log import open_ledger, take_snapshot
+from pyspark_pravega.connector.write import Epoch, OverwritingJob, Seen, WriteJob
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.settings import Settings
 
@@ -60,6 +60,17 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     write(OverwritingJob(plan(catalog.definition(stream, age_s=0))), 12)
     insert(catalog, stream, 13)
     assert ids(others, stream) == [12, 13]
+
+    # Of what a statement has read and others have added since, nothing is kept when it was truncated meanwhile.
+    change(catalog, scope, "isolation-level", "snapshot")
+    for truncates in (False, True):
+        seen = [Seen.of(catalog.client, take_snapshot(catalog.client, stream))]
+        insert(others, stream, 20)
+        if truncates:
+            catalog.truncate_table([scope], "t")
+        job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
+        job.commit_job([job.write_task(iter([batch_of(21)]))], seen=seen)
+        assert ids(others, stream) == ([21] if truncates else [20, 21])
 
     # Without the property a TRUNCATE is one at once; and it isn't for modes without commits.
     with pytest.raises(ConfigurationError, match="truncate-with-next-write"):

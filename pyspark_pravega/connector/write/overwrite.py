@@ -121,7 +121,8 @@ class OverwritingJob(WriteJob):
                 raise self._conflict(state, news[0])
             if state.replaced_rows > news[0].version or any(one != self._seen[0] for one in self._seen):
                 raise self._conflict(state, news[0])
-            begins, keeps = dict(proper_cut(client, stream, self._seen[0].offsets)), True
+            if not state.truncation_due:
+                begins, keeps = dict(proper_cut(client, stream, self._seen[0].offsets)), True
         if staged is None:
             return Replacement(begins=begins, keeps=keeps)
         return staged.replacement(begins)
