@@ -22,7 +22,7 @@ REFUSED_TABLES = [
     ("_hidden (id INT)", "PRAVEGA_INVALID_NAME", 'begins with "_"'),
     ("t (id INTERVAL MONTH)", "PRAVEGA_UNSUPPORTED_TYPE", 'column "id" is of type INTERVAL MONTH'),
     ("t (s STRUCT<v: INTERVAL YEAR>)", "PRAVEGA_UNSUPPORTED_TYPE", 'column "s.v" is of type INTERVAL YEAR'),
-    ("t (`a b` INT)", "PRAVEGA_UNSUPPORTED_TYPE", 'name it "a_b"'),
+    ("t (`a b` INT) TBLPROPERTIES ('format' = 'protobuf')", "PRAVEGA_UNSUPPORTED_TYPE", 'name it "a_b"'),
     ("t (id INT) TBLPROPERTIES ('fromat' = 'avro')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "format"?'),
     ("t (id INT) TBLPROPERTIES ('format' = 'arvo')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "avro"?'),
     ("t (id INT) TBLPROPERTIES ('format' = 'raw')", "PRAVEGA_INVALID_CONFIGURATION", "exactly one column"),
