@@ -192,7 +192,7 @@ def test_in_a_scope_that_is_not_there_nothing_is_made(catalog: Catalog, registry
 @pytest.mark.parametrize(
     ("schema", "properties", "kind"),
     [
-        (StructType([StructField("ä", LongType())]), {}, PravegaError),
+        (StructType([StructField("ä", LongType())]), {"format": "protobuf"}, UnsupportedTypeError),
         (COLUMNS, {"routing-key": "missing"}, InvalidNameError),
         (COLUMNS, {"format": "raw"}, ConfigurationError),
     ],
