@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,32 @@ def test_streams_are_listed_over_pages_each_once_without_those_of_pravega_itself
     listed = list(client.controller.list_streams(scope))
     assert set(listed) == names
     assert len(listed) == len(names)
+
+
+@server
+@pytest.mark.parametrize(
+    "call",
+    [
+        Controller.current_segments,
+        partial(Controller.current_segments, access=Access.READ_WRITE),
+        partial(Controller.is_current, segment_id=0),
+        partial(Controller.update_stream, change=lambda before: replace(before, tags=("a",))),
+    ],
+    ids=["segments", "token", "valid", "update"],
+)
+def test_a_stream_whose_creation_is_under_way_is_waited_for(
+    controller: Controller, scope: str, call: Callable[..., object]
+) -> None:
+    """As a session that was killed leaves it: the controller goes on by itself."""
+    stream = Stream(scope, "big")
+    with ThreadPoolExecutor(1) as threads:
+        created = threads.submit(
+            controller.create_stream, stream, StreamConfiguration(scaling=ScalingPolicy.fixed(500))
+        )
+        while not controller.stream_exists(stream):
+            time.sleep(0)
+        call(controller, stream)
+        assert created.result()
 
 
 @server

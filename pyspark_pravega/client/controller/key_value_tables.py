@@ -9,7 +9,6 @@ from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.calls import ControllerCalls, no_scope, no_table
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH, Stream, StreamSegments, check_name
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
-from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import OperationFailedError
 
 
@@ -86,17 +85,7 @@ class ControllerTables(ControllerCalls):
             KeyValueTableNotFoundError: there is no such table.
         """
         info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
-        deadline = Limit(self._rpc.timeout)
-        while True:
-            try:
-                reply = self._call(
-                    "getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=no_table(scope, table)
-                )
-                break
-            except OperationFailedError as error:
-                # The controller has no status for this, only words.
-                if "State: CREATING" not in str(error) or not deadline.wait():
-                    raise
+        reply = self._call("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=no_table(scope, table))
         return messages.segments(Stream(scope, f"{table}_kvtable"), reply.segment_ranges, reply.delegation_token)
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:

@@ -30,6 +30,9 @@ _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream 
 """gRPC's words for a connection that was made, and then lost."""
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 """Calls that may have been done or not. Nobody here cancels one, so that was the controller."""
+_BEING_CREATED = "State: CREATING"
+"""What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
+no status. It has done nothing then."""
 _CONDITIONAL = frozenset({"noteTimestampFromWriter"})
 """Methods that the controller fails with FAILED_PRECONDITION when two calls change one thing at once. It has done
 nothing then."""
@@ -113,9 +116,11 @@ class ControllerRpc:
     def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
         if error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in _CONDITIONAL:
             return True
+        details = error.details() or ""
+        if _BEING_CREATED in details:
+            return True
         if error.code() not in _NO_ANSWER:
             return False
-        details = error.details() or ""
         if _is_about_certificates(details):
             return False
         never_sent = error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
@@ -181,6 +186,11 @@ class ControllerRpc:
             raise AuthenticationError(
                 f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with "
                 "credentials that it can't make sense of: check the token and its method"
+            ) from None
+        if _BEING_CREATED in details:
+            raise OperationFailedError(
+                f"the Pravega controller at {self.uri} can't do {method} yet, what it is for is being created "
+                f"({details}): try again later; if it stays so, create it again, and the controller goes on with it"
             ) from None
         raise OperationFailedError(
             f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
