@@ -329,10 +329,11 @@ class LosingProxy(Proxy):
     """Cuts a connection once, when told so: where a change is asked for, or where the server says that it is made."""
 
     _loses: str | None = None
+    _meanwhile: Callable[[], object] = bool
 
-    def lose(self, what: str) -> None:
-        """Lose the next one."""
-        self._loses = what
+    def lose(self, what: str, *, meanwhile: Callable[[], object] = bool) -> None:
+        """Lose the next one; `meanwhile` happens before its sender can notice."""
+        self._loses, self._meanwhile = what, meanwhile
 
     @property
     def has_lost(self) -> bool:
@@ -344,6 +345,7 @@ class LosingProxy(Proxy):
             while data := source.recv(1 << 16):
                 if self._loses is not None and int.from_bytes(data[:4]) in _LOST[self._loses]:
                     self._loses = None
+                    self._meanwhile()
                     break
                 sink.sendall(data)
         except OSError:
@@ -376,6 +378,26 @@ def test_an_attempt_whose_answer_was_lost_has_joined(
         assert beside.job(job._job).join(1, transaction, begun=False) is None
         assert proxy.has_lost
     assert job.attempts_by_partition(2) == [[transaction.id], []]
+
+
+@server
+def test_an_attempt_has_joined_though_another_one_came_before_it_knew(
+    client: Client, settings: Settings, ledger: Ledger, stream: Stream
+) -> None:
+    """Otherwise it takes the shared transaction for its own, and what others have written into it counts as well."""
+    transaction = Transaction(id=uuid.uuid4(), segments=client.controller.current_segments(stream))
+    job, other, third = ledger.job(uuid.uuid4()), uuid.uuid4(), uuid.uuid4()
+    job.open()
+
+    def others_come() -> None:
+        assert job.add_attempt(0, other)
+        assert job.add_attempt(0, third)
+
+    with losing(client, settings, stream) as (proxy, beside):
+        proxy.lose("an answer", meanwhile=others_come)
+        assert beside.job(job._job).join(0, transaction, begun=True) is True
+        assert proxy.has_lost
+    assert job.attempts_by_partition(1) == [[transaction.id, other, third]]
 
 
 @server

@@ -21,6 +21,7 @@ from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transac
 from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.positions import truncate_stream
 from pyspark_pravega.client.segments import SegmentState
+from pyspark_pravega.connector.options import MAX_LEASE_MS
 from pyspark_pravega.errors import SegmentNotFoundError, SegmentStoreUnavailableError, TransactionError
 
 STREAM = Stream("shop", "orders")
@@ -29,7 +30,8 @@ KEYS = (0.1, 0.4, 0.6, 0.9)
 """Where the routing keys of the events lie."""
 ROWS = 2 * len(KEYS)
 """How many rows a statement may have: one of each key in each of two partitions."""
-_FAILURE = 1
+_FAILURE, _NOT_OPEN = 1, 6
+"""Of a commit or an abort, and of a ping."""
 _MADE_MS = 1_700_000_000_000
 
 
@@ -58,6 +60,8 @@ class TransactionModel:
         """As `Epoch.reference`, of the epoch in which it was begun."""
         self.events: dict[int, list[int]] = {owner.segment_id: [] for owner in segments.ranges}
         self.unmerged: list[int] = []
+        self.is_kept = False
+        """Whether it was pinged with a lease that is longer than any history."""
         self.copied: set[object] = set()
         """What was copied into it."""
 
@@ -127,6 +131,12 @@ class ClusterModel:
             one.state = TransactionState.ABORTING
             self.aborting.append(one)
         return 0 if one.state in (TransactionState.ABORTING, TransactionState.ABORTED) else _FAILURE
+
+    def ping(self, transaction: uuid.UUID, lease_ms: int) -> int:
+        if self.state_of(transaction) != TransactionState.OPEN:
+            return _NOT_OPEN
+        self.transactions[transaction].is_kept = lease_ms == MAX_LEASE_MS
+        return 0
 
     def truncate(self, cut: dict[int, int]) -> int:
         world = self.world
@@ -254,9 +264,10 @@ class ClusterModel:
 
     def end_a_lease(self) -> None:
         """Let a transaction be aborted that nobody has pinged."""
-        if still_open := self.open_transactions:
+        may_end = [id_ for id_ in self.open_transactions if not self.transactions[id_].is_kept]
+        if may_end:
             self.world.note("a lease ends")
-            self.abort(self.world.rng.choice(still_open))
+            self.abort(self.world.rng.choice(may_end))
 
     def begin_scale(self) -> None:
         """Let a segment be split, or two be merged, as soon as no commit is being made."""

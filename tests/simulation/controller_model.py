@@ -35,7 +35,8 @@ class ControllerModel(ControllerTransactions):
         if method == "checkTransactionState":
             return cluster.world.call(method, lambda: cluster.state_of(transaction))
         if method == "pingTransaction":
-            return cluster.world.call(method, lambda: 0 if cluster.state_of(transaction) == 1 else 6)
+            lease_ms: int = request.lease  # type: ignore[attr-defined]
+            return cluster.world.call(method, lambda: cluster.ping(transaction, lease_ms))
         action = {"commitTransaction": cluster.commit, "abortTransaction": cluster.abort}[method]
         world = cluster.world
         if not world.calm and world.rng.random() < world.profile.failure:

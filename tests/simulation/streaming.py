@@ -36,7 +36,7 @@ class StreamingQuery:
         self._first: SourceOffset | None = None
         """Where the first one has begun."""
         self._begun: int | None = None
-        """The last version of the commit log when that was asked."""
+        """The last version of the commit log when the first one was noted, and its start was asked for."""
         self._batches: list[list[list[int]]] = []
         """What each has held: the events of each part of a segment."""
         self._lost = False
@@ -120,6 +120,9 @@ class StreamingQuery:
                         patience -= 1
                         world.sleep(rng.choice((0.01, 0.1, 3.0)))
                         continue
+                    if not self._offsets:
+                        # From here on the checkpoint says what the first micro-batch is, whoever reads it.
+                        self._begun = begun
                     self._offsets.append(end.to_json())
                     world.note(f"notes batch {self._done}: {end.to_json()}")
                 end = SourceOffset.from_json(self._offsets[self._done])
@@ -129,16 +132,15 @@ class StreamingQuery:
                 raise
             parts = [part for partition in partitions for part in partition.parts]
             read = self._cluster.read
-            self._deliver(start, begun, [read(part.segment_id, part.start, part.end) for part in parts])
+            self._deliver(start, [read(part.segment_id, part.start, part.end) for part in parts])
             world.step("micro-batch")
             self._done += 1
             start = end
 
-    def _deliver(self, start: SourceOffset, begun: int, batch: list[list[int]]) -> None:
+    def _deliver(self, start: SourceOffset, batch: list[list[int]]) -> None:
         self._world.note(f"reads batch {self._done}: {_told(event for part in batch for event in part)}")
         if self._done == 0 and (not self._batches or self._first != start):
             # Spark doesn't note where the first micro-batch begins: it is asked anew, and the head may have moved.
-            self._begun = begun if self._begun is None else self._begun
             self._first = start
             if self._batches and not _is_less(batch, self._batches[0]):
                 raise UnexplainedError(f"the first micro-batch was read with {batch} instead of {self._batches[0]}")

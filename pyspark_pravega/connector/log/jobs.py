@@ -46,8 +46,8 @@ class JobLog:
         key = job_key(self._job, 1 + partition)
 
         def noted(before: Content | None) -> Content:
-            # Once, also when this is the second try.
-            return _attempts(list(dict.fromkeys([*_transactions(before), str(transaction)])))
+            # Once, also when this is the second try. Who has joined may not know of it yet, and looks for its name.
+            return {**(before or {}), **_attempts(list(dict.fromkeys([*_transactions(before), str(transaction)])))}
 
         repeated(lambda: self._table.change(key, noted))
         if late or self._is_open():
@@ -136,7 +136,7 @@ class JobLog:
 
         def without(before: Content | None) -> Content | None:
             others = [text for text in _transactions(before) if text != str(transaction)]
-            return _attempts(others) if others else None
+            return {**(before or {}), **_attempts(others)} if others else None
 
         repeated(lambda: self._table.change(key, without))
 

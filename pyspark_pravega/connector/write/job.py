@@ -49,6 +49,7 @@ from pyspark_pravega.errors import (
     TableChangedError,
     TransactionError,
     UnavailableError,
+    WriteConflictError,
 )
 
 _RECENT_COMMITS = 16
@@ -381,7 +382,13 @@ class WriteJob:
                     f'stream "{self.plan.stream}" was given a CHECK constraint after this write was planned: nothing '
                     "was written; run the statement again"
                 )
-            intent = replace(intent, replacement=self._replacement(ledger, state))
+            try:
+                intent = replace(intent, replacement=self._replacement(ledger, state))
+            except WriteConflictError:
+                # What has come since may be this very commit: the answer to it was lost, and it has arrived late.
+                if self._is_recent(ledger, ledger.state()):
+                    return None
+                raise
             if len(targets) > 1:
                 # Once the first of them is committed the others have to be, even if it takes somebody else to do it.
                 for target in targets:
