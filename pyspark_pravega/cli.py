@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     from pyspark_pravega.sandbox import commands as sandbox
     from pyspark_pravega.sql import commands as sql
-    from pyspark_pravega.sql import doctor, lag, pack
+    from pyspark_pravega.sql import doctor, lag, pack, rows, streams
     from pyspark_pravega.sql.connect import CONNECT
     from pyspark_pravega.sql.server import add_server
     from pyspark_pravega.sql.thriftserver import THRIFTSERVER
@@ -46,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     add_server(subparsers, CONNECT)
     doctor.register(subparsers)
     lag.register(subparsers)
+    streams.register(subparsers)
+    rows.register(subparsers)
     pack.register(subparsers)
     sandbox.register(subparsers)
     return parser

@@ -1,0 +1,312 @@
+"""`pravega-spark tail` and `pravega-spark put`: rows as lines of JSON, without Spark."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_pravega.catalog.names import to_sql
+from pyspark_pravega.client import EventTail
+from pyspark_pravega.connector.log import Ledger, Snapshot, behind, open_ledger, take_snapshot
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.read import BatchReader, ChangesReader, committed_ranges
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import (
+    TableDefinition,
+    check_schema_is_there,
+    defaults_of,
+    load_definition,
+)
+from pyspark_pravega.connector.write import WriteJob, WritePlan
+from pyspark_pravega.errors import ConfigurationError, EventEncodeError, PravegaError, did_you_mean
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde import lenient
+from pyspark_pravega.serde.codec import Codec
+from pyspark_pravega.serde.formats import JSON, schema_for
+from pyspark_pravega.sql.commands import add_connection, resolve_settings
+from pyspark_pravega.sql.streams import named_stream
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_VERSION = "_commit_version"
+_LINES_AT_ONCE = 8192
+_WIDEST = 40
+"""Characters of a column of the table that people see."""
+
+
+def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands.
+
+    Args:
+        subparsers: where to add them.
+    """
+    tail = subparsers.add_parser(
+        "tail",
+        help="a table's last rows, and those that come",
+        description="Prints a table's last rows. Example: pravega-spark tail shop.orders -n 5 -f --json",
+    )
+    tail.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream")
+    tail.add_argument("-n", type=int, default=10, metavar="ROWS", help="how many rows (default: 10)")
+    tail.add_argument("-f", "--follow", action="store_true", help="go on with the rows that come, until Ctrl-C")
+    tail.add_argument("--json", action="store_true", help="as JSON, a line for each row")
+    add_connection(tail)
+    tail.set_defaults(run=run_tail)
+    put = subparsers.add_parser(
+        "put",
+        help="write lines of JSON as rows, in one commit",
+        description="Writes rows from standard input, a JSON object in each line, in one commit: all of them or none. "
+        "Example: pravega-spark put shop.orders < orders.jsonl",
+    )
+    put.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream")
+    add_connection(put)
+    put.set_defaults(run=run_put)
+
+
+def run_tail(arguments: argparse.Namespace) -> int:
+    """Print a table's last rows."""
+    if arguments.n < 0:
+        raise ConfigurationError(f"-n must be 0 or more rows, not {arguments.n}")
+    definition = _definition(arguments)
+    client, stream = shared_client(definition.settings), definition.stream
+    ledger = open_ledger(client, stream)
+    snapshot = take_snapshot(client, stream, ledger)
+    rows = _Printer(definition, as_json=arguments.json)
+    try:
+        rows.print_table(last_rows(definition, snapshot, ledger, arguments.n))
+        if arguments.follow:
+            with EventTail(client, stream, snapshot.cut) as arrivals:
+                for events in arrivals:
+                    rows.print(_decoded(definition, events.payloads, events.segment_id))
+    except BrokenPipeError:
+        # Who has read enough, as `head` does, isn't an error. Python would still flush at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def run_put(arguments: argparse.Namespace) -> int:
+    """Write lines of JSON as rows."""
+    definition = _definition(arguments)
+    job = WriteJob(WritePlan.of(definition, WriteOptions()))
+    try:
+        report = job.commit_job([job.write_partition(0, parsed(definition, sys.stdin.buffer))])
+    except BaseException:
+        with suppress(PravegaError):
+            job.abort_job([None])
+        raise
+    name = f"{to_sql(definition.stream.scope)}.{to_sql(definition.stream.name)}"
+    rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
+    print(f"{rows}, {report.bytes:,} bytes of events, committed to {name}", file=sys.stderr)
+    return 0
+
+
+def last_rows(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | None, count: int) -> pa.Table:
+    """A table's last rows, in the order of the versions that have added them.
+
+    The commit log tells where the last versions begin, and these are read whole. Where it knows too few rows, as of a
+    stream that others write, all is read, one segment after another.
+
+    Args:
+        definition: what the stream is as a table.
+        snapshot: its bytes.
+        ledger: its commit log, if it has one.
+        count: how many rows.
+    """
+    names = definition.schema.fieldNames()
+    kept: deque[pa.RecordBatch] = deque()
+    if not count:
+        return _table(definition, kept)
+    begin = None if ledger is None else _first_version(ledger, snapshot, count)
+    if ledger is not None and begin is not None:
+        ranges = committed_ranges(
+            shared_client(definition.settings), ledger, begin, snapshot.version, fail_on_data_loss=False
+        )
+        reader = ChangesReader(definition, ranges, [*names, _VERSION], fail_on_data_loss=False)
+        added = pa.Table.from_batches(_rows(reader), schema=reader._arrow_schema)
+        order = pc.sort_indices(added, sort_keys=[(_VERSION, "ascending")])
+        kept.extend(added.take(order).select(names).to_batches())
+        cut = ledger.commits([snapshot.version])[0].cut
+        kept.extend(_rows(BatchReader(definition, behind(snapshot, cut), names, fail_on_data_loss=False)))
+    if sum(batch.num_rows for batch in kept) < count:
+        kept.clear()
+        rows = 0
+        for batch in _rows(BatchReader(definition, snapshot, names, fail_on_data_loss=False)):
+            kept.append(batch)
+            rows += batch.num_rows
+            while rows - kept[0].num_rows >= count:
+                rows -= kept.popleft().num_rows
+    table = _table(definition, kept)
+    return table.slice(max(0, table.num_rows - count))
+
+
+def parsed(definition: TableDefinition, lines: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """Rows of lines of JSON.
+
+    Args:
+        definition: what they are to be rows of.
+        lines: an object in each; empty lines are passed over.
+
+    Raises:
+        EventEncodeError: a line is no row of the table; the message has its number.
+    """
+    codec, names = json_codec(definition), definition.schema.fieldNames()
+    strict = [field.name for field in definition.schema if not field.nullable]
+    filled = list(defaults_of(definition.properties))
+    for numbers, texts in _pieces(lines):
+        for number, text in zip(numbers, texts, strict=True):
+            _check_line(text, number, names, strict, filled)
+        try:
+            yield codec.decode(pa.array(texts, pa.binary()), names)
+        except BadEventError as error:
+            raise EventEncodeError(f"line {numbers[error.index]}: {error.reason}") from None
+
+
+def json_codec(definition: TableDefinition) -> Codec:
+    """What makes lines of JSON of rows, and rows of lines, whatever the table's own format.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    stream, columns = definition.stream, definition.schema
+    schema = schema_for(JSON, columns, name=stream.name, namespace=stream.scope)
+    return schema.codec(columns, _NoEncodings(), header=False)
+
+
+class _NoEncodings:
+    """Lines have no headers."""
+
+    def writer_schema(self, encoding_id: int) -> Any:
+        raise EventEncodeError(f"a line of JSON can't begin with the header of an event (encoding id {encoding_id})")
+
+
+class _Printer:
+    """Prints rows: as JSON, or as columns for people."""
+
+    def __init__(self, definition: TableDefinition, *, as_json: bool) -> None:
+        self._codec, self._names, self._as_json = json_codec(definition), definition.schema.fieldNames(), as_json
+        self._widths = [min(_WIDEST, len(name)) for name in self._names]
+
+    def print_table(self, rows: pa.Table) -> None:
+        """The first rows, below the columns' names."""
+        texts = [text for batch in rows.to_batches() for text in self._texts(batch)]
+        if self._as_json:
+            self._print_lines(texts)
+            return
+        cells = [self._cells(text) for text in texts]
+        for row in cells:
+            self._widths = [max(width, min(_WIDEST, len(cell))) for width, cell in zip(self._widths, row, strict=True)]
+        self._print_lines(map(self._line, [self._names, ["-" * width for width in self._widths], *cells]))
+
+    def print(self, rows: pa.RecordBatch) -> None:
+        """Rows that have come since."""
+        texts = self._texts(rows)
+        self._print_lines(texts if self._as_json else (self._line(self._cells(text)) for text in texts))
+
+    def _print_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+
+    def _texts(self, rows: pa.RecordBatch) -> list[str]:
+        return [text.decode() for text in self._codec.encode(rows).to_pylist()]
+
+    def _cells(self, text: str) -> list[str]:
+        values = json.loads(text)
+        return [_cell(values.get(name)) for name in self._names]
+
+    def _line(self, cells: Sequence[str]) -> str:
+        pairs = zip(cells, self._widths, strict=True)
+        return "  ".join(
+            f"{cell if len(cell) <= width else cell[: width - 1] + '…':{width}}" for cell, width in pairs
+        ).rstrip()
+
+
+def _definition(arguments: argparse.Namespace) -> TableDefinition:
+    settings = resolve_settings(arguments)
+    stream = named_stream(arguments.table, settings.scope, arguments.catalog)
+    definition = load_definition(shared_client(settings), settings, stream)
+    check_schema_is_there(definition)
+    return definition
+
+
+def _first_version(ledger: Ledger, snapshot: Snapshot, count: int) -> int | None:
+    """The last version from which on there are so many rows; None where the log can't tell."""
+    rows, first, version = 0, max(1, ledger.state().replaced_rows), snapshot.version
+    while version >= first:
+        some = ledger.commits(range(version, max(first, version - 100) - 1, -1))
+        for commit in some:
+            rows += commit.rows
+            if rows >= count:
+                return commit.version
+        version -= 101
+    return None
+
+
+def _rows(reader: BatchReader) -> Iterator[pa.RecordBatch]:
+    for partition in reader.partitions():
+        yield from reader.read(partition)
+
+
+def _table(definition: TableDefinition, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    there = list(batches)
+    return pa.Table.from_batches(there) if there else definition.codec.schema.empty_table()
+
+
+def _decoded(definition: TableDefinition, payloads: pa.Array, segment_id: int) -> pa.RecordBatch:
+    try:
+        if definition.types is not None and (chosen := definition.types.chosen(payloads)) is not None:
+            payloads = payloads.take(pa.array(chosen))
+        return lenient.decode(definition.codec, payloads, definition.schema.fieldNames(), definition.mode).batch
+    except BadEventError as error:
+        raise EventEncodeError(
+            f'an event of segment {segment_id} of stream "{definition.stream}" can\'t be decoded: {error.reason}'
+        ) from None
+
+
+def _pieces(lines: IO[bytes]) -> Iterator[tuple[list[int], list[bytes]]]:
+    numbers: list[int] = []
+    texts: list[bytes] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            numbers.append(number)
+            texts.append(line)
+        if len(texts) == _LINES_AT_ONCE:
+            yield numbers, texts
+            numbers, texts = [], []
+    if texts:
+        yield numbers, texts
+
+
+def _check_line(text: bytes, number: int, names: Sequence[str], strict: Sequence[str], filled: Sequence[str]) -> None:
+    """Refuse what a reader of events would pass over: whoever writes a line is still there to mend it."""
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise EventEncodeError(f"line {number} is no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise EventEncodeError(f"line {number} is no JSON object, as in {json.dumps(dict.fromkeys(names))}")
+    for name in values.keys() - set(names):
+        raise EventEncodeError(f'line {number}: "{name}" is not a column{did_you_mean(name, names)}')
+    for name in filled:
+        if name not in values:
+            raise EventEncodeError(
+                f'line {number} lacks column "{name}": its DEFAULT is evaluated by SQL only, so give a value'
+            )
+    for name in strict:
+        if values.get(name) is None:
+            raise EventEncodeError(f'line {number} lacks column "{name}", which can\'t be null')
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,245 @@
+"""`pravega-spark put`, `tail`, `streams` and `schema`: rows as lines of JSON, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pyspark_pravega import cli
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client, EventWriter, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.log import take_snapshot
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+FEW = StructType().add("id", LongType(), nullable=False).add("name", StringType())
+COLUMNS = (
+    StructType([*FEW])
+    .add("price", DecimalType(20, 3))
+    .add("at", TimestampType())
+    .add("local", TimestampNTZType())
+    .add("day", DateType())
+    .add("data", BinaryType())
+    .add("ok", BooleanType())
+    .add("ratio", DoubleType())
+    .add("tags", ArrayType(StringType()))
+    .add("s", StructType().add("x", IntegerType()).add("m", MapType(StringType(), DoubleType())))
+)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command; gives its exit code, standard output and standard error."""
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+
+    def command(*arguments: str, lines: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode()), encoding="utf-8"))
+        capsys.readouterr()
+        code = cli.main(arguments)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return command
+
+
+def rows(first: int, last: int, *, protobuf: bool = False) -> list[dict[str, Any]]:
+    """Some with values in all columns, some with none but the key. In Protobuf no array and no map can be null."""
+    full = {
+        "name": 'zoë \u2028 "quoted" \\ 漢',
+        "price": Decimal("12345678901234567.125"),
+        "at": "2026-01-02T03:04:05.000001Z",
+        "local": "0001-01-01T00:00:00",
+        "day": "9999-12-31",
+        "data": "AAH/",
+        "ok": False,
+        "ratio": -0.1,
+        "tags": ["a", "b" if protobuf else None, ""],
+        "s": {"x": -(2**31), "m": {"k.1": 1.5, "": -2.0}},
+    }
+    nothing: list[Any] | None = [] if protobuf else None
+    kinds: list[Mapping[str, Any]] = [
+        full,
+        {**dict.fromkeys(full), "tags": nothing},
+        {**full, "tags": [], "s": {"x": None, "m": {} if protobuf else None}},
+    ]
+    return [{"id": 2**62 + number, **kinds[number % 3]} for number in range(first, last)]
+
+
+def text(some: list[dict[str, Any]]) -> str:
+    # A decimal is a number whose digits no double could hold.
+    lines = [json.dumps({**row, "price": "PRICE"}).replace('"PRICE"', str(row["price"] or "null")) for row in some]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def loaded(lines: str) -> list[dict[str, Any]]:
+    some = [json.loads(line, parse_float=Decimal) for line in lines.split("\n") if line]
+    return sorted((_plain(row) for row in some), key=lambda row: int(row["id"]))
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {**json.loads(json.dumps(row, default=float)), "price": row["price"]}
+
+
+def make(settings: Settings, scope: str, table: str, columns: StructType = COLUMNS, **properties: str) -> str:
+    bucket = {"name": "bucket", "columns": [columns.fieldNames()[0]], "buckets": 4}
+    Catalog(settings).create_table([scope], table, columns, [bucket], properties)
+    return f"{scope.replace('-', '_')}.{table}"
+
+
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+def test_lines_that_are_put_are_the_lines_that_are_shown(
+    run: Run, settings: Settings, scope: str, table_format: str
+) -> None:
+    table = make(settings, scope, "t", format=table_format)
+    assert run("tail", table, "--json")[:2] == (0, "")
+    protobuf = table_format == "protobuf"
+    # Several pieces of lines, several commits, four segments.
+    for first, last in ((0, 10_000), (10_000, 10_007), (10_007, 10_010)):
+        code, _, told = run("put", table, lines=text(rows(first, last, protobuf=protobuf)) + "\n")
+        assert code == 0, told
+        assert told.startswith(f"{last - first:,} rows, "), told
+    for count, first in ((3, 10_007), (10, 10_000), (20_000, 0)):
+        code, shown, _ = run("tail", table, "-n", str(count), "--json")
+        assert code == 0
+        assert loaded(shown) == [_plain(row) for row in rows(first, 10_010, protobuf=protobuf)]
+    _, shown, _ = run("tail", table, "-n", "2", "--json")
+    assert {row["id"] - 2**62 for row in loaded(shown)} < {10_007, 10_008, 10_009}
+    # What is shown can be put again.
+    again = make(settings, scope, "again", format=table_format)
+    _, shown, _ = run("tail", table, "-n", "100", "--json")
+    assert run("put", f"{scope}/again", lines=shown)[0] == 0
+    assert loaded(run("tail", again, "-n", "1000", "--json")[1]) == loaded(shown)
+    code, shown, _ = run("tail", "t", "-n", "1", "--scope", scope)
+    assert code == 0
+    assert [len(shown.splitlines()), shown.split()[:3]] == [3, ["id", "name", "price"]]
+    # What the other commands tell of it.
+    code, listed, _ = run("streams", scope, "--json")
+    lines = {line["table"]: line for line in map(json.loads, listed.splitlines())}
+    assert code == 0
+    told_of = {key: lines[table][key] for key in ("segments", "rows", "version")}
+    assert told_of == {"segments": 4, "rows": 10_010, "version": 3}
+    assert lines[table]["bytes"] > 10_010
+    code, shown, _ = run("schema", table, "--json")
+    described = json.loads(shown)
+    columns = StructType.fromJson({"type": "struct", "fields": described["columns"]})
+    assert [(f.name, f.dataType.simpleString()) for f in columns] == [
+        (f.name, f.dataType.simpleString()) for f in COLUMNS
+    ]
+    assert described["properties"]["format"] == table_format
+    assert len(described["versions"]) == 1
+    assert "NOT NULL" in run("schema", table)[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"id": 1, "nmae": "x"}', 'line 3: "nmae" is not a column; did you mean "name"?'),
+        ('{"name": "x"}', 'line 3 lacks column "id", which can\'t be null'),
+        ('{"id": "x", "name": "x"}', 'line 3: "id" is "x", not a whole number'),
+        ('{"id": 1, "name": ', "line 3 is no JSON: "),
+        ("[1]", "line 3 is no JSON object, as in "),
+    ],
+)
+def test_a_line_that_is_no_row_is_told_by_its_number_and_nothing_is_written(
+    run: Run, settings: Settings, client: Client, scope: str, line: str, told: str
+) -> None:
+    table = make(settings, scope, "t", FEW)
+    assert run("put", table, lines='{"id": 0}\n')[0] == 0
+    before = take_snapshot(client, Stream(scope, "t")).cut
+    code, shown, error = run("put", table, lines='{"id": 1}\n\n' + line + "\n")
+    assert (code, shown) == (1, "")
+    assert told in error
+    assert take_snapshot(client, Stream(scope, "t")).cut == before
+
+
+def test_what_names_no_table_is_told(run: Run, scope: str) -> None:
+    for name, told in (
+        ("orders", "names no table: write namespace.table"),
+        ("a.b.c", "names no table"),
+        (f"{scope}/none", "does not exist"),
+        (f"pravega.{scope.replace('-', '_')}.none", "does not exist"),
+    ):
+        code, shown, error = run("tail", name)
+        assert (code, shown) == (1, "")
+        assert told in error
+    assert "does not exist" in run("streams", "no_such_scope")[2]
+    assert "-n must be" in run("tail", "a.b", "-n", "-1")[2]
+
+
+def test_events_of_others_are_shown_over_a_scale(run: Run, client: Client, scope: str) -> None:
+    """A stream without a schema and a commit log."""
+    stream = Stream(scope, "bytes")
+    client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy.fixed(1)))
+    for first, segments in ((0, 3), (100, 1), (200, 1)):
+        with EventWriter(client, stream) as writer:
+            for number in range(first, first + 100):
+                writer.write(b"event %d" % number, str(number))
+        client.controller.scale_to(stream, segments)
+    code, shown, _ = run("tail", f"{scope}/bytes", "-n", "1000", "--json")
+    assert code == 0
+    assert len(set(shown.splitlines())) == 300
+    assert run("streams", scope, "--json")[1].count('"rows": null') == 1
+    assert "?" in run("streams", scope)[1]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_rows_are_followed_while_they_come(request: pytest.FixtureRequest, sandbox: Sandbox, secure: bool) -> None:
+    running: Sandbox = request.getfixturevalue("secure_sandbox") if secure else sandbox
+    settings = Settings.resolve(environ=running.environment())
+    scope = f"test-{uuid.uuid4().hex[:12]}"
+    Catalog(settings).create_namespace([scope], {})
+    table = make(settings, scope, "t", FEW)
+    with command(running, "tail", table, "-n", "3", "-f", "--json") as tail:
+        try:
+            for first in (0, 3):
+                lines = "".join(json.dumps({"id": number, "name": "x"}) + "\n" for number in range(first, first + 3))
+                with command(running, "put", table) as put:
+                    assert put.communicate(lines, timeout=120)[1].startswith("3 rows")
+                assert tail.stdout is not None
+                shown = {json.loads(tail.stdout.readline())["id"] for _ in range(3)}
+                # Whether the first ones were there already when it began or came later: each is shown once.
+                assert shown == set(range(first, first + 3))
+        finally:
+            tail.send_signal(signal.SIGINT)
+        assert tail.wait(30) == 130
+
+
+def command(running: Sandbox, *arguments: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PRAVEGA_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "pyspark_pravega.cli", *arguments],
+        env={**environment, **running.environment()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
