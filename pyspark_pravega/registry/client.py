@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from pyspark_pravega.errors import (
+    AuthenticationError,
     ConfigurationError,
     GroupNotFoundError,
     IncompatibleSchemaError,
@@ -15,6 +17,7 @@ from pyspark_pravega.errors import (
     SchemaNotFoundError,
 )
 from pyspark_pravega.registry.model import (
+    CREATION,
     EncodingInfo,
     GroupProperties,
     SchemaInfo,
@@ -104,20 +107,22 @@ class SchemaRegistry:
             properties: free text.
 
         Returns:
-            Whether this call made it. When several create it in the same instant, it may be none of them.
+            Whether this call made it, also when the answer that said so was lost. The group holds a mark of the call
+            that made it (in its properties, hidden by `group` and `groups`).
 
         Raises:
             ConfigurationError: format and policy don't go together.
         """
         doing = f'create group "{namespace}/{group}"'
         part(group)
+        creation = uuid.uuid4().hex
         body = {
             "groupName": group,
             "groupProperties": {
                 "serializationFormat": format_json(serialization_format),
                 "compatibility": {"policy": compatibility},
                 "allowMultipleTypes": allow_multiple_types,
-                "properties": dict(properties or {}),
+                "properties": {**(properties or {}), CREATION: creation},
             },
         }
         refusals: Refusals = {
@@ -137,7 +142,15 @@ class SchemaRegistry:
             expect=(201, 409),
             refusals=refusals,
         )
-        return response.status_code == 201
+        return response.status_code == 201 or self._is_creation(namespace, group, creation)
+
+    def _is_creation(self, namespace: str, group: str, creation: str) -> bool:
+        """Whether a group that exists comes from this call, of which an attempt failed or was not answered."""
+        try:
+            return self.group(namespace, group).creation == creation
+        except (GroupNotFoundError, AuthenticationError):
+            # Somebody deleted it meanwhile, or the user may create groups and not read them.
+            return False
 
     def group(self, namespace: str, group: str) -> GroupProperties:
         """What a group was created with.

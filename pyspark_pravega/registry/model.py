@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+CREATION = "pyspark-pravega.creation"
+"""The property of a group that holds a mark of the call that made it, so that this call knows its own group."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GroupProperties:
@@ -20,15 +23,20 @@ class GroupProperties:
     """Whether the group takes schemas of more than one type (record name)."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Free text of the creator's."""
+    creation: str = field(default="", compare=False)
+    """The mark of the call that made it, if it was a call of this package."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GroupProperties:
         """Read the registry's answer."""
+        properties = dict(value.get("properties") or {})
+        creation = properties.pop(CREATION, "")
         return cls(
             serialization_format=_format_name(value["serializationFormat"]),
             compatibility=value["compatibility"]["policy"],
             allow_multiple_types=value["allowMultipleTypes"],
-            properties=dict(value.get("properties") or {}),
+            properties=properties,
+            creation=creation,
         )
 
 

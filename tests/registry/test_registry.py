@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from client_tools import Proxy, cut
 
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
@@ -93,6 +95,38 @@ def test_creating_a_group_again_changes_nothing(registry: SchemaRegistry, scope:
     assert registry.create_group(scope, "g") is True
     assert registry.create_group(scope, "g", compatibility="AllowAny") is False
     assert registry.group(scope, "g").compatibility == "Backward"
+
+
+class AnswerLost(Proxy):
+    """Cuts the connection instead of delivering the first answer that says "created"."""
+
+    has_lost = False
+
+    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                if data.startswith(b"HTTP/1.1 201") and not self.has_lost:
+                    self.has_lost = True
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        cut(source)
+        cut(sink)
+
+
+@server
+def test_who_made_a_group_knows_it_though_the_answer_was_lost(registry: SchemaRegistry, scope: str) -> None:
+    address = urlsplit(registry.uri)
+    with (
+        AnswerLost((str(address.hostname), int(address.port or 0))) as proxy,
+        SchemaRegistry(f"http://127.0.0.1:{proxy.address[1]}") as beside,
+    ):
+        assert beside.create_group(scope, "g", properties={"owner": "é"}) is True
+        assert proxy.has_lost
+        assert beside.create_group(scope, "g") is False
+    assert registry.group(scope, "g").properties == {"owner": "é"}
+    assert dict(registry.groups(scope))["g"].properties == {"owner": "é"}
 
 
 @server
