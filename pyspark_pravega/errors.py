@@ -20,7 +20,8 @@
       InvalidStreamCutError       a stream cut isn't one of the stream, or a part of it doesn't exist
       DataLossError               events that a query has still to read are gone
       ConflictError               a conditional change lost against another one
-      WriteConflictError          rows were to be replaced that aren't those which the statement has read
+      WriteConflictError          rows were to be replaced or changed that aren't those which the statement has read
+      DuplicateKeyError           a statement would give a table two rows with one primary key
       TableChangedError           a table was dropped or replaced after a statement was planned
       TransactionError            a transaction can't be begun, written, or committed
         LeaseExpiredError         it was left alone for longer than its lease
@@ -265,9 +266,15 @@ class ConflictError(PravegaError):
 
 
 class WriteConflictError(PravegaError):
-    """Rows were to be replaced that aren't those any more which the statement has read."""
+    """Rows were to be replaced or changed that aren't those any more which the statement has read."""
 
     condition = "PRAVEGA_WRITE_CONFLICT"
+
+
+class DuplicateKeyError(PravegaError):
+    """A statement would give a table two rows with one primary key."""
+
+    condition = "PRAVEGA_DUPLICATE_KEY"
 
 
 class TableChangedError(PravegaError):

@@ -20,6 +20,8 @@ FRESH_S = 0.005
 PLANNED_S = 1.0
 """How long a scan or write may be planned with what the statement's analysis has looked up."""
 _KEPT = 512
+LOG = "$log"
+"""Behind the name of a table with a key: its events, as they are."""
 DEFAULT_NAMESPACE = "default"
 """Always there, because JDBC drivers, PyHive and others begin a session with it (USE `default`). Its scope is made with
 the first thing that is put into it."""
@@ -54,12 +56,15 @@ class CatalogBase:
 
         Args:
             namespace: its namespace.
-            table: its name.
+            table: its name; with `$log` behind it the events of a table that has a key.
             age_s: how long ago it may have been looked up.
 
         Raises:
             StreamNotFoundError: there is no such stream.
+            UnsupportedOperationError: the table has no key, and so no such log.
         """
+        if table.endswith(LOG):
+            return self.definition(stream_of(namespace, table.removesuffix(LOG)), age_s=age_s).as_log()
         return self.definition(stream_of(namespace, table), age_s=age_s)
 
     def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:

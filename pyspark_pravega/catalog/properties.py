@@ -8,17 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
     StructType,
-    TimestampType,
 )
 
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
@@ -39,11 +29,17 @@ from pyspark_pravega.connector.options import (
 from pyspark_pravega.connector.table import (
     COLUMNS,
     COMPRESSIONS,
+    KEY_PROPERTIES,
+    KEY_TYPES,
     MODE,
+    PRIMARY_KEY,
     SCHEMA_TYPE,
     Check,
     TableDefinition,
+    check_key,
+    names_of,
     split_defaults,
+    with_operation,
     with_rules,
 )
 from pyspark_pravega.connector.write import Routing, time_column
@@ -55,7 +51,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
-from pyspark_pravega.serde.lenient import MODES
+from pyspark_pravega.serde.lenient import FAIL_FAST, MODES, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
@@ -74,7 +70,8 @@ _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
 _WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER})
-_OWN = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE}) | _WRITES | STREAM_PROPERTIES
+_EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
+_OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
@@ -93,17 +90,6 @@ _COMPATIBILITIES = frozenset(
         "FullTransitive",
     }
 )
-_KEY_TYPES: tuple[type[DataType], ...] = (
-    StringType,
-    BooleanType,
-    ByteType,
-    ShortType,
-    IntegerType,
-    LongType,
-    DateType,
-    TimestampType,
-    DecimalType,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +97,7 @@ class TableRequest:
     """A CREATE TABLE that has been checked."""
 
     schema: StructType
+    """The fields of its events: its columns, and of a table with a key what happened to a row."""
     format: str
     configuration: StreamConfiguration
     compatibility: str
@@ -149,8 +136,17 @@ def check_request(
     configuration = configured(StreamConfiguration(), kept)
     for name in STREAM_PROPERTIES:
         kept.pop(name, None)
+    declared = sorted(kept.keys() & (KEY_PROPERTIES - {PRIMARY_KEY}))
+    if declared:
+        raise ConfigurationError(
+            f'table property "{declared[0]}" tells of events that another program writes: set it on a stream that is '
+            "there, ALTER TABLE ... SET TBLPROPERTIES"
+        )
+    check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
     compatibility = check_compatibility(table_format, kept)
+    if PRIMARY_KEY in kept:
+        schema = with_operation(schema, names_of(kept[PRIMARY_KEY]))
     return TableRequest(
         schema=schema,
         format=table_format,
@@ -158,6 +154,42 @@ def check_request(
         compatibility=compatibility,
         properties=with_rules(kept, defaults=defaults, checks=checks),
     )
+
+
+def check_keys(schema: StructType, table_format: str, configuration: StreamConfiguration, kept: dict[str, str]) -> None:
+    """Check the properties of a table with a key that rows are written to, and bring them into their usual spelling.
+
+    Args:
+        schema: the table's columns.
+        table_format: its format.
+        configuration: the stream's.
+        kept: the properties; changed in place: the key's columns make the routing key.
+
+    Raises:
+        ConfigurationError: they contradict each other.
+        UnsupportedOperationError: a table with a key can't be so.
+    """
+    given = kept.get(PRIMARY_KEY)
+    if given is None:
+        return
+    columns = check_key(given, schema, table_format)
+    kept[PRIMARY_KEY] = ",".join(columns)
+    routing = kept.setdefault(ROUTING_KEY, kept[PRIMARY_KEY])
+    if set(Routing.parse(routing, schema.fieldNames()).columns) != set(columns):
+        raise ConfigurationError(
+            f"the routing key ({routing}) must be made of the columns of the primary key ({', '.join(columns)}), so "
+            f'that all events of a key lie in one segment: leave "{ROUTING_KEY}", CLUSTERED BY or CLUSTER BY out'
+        )
+    if kept.get(MODE, FAIL_FAST) == PERMISSIVE:
+        raise ConfigurationError(
+            "a table with a primary key can't be read in mode permissive: the row of an event that can't be decoded "
+            "has no key"
+        )
+    if configuration.retention is not None:
+        raise UnsupportedOperationError(
+            'a table with a primary key can\'t have "retention": rows that nobody has changed for that long would be '
+            "lost with their events"
+        )
 
 
 def shown_properties(definition: TableDefinition) -> dict[str, str]:
@@ -378,7 +410,7 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         routing = Routing.parse(key, schema.fieldNames())
         for name in routing.columns:
             kind = schema[name].dataType
-            if not isinstance(kind, _KEY_TYPES):
+            if not isinstance(kind, KEY_TYPES):
                 raise UnsupportedTypeError(
                     f'column "{name}" of type {kind.simpleString()} can\'t be the routing key: '
                     "take a string, integer, decimal, boolean, date or timestamp"

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
+from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.read import BatchReader, SlicePartition
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import Routing
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -104,6 +113,55 @@ def narrowed(snapshot: Snapshot, bounds: Bounds, ledger: Ledger | None) -> Snaps
         if bounds.wants(part.segment_id) and part.start <= bounds.last and part.end > bounds.first
     ]
     return replace(snapshot, parts=tuple(parts))
+
+
+_MOST_KEYS = 1000
+"""Keys that a query may ask for one by one; more of them lie in all segments anyway."""
+
+
+def wanted_fractions(
+    definition: TableDefinition, predicates: Sequence[Mapping[str, Any]]
+) -> npt.NDArray[np.float64] | None:
+    """Where in the key space the rows lie that a query wants of a table with a key.
+
+    Args:
+        definition: what the stream is as a table; it has a key.
+        predicates: column, comparison and values each, which hold all at once. Dates are days and timestamps
+            microseconds since 1970, decimals texts.
+
+    Returns:
+        A fraction in [0, 1) for each wanted key; None where it isn't known which keys are wanted, or how their
+        routing keys are made.
+    """
+    assert definition.key is not None
+    columns = definition.key.columns
+    wanted: dict[str, list[Any]] = {}
+    for predicate in predicates:
+        values = [value for value in predicate["values"] if value is not None]
+        if predicate["column"] in columns and predicate["comparison"] in ("=", "<=>", "IN"):
+            known = wanted.get(predicate["column"])
+            wanted[predicate["column"]] = values if known is None else [v for v in known if v in values]
+    keys = math.prod(len(wanted.get(name, ())) for name in columns)
+    if definition.routing_key is None or len(wanted) < len(columns) or not 0 < keys <= _MOST_KEYS:
+        return None
+    rows = list(itertools.product(*(wanted[name] for name in columns)))
+    schema = to_arrow_schema(definition.schema, timezone="UTC")
+    try:
+        arrays = [_typed([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(columns)]
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        return None
+    routing = Routing.parse(definition.routing_key, columns)
+    return key_fractions(routing.keys(pa.RecordBatch.from_arrays(arrays, names=list(columns))))
+
+
+def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_date32(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([Decimal(value) for value in values], kind)
+    return pa.array(values, kind)
 
 
 def estimated_rows(size: int, ledger: Ledger | None) -> int | None:

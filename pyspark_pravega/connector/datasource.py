@@ -123,7 +123,10 @@ class DefaultSource(DataSource):
             if METADATA in options:
                 raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
             options = streaming_options(options, self.options)
-            return PravegaStreamReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
+            definitions = self._definitions(options)
+            for definition in definitions:
+                definition.check_appended("a streaming read")
+            return PravegaStreamReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
         except PravegaError as error:
             return RefusedStreamReader(error)
 

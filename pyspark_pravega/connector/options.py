@@ -36,8 +36,11 @@ MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
 MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
 SUBSCRIBER = "subscriber"
 
-BOUND_KEYS = frozenset({START_CUT, END_CUT, START_TIME, END_TIME, MIN_PARTITIONS, FAIL_ON_DATA_LOSS})
-"""Options that say what of a stream is read."""
+MAX_KEYS = "max-keys-in-memory"
+"""How many keys of a table with a key a task holds in memory at a time."""
+
+BOUND_KEYS = frozenset({START_CUT, END_CUT, START_TIME, END_TIME, MIN_PARTITIONS, FAIL_ON_DATA_LOSS, MAX_KEYS})
+"""Options that say what of a stream is read, and how."""
 TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER})
 """Options of streaming reads, without a meaning for others."""
 
@@ -217,6 +220,8 @@ class ReadOptions:
     end: Bound = Word.UNBOUNDED
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
+    max_keys: int | None = None
+    """How many keys a task holds in memory at a time."""
     max_events: int | None = None
     max_bytes: int | None = None
     min_events: int | None = None
@@ -266,6 +271,7 @@ class ReadOptions:
             if MIN_PARTITIONS not in given
             else values.number(MIN_PARTITIONS, given[MIN_PARTITIONS], least=1, most=MAX_PARTITIONS),
             fail_on_data_loss=values.flag(FAIL_ON_DATA_LOSS, given.get(FAIL_ON_DATA_LOSS, "true")),
+            max_keys=count(MAX_KEYS),
             max_events=most,
             max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),
             min_events=least,

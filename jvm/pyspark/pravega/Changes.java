@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -77,6 +78,10 @@ final class Changes {
       described.put("if_exists", delete.ifExists());
     } else if (change instanceof TableChange.UpdateColumnDefaultValue value) {
       described.put("default", value.newCurrentDefault() == null ? null : value.newCurrentDefault().getSql());
+    } else if (change instanceof TableChange.AddConstraint add && add.constraint() instanceof PrimaryKey key) {
+      described.put("kind", "SetProperty");
+      described.put("property", Constraints.PRIMARY_KEY);
+      described.put("value", Constraints.columns(key));
     } else if (change instanceof TableChange.AddConstraint add) {
       described.putAll(Constraints.describe(add.constraint()));
     } else if (change instanceof TableChange.DropConstraint drop) {

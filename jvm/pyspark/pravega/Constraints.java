@@ -6,15 +6,30 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.constraints.Check;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 
-/** CHECK constraints between Spark and the catalog process; Spark holds rows against them. */
+/** Constraints between Spark and the catalog process: Spark holds rows against CHECK, a primary key is a property. */
 final class Constraints {
   private Constraints() {}
 
-  static Constraint[] of(JsonNode checks) {
+  /** The property that names the columns of a primary key. */
+  static final String PRIMARY_KEY = "primary-key";
+
+  /** A table's constraints; its primary key is one that nobody enforces, because a second row replaces the first. */
+  static Constraint[] of(JsonNode checks, List<String> primaryKey, String table) {
     List<Constraint> constraints = new ArrayList<>();
+    if (!primaryKey.isEmpty()) {
+      constraints.add(
+          Constraint.primaryKey(table + "_pk", references(primaryKey))
+              .enforced(false)
+              .validationStatus(Constraint.ValidationStatus.UNVALIDATED)
+              .build());
+    }
     for (JsonNode check : checks) {
       constraints.add(
           Constraint.check(check.get("name").asText())
@@ -31,8 +46,36 @@ final class Constraints {
     return Arrays.stream(constraints).filter(Constraint::enforced).map(Constraint::name).toList();
   }
 
+  /** The CHECK constraints of a statement. */
   static List<Map<String, Object>> describe(Constraint[] constraints) {
-    return Arrays.stream(constraints).map(Constraints::describe).toList();
+    return Arrays.stream(constraints).filter(one -> !(one instanceof PrimaryKey)).map(Constraints::describe).toList();
+  }
+
+  /** A statement's properties, with the primary key that its constraints name. */
+  static Map<String, String> withKey(Map<String, String> properties, Constraint[] constraints) {
+    Map<String, String> all = new HashMap<>(properties);
+    for (Constraint constraint : constraints) {
+      if (constraint instanceof PrimaryKey key) {
+        String columns = columns(key);
+        String given = all.put(PRIMARY_KEY, columns);
+        if (given != null && !given.replace(" ", "").equalsIgnoreCase(columns)) {
+          throw Unchecked.sneak(
+              new PravegaException(
+                  "PRAVEGA_CONFIGURATION",
+                  "PRIMARY KEY (" + columns + ") contradicts the property \"" + PRIMARY_KEY + "\" = \"" + given + "\""));
+        }
+      }
+    }
+    return all;
+  }
+
+  /** A primary key's columns, as the property names them. */
+  static String columns(PrimaryKey key) {
+    return Arrays.stream(key.columns()).map(c -> String.join(".", c.fieldNames())).collect(Collectors.joining(","));
+  }
+
+  static NamedReference[] references(List<String> columns) {
+    return columns.stream().map(name -> Expressions.column(PravegaTable.quoted(name))).toArray(NamedReference[]::new);
   }
 
   static Map<String, Object> describe(Constraint constraint) {
@@ -40,7 +83,7 @@ final class Constraints {
       throw Unchecked.sneak(
           new PravegaException(
               "PRAVEGA_UNSUPPORTED_OPERATION",
-              constraint.toDDL() + ": of constraints a stream has CHECK only; leave this one out"));
+              constraint.toDDL() + ": of constraints a stream has CHECK and PRIMARY KEY only; leave this one out"));
     }
     Map<String, Object> described = new HashMap<>();
     described.put("name", check.name());

@@ -354,7 +354,7 @@ public class PravegaCatalog
               parameters,
               "schema", JSON.readTree(info.schema().json()),
               "transforms", Changes.of(info.partitions()),
-              "properties", said(info.properties()),
+              "properties", Constraints.withKey(said(info.properties()), info.constraints()),
               "checks", Constraints.describe(info.constraints())));
     } catch (com.fasterxml.jackson.core.JsonProcessingException error) {
       throw new IllegalStateException(error);
@@ -390,6 +390,12 @@ public class PravegaCatalog
 
   static StructType struct(JsonNode json) {
     return (StructType) DataType.fromJson(json.asText());
+  }
+
+  static List<String> names(JsonNode array) {
+    List<String> names = new ArrayList<>();
+    array.forEach(name -> names.add(name.asText()));
+    return names;
   }
 
   static Map<String, String> strings(JsonNode object) {

@@ -53,6 +53,8 @@ class PravegaTable
   private final Map<String, String> properties;
   private final StructType metadata;
   private final Constraint[] constraints;
+  private final List<String> primaryKey;
+  private final List<String> rowId;
   private final JsonNode position;
   private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
@@ -67,7 +69,9 @@ class PravegaTable
     schema = PravegaCatalog.struct(loaded.get("schema"));
     properties = PravegaCatalog.strings(loaded.get("properties"));
     metadata = PravegaCatalog.struct(process.greeting().get("metadata"));
-    constraints = Constraints.of(loaded.get("checks"));
+    primaryKey = PravegaCatalog.names(loaded.get("primaryKey"));
+    rowId = PravegaCatalog.names(loaded.get("rowId"));
+    constraints = Constraints.of(loaded.get("checks"), primaryKey, identifier.name());
     position = loaded.get("position");
     staged = loaded.get("staged");
   }
@@ -188,12 +192,25 @@ class PravegaTable
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    if (!primaryKey.isEmpty()) {
+      return () -> new PravegaRowLevelOperation(this, info.command());
+    }
     process.call(
         "refuseRowLevel",
         "namespace", identifier.namespace(),
         "table", identifier.name(),
         "command", info.command().name());
     throw new UnsupportedOperationException(info.command().name());
+  }
+
+  /** The columns of the primary key, if there is one. */
+  List<String> primaryKey() {
+    return primaryKey;
+  }
+
+  /** The columns that must be known of a row to delete it. */
+  List<String> rowId() {
+    return rowId;
   }
 
   /** Which part of the stream is meant where not all of it is; what it says is the catalog process's matter. */

@@ -31,6 +31,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMe
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /** An append: tasks run Spark's Python writer, begin and end are the catalog process's. */
@@ -38,15 +39,34 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   private final PravegaTable table;
   private final LogicalWriteInfo info;
   private final JsonNode plan;
-  private final boolean overwrite;
+  private final Kind kind;
+  private final StructType rows;
   private String writer;
   private CustomTaskMetric[] metrics = new CustomTaskMetric[0];
 
-  private PravegaWrite(PravegaTable table, LogicalWriteInfo info, JsonNode plan, boolean overwrite) {
+  /** What becomes of the rows that are there. */
+  private enum Kind {
+    APPEND,
+    OVERWRITE,
+    CHANGE
+  }
+
+  private PravegaWrite(PravegaTable table, LogicalWriteInfo info, JsonNode plan, Kind kind, StructType rows) {
     this.table = table;
     this.info = info;
     this.plan = plan;
-    this.overwrite = overwrite;
+    this.kind = kind;
+    this.rows = rows;
+  }
+
+  /**
+   * A write that changes rows.
+   *
+   * @param rows the columns of what tasks are given
+   */
+  static PravegaWrite ofChanges(PravegaTable table, LogicalWriteInfo info, StructType rows) {
+    JsonNode plan = plan(table, info, null, Constraints.enforced(table.constraints()), null);
+    return new PravegaWrite(table, info, plan, Kind.CHANGE, rows);
   }
 
   @Override
@@ -130,7 +150,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
   /** Begins a write, or one micro-batch of a query. */
   DataWriterFactory begin(PhysicalWriteInfo physical) {
-    Object packed = ColumnarReaderFactory.available() ? info.schema().json() : null;
+    Object packed = ColumnarReaderFactory.available() ? rows.json() : null;
     int partitions = physical.numPartitions();
     JsonNode begun =
         table.process.begin(
@@ -139,14 +159,15 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
             "plan", plan(),
             "partitions", partitions,
             "packed", packed,
-            "overwrite", overwrite);
+            "overwrite", kind == Kind.OVERWRITE,
+            "changes", kind == Kind.CHANGE);
     writer = begun.get("writer").asText();
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
     if (begun.get("packed").asBoolean()) {
-      return new PackedWriterFactory(table.process.python(), function, info.schema());
+      return new PackedWriterFactory(table.process.python(), function, rows);
     }
     return new PythonBatchWriterFactory(
-        table.process.python(), function, info.schema(), Option.empty(), Option.empty());
+        table.process.python(), function, rows, Option.empty(), Option.empty());
   }
 
   private static CatalogProcess.Resumption resumption(String writer, int partitions) {
@@ -155,7 +176,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    JsonNode report = end("commitWrite", messages, "seen", overwrite ? SeenTable.of(table) : List.of());
+    JsonNode report = end("commitWrite", messages, "seen", kind == Kind.APPEND ? List.of() : SeenTable.of(table));
     metrics = WriteMetrics.of(report);
   }
 
@@ -213,7 +234,8 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
     public Write build() {
       // Spark builds a write for each micro-batch; a query's is settled once.
       JsonNode plan = isQuery() ? table.queryPlan(info.queryId(), this::plan) : plan();
-      return new PravegaWrite(table, info, plan, overwrite || table.replaces());
+      Kind kind = overwrite || table.replaces() ? Kind.OVERWRITE : Kind.APPEND;
+      return new PravegaWrite(table, info, plan, kind, info.schema());
     }
 
     private JsonNode plan() {

@@ -8,8 +8,10 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.And;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.unsafe.types.UTF8String;
 
-/** Comparisons of a column with numbers, as the catalog process reads them; it decides what it makes of them. */
+/** Comparisons of a column with values, as the catalog process reads them; it decides what it makes of them. */
 final class Predicates {
   private Predicates() {}
 
@@ -33,10 +35,13 @@ final class Predicates {
     }
     List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
-      if (!(children[i] instanceof Literal<?> literal) || !(literal.value() instanceof Number)) {
+      Object value = children[i] instanceof Literal<?> literal ? literal.value() : null;
+      if (value instanceof UTF8String || value instanceof Decimal) {
+        value = value.toString();
+      } else if (!(value instanceof Number) && !(value instanceof Boolean)) {
         return;
       }
-      values.add(literal.value());
+      values.add(value);
     }
     found.add(Map.of("column", column.fieldNames()[0], "comparison", predicate.name(), "values", values));
   }

@@ -17,7 +17,15 @@ from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partiti
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
-from pyspark_pravega.catalog.pushdown import MOST, Bounds, EarlyEnd, counted_rows, estimated_rows, narrowed
+from pyspark_pravega.catalog.pushdown import (
+    MOST,
+    Bounds,
+    EarlyEnd,
+    counted_rows,
+    estimated_rows,
+    narrowed,
+    wanted_fractions,
+)
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
@@ -33,13 +41,14 @@ from pyspark_pravega.connector.options import (
     reads_own,
 )
 from pyspark_pravega.connector.read import (
-    BatchReader,
     ChangesRange,
     ChangesReader,
     Moment,
     bounded_snapshot,
     check_extents,
     committed_ranges,
+    parts_of_keys,
+    snapshot_reader,
     snapshot_until,
 )
 from pyspark_pravega.connector.shared import shared_client
@@ -47,6 +56,7 @@ from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
     CommitReport,
+    DeltaJob,
     Epoch,
     OverwritingJob,
     Seen,
@@ -143,7 +153,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     client, stream = shared_client(definition.settings), definition.stream
     between, own_columns = ReadOptions.parse(given), definition.schema.fieldNames()
     ledger = open_ledger(client, stream)
-    reader: BatchReader
+    reader: DataSourceReader
     seen = None
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
@@ -169,18 +179,16 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                 )
             seen = Seen.of(client, whole)
             snapshot = bounded_snapshot(client, whole, between)
-        bounds = Bounds.of(request.predicates, own_columns)
+        bounds = Bounds() if definition.key is not None else Bounds.of(request.predicates, own_columns)
         snapshot = narrowed(snapshot, bounds, ledger)
-        reader = BatchReader(
-            definition,
-            snapshot,
-            request.columns,
-            min_partitions=between.min_partitions,
-            fail_on_data_loss=between.fail_on_data_loss,
-        )
+        if definition.key is not None:
+            fractions = wanted_fractions(definition, request.predicates)
+            snapshot = snapshot if fractions is None else parts_of_keys(client, snapshot, fractions)
+        reader = snapshot_reader(definition, snapshot, request.columns, between)
         slices = [part for part in snapshot.parts if part.size]
     size = sum(part.size for part in slices)
-    last_offset = Bounds.of(request.predicates, own_columns).last if "_offset" in request.columns else None
+    in_order = "_offset" in request.columns and definition.key is None
+    last_offset = Bounds.of(request.predicates, own_columns).last if in_order else None
     planned: DataSourceReader = reader
     if request.limit is not None or last_offset is not None:
         planned = EarlyEnd(reader, request.limit, MOST if last_offset is None else last_offset)
@@ -223,6 +231,9 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
     """
     given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
     if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
+        return None
+    if definition.key is not None:
+        # The commit log has counted events.
         return None
     client, stream = shared_client(definition.settings), definition.stream
     ledger = open_ledger(client, stream)
@@ -325,7 +336,12 @@ class WriteJobs:
         self._running: dict[uuid.UUID, ExitStack] = {}
 
     def begin(
-        self, plan: bytes, partitions: int, *, packed: StructType | None = None, overwrite: bool = False
+        self,
+        plan: bytes,
+        partitions: int,
+        *,
+        packed: StructType | None = None,
+        kind: type[WriteJob] = WriteJob,
     ) -> BegunWrite:
         """Begin a write, or a micro-batch of a streaming query, and keep its transactions open from now on.
 
@@ -333,12 +349,11 @@ class WriteJobs:
             plan: what `plan_write` returned.
             partitions: how many partitions the write has.
             packed: the columns of the rows, where the JVM can hand them over as they lie in its memory.
-            overwrite: whether the rows take the place of all that are there.
+            kind: what becomes of the rows that are there.
 
         Raises:
-            UnsupportedOperationError: they can't, in this writer mode.
+            UnsupportedOperationError: it can't be done in this writer mode.
         """
-        kind = OverwritingJob if overwrite else WriteJob
         job = kind(_unpickle(plan))
         unpacked = packed if packed is not None and can_unpack(packed) else None
 
@@ -379,7 +394,7 @@ class WriteJobs:
             writer: what `begin` returned.
             messages: the pickled messages of the tasks that count.
             epoch: the streaming query's micro-batch that it is.
-            seen: where rows are replaced, what the statement has read of them.
+            seen: where rows are replaced or changed, what the statement has read of them.
 
         Raises:
             TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
@@ -389,7 +404,7 @@ class WriteJobs:
         # From here on the commit itself keeps them open.
         self._stop(job)
         unpickled = [None if message is None else _unpickle(message) for message in messages]
-        if isinstance(job, OverwritingJob):
+        if isinstance(job, OverwritingJob | DeltaJob):
             return job.commit_job(unpickled, epoch, seen)
         return job.commit_job(unpickled, epoch)
 

@@ -52,7 +52,7 @@ from pyspark_pravega.connector.table import (
     defaults_of,
     with_defaults,
 )
-from pyspark_pravega.connector.write import Epoch, Seen
+from pyspark_pravega.connector.write import DeltaJob, Epoch, OverwritingJob, Seen, WriteJob
 from pyspark_pravega.errors import (
     StreamNotFoundError,
     TableChangedError,
@@ -167,6 +167,7 @@ class CatalogMethods(StreamReads):
 
     def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
         definition = self.catalog.load_table(namespace, table)
+        definition.check_appended("CHANGES")
         schema = StructType([*definition.schema, *CHANGE_COLUMNS])
         return _table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
 
@@ -291,10 +292,11 @@ class CatalogMethods(StreamReads):
         take_over_query(bytes_of(plan), query, run)
 
     def begin_write(
-        self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False
+        self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False
     ) -> BegunWrite:
         columns = None if packed is None else StructType.fromJson(json.loads(packed))
-        write = self._writes.begin(bytes_of(plan), partitions, packed=columns, overwrite=overwrite)
+        kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
+        write = self._writes.begin(bytes_of(plan), partitions, packed=columns, kind=kind)
         return {"writer": text_of(write.writer), "function": text_of(write.function), "packed": write.packed}
 
     def resume_write(self, writer: Text64, partitions: int) -> None:
@@ -347,6 +349,14 @@ def _messages(messages: list[Text64 | None]) -> list[bytes | None]:
     return [None if message is None else bytes_of(message) for message in messages]
 
 
+def _row_id(definition: TableDefinition) -> list[str]:
+    """The columns of an event that deletes a row: its key, and what no event can be without."""
+    if definition.key is None:
+        return []
+    needed = [field.name for field in definition.schema if not field.nullable]
+    return [*definition.key.columns, *(name for name in needed if name not in definition.key.columns)]
+
+
 def _table(definition: TableDefinition) -> Table:
     defaults = defaults_of(definition.properties)
     if definition.registered is not None:
@@ -361,4 +371,6 @@ def _table(definition: TableDefinition) -> Table:
         ],
         "properties": shown_properties(definition),
         "stream": str(definition.stream),
+        "primaryKey": [] if definition.key is None else list(definition.key.columns),
+        "rowId": _row_id(definition),
     }

@@ -66,6 +66,10 @@ class Table(TypedDict):
     checks: list[CheckConstraint]
     properties: dict[str, str]
     stream: str
+    primaryKey: list[str]
+    """The columns of its key; none for a table without."""
+    rowId: list[str]
+    """The columns that must be known of a row to delete it."""
     position: NotRequired[dict[str, Any]]
     """Which part of the stream is meant where not all of it is (see `ScanRequest.position`); opaque to the JVM."""
     staged: NotRequired[dict[str, Any]]
@@ -375,9 +379,12 @@ class Methods(Protocol):
         """Begin or go on with a streaming query: earlier runs of it can't commit any more."""
 
     def begin_write(
-        self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False
+        self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False
     ) -> BegunWrite:
-        """Begin a write, or a micro-batch of a query, and keep its transactions open until its end."""
+        """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
+
+        With `changes` its rows say in a last column, `_row_operation`, what is to become of them.
+        """
 
     def resume_write(self, writer: Text64, partitions: int) -> None:
         """Keep a write's transactions open in a process that has taken another one's place."""
@@ -393,7 +400,7 @@ class Methods(Protocol):
     ) -> CommitReport:
         """Make a write visible. May be done twice. With query, run and epoch it is that micro-batch.
 
-        Where it replaces rows, `seen` is what the statement has read of them: each `PlannedScan.seen`.
+        Where it replaces or changes rows, `seen` is what the statement has read of them: each `PlannedScan.seen`.
         """
 
     def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:

@@ -36,6 +36,7 @@ class StreamRead:
         Raises:
             ConfigurationError: an option is unknown or malformed.
         """
+        definition.check_appended("a streaming read")
         given = canonical(options, TABLE_READ_KEYS, "read option")
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)

@@ -20,6 +20,7 @@ from pyspark_pravega.catalog.properties import (
     known_properties,
 )
 from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
+from pyspark_pravega.catalog.statements.keys import check_key_columns, check_key_properties
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
@@ -28,6 +29,7 @@ from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import (
+    KEY_PROPERTIES,
     PINNED_SCHEMA,
     SCHEMA_TYPE,
     Check,
@@ -106,6 +108,7 @@ class Altering(Rules):
             dropped = [change["column"][0] for change in columns if _drops_column(change)]
             for column in dropped:
                 self.check_unnamed(definition, column)
+            check_key_columns(definition, columns)
             self._alter_columns(stream, columns)
             if defaults_of(definition.properties).keys() & dropped:
                 self.forget_defaults(stream, dropped)
@@ -388,9 +391,13 @@ class Altering(Rules):
         elif table_format in (RAW, STRING):
             kind = StringType() if table_format == STRING else BinaryType()
             schema = StructType([StructField(EVENT, kind, False)])
-        merged = self._checked(definition, schema, merged)
         configuration = definition.configuration
         changed = stream_configuration(configuration, wanted, removed)
+        columns: list[Change] = []
+        if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
+            ledger = create_ledger(self.client, stream)
+            columns = check_key_properties(definition, merged, changed, versions=ledger.state().version)
+        merged = self._checked(definition, schema, merged)
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:
             policy = check_compatibility(table_format, {})
@@ -403,6 +410,8 @@ class Altering(Rules):
             )
         elif policy is not None:
             self.set_compatibility(stream, policy)
+        if columns:
+            self._alter_columns(stream, columns)
         if changed != configuration:
             self.client.controller.update_stream(stream, lambda before: stream_configuration(before, wanted, removed))
         known = definition.properties

@@ -11,9 +11,11 @@ from pyspark_pravega.errors import UnsupportedOperationError
 
 _INSTEAD = {
     "DELETE": "TRUNCATE TABLE empties it, CALL truncate removes what is older than a version, and the property "
-    '"retention" does that by itself',
-    "UPDATE": "INSERT a newer row and read the latest one of each key (a view can), or make a new table AS SELECT",
-    "MERGE": "INSERT the new rows and read the latest one of each key (a view can), or make a new table AS SELECT",
+    '"retention" does that by itself; rows of a table with a PRIMARY KEY can be deleted',
+    "UPDATE": "INSERT a newer row and read the latest one of each key (a view can), or make a new table AS SELECT "
+    "with a PRIMARY KEY, whose rows can change",
+    "MERGE": "INSERT the new rows and read the latest one of each key (a view can), or make a new table AS SELECT "
+    "with a PRIMARY KEY, whose rows can change",
 }
 
 

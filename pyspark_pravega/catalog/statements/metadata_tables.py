@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.base import LOG, CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import interval_of
@@ -96,8 +96,8 @@ SCHEMAS: dict[str, StructType] = {
 
 
 def is_metadata(table: str) -> bool:
-    """Whether a table's name is one of a metadata table: streams have no `$`."""
-    return "$" in table
+    """Whether a table's name is one of a metadata table: streams have no `$`, and their logs are read as they are."""
+    return "$" in table and not table.endswith(LOG)
 
 
 class MetadataTables(CatalogBase):

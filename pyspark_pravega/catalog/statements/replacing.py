@@ -26,7 +26,7 @@ from pyspark_pravega.catalog.stream_properties import shown, stream_configuratio
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
-from pyspark_pravega.connector.table import PINNED_SCHEMA, Check, TableDefinition, load_definition
+from pyspark_pravega.connector.table import PINNED_SCHEMA, Check, TableDefinition, load_definition, with_key
 from pyspark_pravega.connector.write import StagedTable, is_replaced, replace_all
 from pyspark_pravega.errors import (
     ConflictError,
@@ -122,8 +122,8 @@ class Replacing(Altering):
         if staged["made"]:
             return self.definition(stream)
         options = {} if staged["schema"] is None else {PINNED_SCHEMA: str(staged["schema"])}
-        found = load_definition(self.client, self.settings, stream, options)
-        return replace(found, properties=dict(staged["properties"]))
+        found = load_definition(self.client, self.settings, stream, options, keyed=False)
+        return with_key(replace(found, properties=dict(staged["properties"])))
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
         """What the commit of a staged table's rows makes of it; None where it is that already.
@@ -235,7 +235,7 @@ class Replacing(Altering):
         info, version = before.registered
         stream = before.stream
         new = _renamed(request, info.type, stream)
-        if new.data == info.schema_data or new.columns() == before.schema:
+        if new.data == info.schema_data or new.columns() == before.event_schema:
             return None
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name

@@ -1,7 +1,8 @@
 """Batch reads: from where to where, and how tasks get their parts.
 
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
-of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches). It uses
+of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches),
+`keyed` (the last row of each key). It uses
 `connector.table` and `connector.log`.
 """
 
@@ -20,6 +21,7 @@ from pyspark_pravega.connector.read.committed import (
     first_whole_version,
 )
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
+from pyspark_pravega.connector.read.keyed import KeyedReader, arrange_chains, parts_of_keys, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
@@ -32,9 +34,11 @@ __all__ = [
     "ChangesRange",
     "ChangesReader",
     "CommittedPartition",
+    "KeyedReader",
     "Moment",
     "SlicePartition",
     "arrange",
+    "arrange_chains",
     "bounded_snapshot",
     "check_extents",
     "check_order",
@@ -44,7 +48,9 @@ __all__ = [
     "first_whole_version",
     "moment_at",
     "moment_of",
+    "parts_of_keys",
     "resolve_end",
     "resolve_start",
+    "snapshot_reader",
     "snapshot_until",
 ]

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import SegmentPart
-from pyspark_pravega.client.events import event_batches
+from pyspark_pravega.client.events import EventBatch, event_batches
 from pyspark_pravega.client.segments import read_range, segment_states
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
@@ -110,14 +110,19 @@ class BatchReader(DataSourceReader):
                     yield from self._read_part(part)
 
     def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
+        for found in self._frames(part):
+            for frames in _pieces(found.frames, self._most_rows):
+                yield self._batch(frames, part.segment_id, found.start)
+
+    def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
+        """The frames of a part's events, about a megabyte at a time."""
         self._dropped, position = 0, part.start
         pool = shared_client(self._settings).pool
         while position < part.end:
             try:
                 with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
                     for found in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
-                        for frames in _pieces(found.frames, self._most_rows):
-                            yield self._batch(frames, part.segment_id, found.start)
+                        yield found
                         position = found.end
                 break
             except (SegmentTruncatedError, SegmentNotFoundError) as error:
@@ -145,8 +150,8 @@ class BatchReader(DataSourceReader):
         return after
 
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
-        frames, decoded = self._decode(frames, segment_id, position)
-        columns = dict(zip(self._data_columns, decoded.batch.columns, strict=True))
+        frames, decoded = self._decode(frames, segment_id, position, self._wanted_fields())
+        columns = self._columns_of(decoded.batch)
         if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
             is_bad = np.zeros(len(frames.payloads), np.bool_)
             is_bad[decoded.bad if self._mode == PERMISSIVE else []] = True
@@ -157,12 +162,22 @@ class BatchReader(DataSourceReader):
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
-    def _decode(self, frames: framing.Frames, segment_id: int, position: int) -> tuple[framing.Frames, Decoded]:
-        """The frames that have a row, and their rows."""
+    def _wanted_fields(self) -> list[str]:
+        """The fields of the events that make the wanted columns."""
+        return self._data_columns
+
+    def _columns_of(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The wanted columns of a batch of those fields."""
+        return dict(zip(self._data_columns, batch.columns, strict=True))
+
+    def _decode(
+        self, frames: framing.Frames, segment_id: int, position: int, fields: Sequence[str]
+    ) -> tuple[framing.Frames, Decoded]:
+        """The frames that have a row, and some fields of theirs."""
         try:
             if self._types is not None:
-                frames = _some(frames, self._types.chosen(frames.payloads))
-            decoded = lenient.decode(self._codec, frames.payloads, self._data_columns, self._mode)
+                frames = some_frames(frames, self._types.chosen(frames.payloads))
+            decoded = lenient.decode(self._codec, frames.payloads, fields, self._mode)
         except BadEventError as error:
             encoding = "" if error.encoding_id is None else f", encoding id {error.encoding_id}"
             raise EventDecodeError(
@@ -171,7 +186,7 @@ class BatchReader(DataSourceReader):
             ) from None
         if self._mode == DROP_MALFORMED:
             self._dropped += len(decoded.bad)
-        return _some(frames, decoded.rows), decoded
+        return some_frames(frames, decoded.rows), decoded
 
     def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
         rows = len(frames.payloads)
@@ -213,7 +228,13 @@ def _width(kind: DataType) -> int:
     return 1
 
 
-def _some(frames: framing.Frames, which: Ints | None) -> framing.Frames:
+def some_frames(frames: framing.Frames, which: Ints | None) -> framing.Frames:
+    """Some of several frames.
+
+    Args:
+        frames: all of them.
+        which: the indexes of those that are wanted; None for all.
+    """
     if which is None:
         return frames
     return replace(

@@ -20,7 +20,14 @@ from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read import BatchReader, SlicePartition, arrange, bounded_snapshot
+from pyspark_pravega.connector.read import (
+    BatchReader,
+    SlicePartition,
+    arrange,
+    arrange_chains,
+    bounded_snapshot,
+    snapshot_reader,
+)
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.source import StreamSource
@@ -148,6 +155,12 @@ class RefusedStreamReader(PravegaStreamReader):
 class SnapshotReader(SeveralStreamsReader):
     """Reads streams as they are now, between the bounds that the options name."""
 
+    def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
+        """Plan a read; arguments as `SeveralStreamsReader`."""
+        super().__init__(definitions, columns, options)
+        self._readers = {one.stream: snapshot_reader(one, None, columns, options) for one in definitions}
+        self._with_keys = frozenset(one.stream for one in definitions if one.key is not None)
+
     @told_plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""
@@ -157,7 +170,10 @@ class SnapshotReader(SeveralStreamsReader):
             snapshot = bounded_snapshot(
                 client, take_snapshot(client, stream), self._options, streams=len(self._streams)
             )
-            partitions += arrange(client, snapshot.parts, minimum=self._options.min_partitions)
+            if stream in self._with_keys:
+                partitions += arrange_chains(client, snapshot)
+            else:
+                partitions += arrange(client, snapshot.parts, minimum=self._options.min_partitions)
         return partitions
 
 

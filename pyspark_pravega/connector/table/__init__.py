@@ -1,5 +1,5 @@
-"""What a stream is as a table: `definition` (columns, format, codec), `rules` (defaults and constraints of columns) and
-`encodings` (schemas of the registry by id).
+"""What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows), `rules`
+(defaults and constraints of columns) and `encodings` (schemas of the registry by id).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
@@ -17,6 +17,21 @@ from pyspark_pravega.connector.table.definition import (
     document_definition,
     load_definition,
     raw_definition,
+    with_key,
+)
+from pyspark_pravega.connector.table.keys import (
+    DELETE,
+    DELETED,
+    KEY_PROPERTIES,
+    KEY_TYPES,
+    OPERATION,
+    PRIMARY_KEY,
+    ChangeCodec,
+    TableKey,
+    check_key,
+    key_of,
+    names_of,
+    with_operation,
 )
 from pyspark_pravega.connector.table.rules import (
     Check,
@@ -34,22 +49,35 @@ __all__ = [
     "COLUMNS",
     "COMPRESSIONS",
     "CORRUPT_EVENT",
+    "DELETE",
+    "DELETED",
+    "KEY_PROPERTIES",
+    "KEY_TYPES",
     "METADATA_COLUMNS",
     "MODE",
+    "OPERATION",
     "PINNED_SCHEMA",
+    "PRIMARY_KEY",
     "SCHEMA_TYPE",
+    "ChangeCodec",
     "Check",
     "TableDefinition",
+    "TableKey",
     "added_check",
     "avro_defaults",
     "check_enforced",
+    "check_key",
     "check_schema_is_there",
     "checks_of",
     "defaults_of",
     "document_definition",
+    "key_of",
     "load_definition",
+    "names_of",
     "raw_definition",
     "split_defaults",
     "with_defaults",
+    "with_key",
+    "with_operation",
     "with_rules",
 ]

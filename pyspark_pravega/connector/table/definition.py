@@ -12,6 +12,7 @@ from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.encodings import RegistryEncodings
+from pyspark_pravega.connector.table.keys import ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -80,6 +81,43 @@ class TableDefinition:
     """What that version, or a later one that replaced all rows, has left to be done."""
     types: TypeFilter | None = None
     """Which events are the table's, where the stream holds events of several types."""
+    key: TableKey | None = None
+    """What makes events changes of rows; None where each event is a row."""
+    is_log: bool = False
+    """Whether these are the events of a table that has a key, as they are."""
+
+    @property
+    def event_schema(self) -> StructType:
+        """All fields of an event: of a table with a key there are some that aren't columns."""
+        return self.schema if self.key is None else self.key.event_schema
+
+    def as_log(self) -> TableDefinition:
+        """The events of a table that has a key, as they are: a row for each.
+
+        Raises:
+            UnsupportedOperationError: the table has no key.
+        """
+        if self.key is None:
+            raise UnsupportedOperationError(
+                f'stream "{self.stream}" has no primary key, so each of its events is a row already: read the table '
+                "itself"
+            )
+        return replace(self, key=None, is_log=True, schema=self.key.event_schema)
+
+    def check_appended(self, what: str) -> None:
+        """Refuse what needs a table to which rows are only ever appended.
+
+        Args:
+            what: what is asked for.
+
+        Raises:
+            UnsupportedOperationError: the table has a key, so its rows change.
+        """
+        if self.key is not None:
+            raise UnsupportedOperationError(
+                f'{what} of stream "{self.stream}" isn\'t possible: the table has a primary key, so its rows change. '
+                f"Read its events, a row for each change, from `{self.stream.name.replace('-', '_')}$log`"
+            )
 
     @property
     def routing_key(self) -> str | None:
@@ -102,6 +140,11 @@ class TableDefinition:
             raise ConfigurationError(f'"mode" must be one of {", ".join(MODES)}, not "{mode}"')
         columns = self.schema
         if found == PERMISSIVE:
+            if self.key is not None:
+                raise ConfigurationError(
+                    f"mode {PERMISSIVE} gives a row of nulls for an event that can't be decoded, and stream "
+                    f'"{self.stream}" has a primary key, which such a row hasn\'t: take {FAIL_FAST} or {DROP_MALFORMED}'
+                )
             columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in columns])
         return replace(self, mode=found, schema=columns)
 
@@ -110,7 +153,28 @@ class TableDefinition:
 
         Raises:
             RegistryUnavailableError: the registry doesn't answer.
+            UnsupportedOperationError: the table can only be read.
         """
+        if self.is_log:
+            raise UnsupportedOperationError(
+                f'the events of stream "{self.stream}" are changes of rows: write to the table itself'
+            )
+        if self.key is None:
+            return self._codec_for_writing()
+        if not self.key.is_written:
+            raise UnsupportedOperationError(
+                f'the events of stream "{self.stream}" are change records of another program (its property '
+                f'"row-column" says so): the table can be read, and is written by that program'
+            )
+        operation = None if self.key.operation is None else self.key.event_schema[self.key.operation]
+        if operation is not None and not operation.nullable and self.key.upsert is None:
+            raise UnsupportedOperationError(
+                f'each event of stream "{self.stream}" needs a value in "{operation.name}", which says what happened '
+                'to its row: set the table property "upsert-value" to the one of rows that are written'
+            )
+        return ChangeCodec(self._codec_for_writing(), self.key)
+
+    def _codec_for_writing(self) -> Codec:
         if self.registered is None:
             return self.codec
         encodings = RegistryEncodings(self.settings, self.stream)
@@ -131,7 +195,12 @@ class TableDefinition:
 
 
 def load_definition(
-    client: Client, settings: Settings, stream: Stream, options: Mapping[str, str] | None = None
+    client: Client,
+    settings: Settings,
+    stream: Stream,
+    options: Mapping[str, str] | None = None,
+    *,
+    keyed: bool = True,
 ) -> TableDefinition:
     """Find out what a stream is as a table.
 
@@ -141,6 +210,7 @@ def load_definition(
         stream: the stream.
         options: `mode`, `schema-type`, and `format` of somebody's own, which are stronger than the table's properties
             of these names.
+        keyed: whether the rows are those of the table's key, where it has one; else each event is one.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -179,8 +249,23 @@ def load_definition(
             types=types,
         )
     made = replace(made, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning)
+    made = with_key(made) if keyed else made
     mode = given.get(MODE)
     return made.with_mode(mode) if mode else made
+
+
+def with_key(definition: TableDefinition) -> TableDefinition:
+    """A table with the key that its properties name, if they do.
+
+    Args:
+        definition: what the stream is, each event a row.
+
+    Raises:
+        ConfigurationError: the properties don't go with its events.
+    """
+    # Without its schema nothing is known of the events: whoever reads them is told that.
+    found = None if definition.format == RAW else key_of(definition.properties, definition.schema, definition.stream)
+    return definition if found is None else replace(definition, key=found[0], schema=found[1])
 
 
 def check_schema_is_there(definition: TableDefinition) -> None:

@@ -1,9 +1,11 @@
-"""Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces rows.
+"""Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces and `deltas`
+changes rows.
 
 `writer` is Spark's view of it, `routing` gives rows their keys, `unsafe_rows` reads rows that Spark's JVM has packed.
 It uses `connector.table` and `connector.log`.
 """
 
+from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, is_replaced, is_same, replace_all
 from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, check_rows, check_trigger, time_column
@@ -14,6 +16,7 @@ from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, tak
 __all__ = [
     "BatchWriter",
     "CommitReport",
+    "DeltaJob",
     "Epoch",
     "EpochWriter",
     "OverwritingJob",

@@ -20,6 +20,7 @@ from pyspark_pravega.connector.options import (
     ISOLATION_LEVEL,
     MERGE_SCHEMA,
     QUERY,
+    ROUTING_KEY,
     SERIALIZABLE,
     WRITER_MODE,
     WriteOptions,
@@ -130,6 +131,11 @@ class WritePlan:
         properties, columns = definition.properties, definition.schema.fieldNames()
         check_enforced(properties, checks, definition.stream)
         key = options.routing_key or definition.routing_key
+        if definition.key is not None and key != definition.routing_key:
+            raise ConfigurationError(
+                f'stream "{definition.stream}" has a primary key ({", ".join(definition.key.columns)}), of which its '
+                f'routing keys are made: leave the option "{ROUTING_KEY}" out'
+            )
         if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
             routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
         else:

@@ -1,0 +1,43 @@
+package pyspark.pravega;
+
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.DeltaWrite;
+import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDelta;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** UPDATE, DELETE or MERGE on a table with a key: what changes is written, and nothing else. */
+record PravegaRowLevelOperation(PravegaTable table, Command command) implements SupportsDelta {
+  @Override
+  public String description() {
+    return "Pravega " + table.name();
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new PravegaScanBuilder(table, options);
+  }
+
+  @Override
+  public NamedReference[] rowId() {
+    return Constraints.references(table.rowId());
+  }
+
+  @Override
+  public boolean representUpdateAsDeleteAndInsert() {
+    // So all that happens to a key comes to the task of that key, also where an update changes keys.
+    return true;
+  }
+
+  @Override
+  public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new DeltaWriteBuilder() {
+      @Override
+      public DeltaWrite build() {
+        return new PravegaChanges(table, info, command);
+      }
+    };
+  }
+}

@@ -1,0 +1,129 @@
+"""ALTER TABLE of tables with keys: what may change, and what a key does to a stream that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import StringType, StructType
+
+from pyspark_pravega.catalog.properties import check_keys
+from pyspark_pravega.client import StreamConfiguration
+from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.table import (
+    KEY_PROPERTIES,
+    OPERATION,
+    PRIMARY_KEY,
+    TableDefinition,
+    TableKey,
+    key_of,
+)
+from pyspark_pravega.connector.write import Routing
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+
+Change = Mapping[str, Any]
+
+
+def check_key_properties(
+    definition: TableDefinition, merged: dict[str, str], configuration: StreamConfiguration, *, versions: int
+) -> list[Change]:
+    """Check the properties about keys that a stream is to have, and bring them into their usual spelling.
+
+    Args:
+        definition: what it is as a table.
+        merged: all of the properties; changed in place.
+        configuration: what the stream's will be.
+        versions: how many commits were made to it through its commit log.
+
+    Returns:
+        The columns that have to be added to its events, as `alter_table` takes changes.
+
+    Raises:
+        ConfigurationError: the properties contradict each other, or the stream's events.
+        UnsupportedOperationError: its events don't allow it.
+    """
+    stream, before = definition.stream, definition.properties
+    declared = sorted(merged.keys() & (KEY_PROPERTIES - {PRIMARY_KEY}))
+    if PRIMARY_KEY not in merged:
+        if declared:
+            raise ConfigurationError(f'table property "{declared[0]}" goes with "{PRIMARY_KEY}": set both')
+        if definition.key is not None and definition.key.is_written and versions:
+            raise UnsupportedOperationError(
+                f'the events of stream "{stream}" are changes of rows, and will stay so: "{PRIMARY_KEY}" can\'t be '
+                f"removed; read the events themselves from `{stream.name.replace('-', '_')}$log`"
+            )
+        return []
+    if definition.registered is None:
+        raise UnsupportedOperationError(
+            f'the events of stream "{stream}" have no schema, so they can\'t be changes of rows with a key: give it '
+            "one with CALL register_schema"
+        )
+    found = key_of(merged, definition.event_schema, stream)
+    assert found is not None
+    key, schema = found
+    merged[PRIMARY_KEY] = ",".join(key.columns)
+    if not key.is_written:
+        if ROUTING_KEY in merged:
+            _check_routing(merged[ROUTING_KEY], schema, key)
+        return []
+    _check_unchanged(definition, before, merged, versions)
+    check_keys(schema, definition.format, configuration, merged)
+    if definition.key is None and versions and not _is_same_routing(definition, merged[ROUTING_KEY]):
+        raise UnsupportedOperationError(
+            f'stream "{stream}" can\'t be given a primary key: its {versions} versions were written with '
+            f"{_shown(definition.routing_key)}, so that the events of one key may lie in several segments. Make a new "
+            "table with the key AS SELECT from it"
+        )
+    if key.operation is not None or OPERATION in definition.event_schema.fieldNames():
+        return []
+    return [{"kind": "AddColumn", "column": [OPERATION], "type": StringType().json(), "nullable": True}]
+
+
+def check_key_columns(definition: TableDefinition, changes: Sequence[Change]) -> None:
+    """Refuse changes of columns that are in a table's key.
+
+    Args:
+        definition: what the stream is as a table.
+        changes: see `Altering.alter_table`; of columns.
+
+    Raises:
+        UnsupportedOperationError: one is.
+    """
+    if definition.key is None:
+        return
+    kept = {*definition.key.columns, definition.key.operation}
+    for change in changes:
+        if change["kind"] != "AddColumn" and change["kind"] != "UpdateColumnComment" and change["column"][0] in kept:
+            raise UnsupportedOperationError(
+                f'column "{change["column"][0]}" of stream "{definition.stream}" is in its primary key '
+                f"({', '.join(definition.key.columns)}), and stays as it is: make a new table AS SELECT"
+            )
+
+
+def _check_unchanged(
+    definition: TableDefinition, before: Mapping[str, str], merged: Mapping[str, str], versions: int
+) -> None:
+    if definition.key is None or not versions:
+        return
+    for name in sorted(KEY_PROPERTIES | {ROUTING_KEY}):
+        if before.get(name) != merged.get(name):
+            raise UnsupportedOperationError(
+                f'"{name}" of stream "{definition.stream}" can\'t be changed any more: its {versions} versions were '
+                f"written with {before.get(name) or 'none'}. Make a new table AS SELECT from it"
+            )
+
+
+def _is_same_routing(definition: TableDefinition, wanted: str) -> bool:
+    return definition.routing_key == wanted
+
+
+def _check_routing(text: str, schema: StructType, key: TableKey) -> None:
+    if set(Routing.parse(text, schema.fieldNames()).columns) != set(key.columns):
+        raise ConfigurationError(
+            f"the routing key ({text}) must be made of the columns of the primary key ({', '.join(key.columns)}), as "
+            "the program that writes the events makes it; leave it out where it does something else"
+        )
+
+
+def _shown(routing: str | None) -> str:
+    return "no routing key" if routing is None else f'the routing key "{routing}"'

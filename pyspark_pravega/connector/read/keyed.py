@@ -1,0 +1,381 @@
+"""Reads of tables with keys: one row for each key, its last one.
+
+All events of a key lie in one segment and in those that took its part of the key space over when the stream was scaled.
+So a partition is such a chain of segments, and no task needs to know of another one's keys. It goes through its events
+twice: first for their keys only, which gives the place of each key's last event; then for the rows at those places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.client.routing import key_fractions
+from pyspark_pravega.connector.log import Snapshot
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.plain import told_plainly
+from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
+from pyspark_pravega.connector.read.reader import BatchReader, some_frames
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.errors import EventDecodeError, UnsupportedOperationError
+from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.ragged import Ints
+
+MOST_KEYS = 4_000_000
+"""How many keys a task holds in memory at a time, where nobody says so; with 16 letters each about 100 bytes."""
+_KEPT_BYTES = 64 << 20
+"""How much of a task's events is kept from the first pass to the second one; the rest is read again."""
+_MERGED_ROWS = 1 << 20
+_BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
+_OFFSET_BITS, _PART_BITS = 47, 15
+_PLACE = "_place"
+
+Range = tuple[float, float]
+"""A part of the key space: from, and up to without it."""
+
+
+def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> list[list[SegmentPart]]:
+    """Parts of segments, those together that may hold events of one key.
+
+    Args:
+        parts: the parts of one stream.
+        ranges: segment id to the part of the key space that the segment owns or owned.
+
+    Returns:
+        Each chain in the order of time: of two segments that own a key the later one has the higher id.
+    """
+    found: list[list[SegmentPart]] = []
+    reached = 0.0
+    for part in sorted(parts, key=lambda part: ranges[part.segment_id].min_key):
+        owned = ranges[part.segment_id]
+        if found and owned.min_key < reached:
+            found[-1].append(part)
+        else:
+            found.append([part])
+        reached = max(reached, owned.max_key)
+    return [sorted(chain, key=lambda part: part.segment_id) for chain in found]
+
+
+def arrange_chains(client: Client, snapshot: Snapshot) -> list[SlicePartition]:
+    """Share a keyed table's segments out among tasks.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        snapshot: what is to be read.
+    """
+    parts = [part for part in snapshot.parts if part.size]
+    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
+    packed = pack(chains(parts, ranges), lambda chain: sum(part.size for part in chain), PACKED_BYTES)
+    return [SlicePartition(sorted((p for c in some for p in c), key=lambda part: part.segment_id)) for some in packed]
+
+
+def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.float64]) -> Snapshot:
+    """The part of a snapshot that may hold some keys.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        snapshot: what there is.
+        fractions: where in the key space the keys lie, each in [0, 1).
+    """
+    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in snapshot.parts])
+
+    def may_hold(part: SegmentPart) -> bool:
+        owned = ranges[part.segment_id]
+        return bool(((fractions >= owned.min_key) & (fractions < owned.max_key)).any())
+
+    return replace(snapshot, parts=tuple(part for part in snapshot.parts if may_hold(part)))
+
+
+def snapshot_reader(
+    definition: TableDefinition, snapshot: Snapshot | None, columns: Sequence[str], options: ReadOptions
+) -> BatchReader:
+    """A batch read of a table, by its key if it has one.
+
+    Args:
+        definition: what the stream is as a table.
+        snapshot: which of its bytes to read; None for one that is told with each partition.
+        columns: the wanted columns in their order, metadata columns among them; none for rows only.
+        options: the read's options.
+    """
+    if definition.key is None:
+        return BatchReader(
+            definition,
+            snapshot,
+            columns,
+            min_partitions=options.min_partitions,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+    return KeyedReader(
+        definition, snapshot, columns, fail_on_data_loss=options.fail_on_data_loss, max_keys=options.max_keys
+    )
+
+
+@dataclass
+class _Last:
+    """Where the last events of the keys are that were met so far."""
+
+    range: Range
+    """The part of the key space that is looked at."""
+    table: pa.Table
+    """The key's columns, and the place of its last event: part | offset | whether it deletes."""
+    more: list[pa.Table] = field(default_factory=list)
+    """What isn't merged yet."""
+
+    @property
+    def rows_to_merge(self) -> int:
+        return sum(table.num_rows for table in self.more)
+
+
+@dataclass
+class _Kept:
+    """Events of the first pass that are kept for the second one: all up to a position."""
+
+    frames: list[list[tuple[framing.Frames, int]]]
+    """For each part its frames, and the offset of the buffer that they lie in."""
+    up_to: list[int]
+    """For each part the offset in bytes up to which they are kept."""
+    bytes: int = 0
+
+
+class KeyedReader(BatchReader):
+    """Reads the rows of a table with a key."""
+
+    def __init__(
+        self,
+        definition: TableDefinition,
+        snapshot: Snapshot | None,
+        columns: Sequence[str],
+        *,
+        fail_on_data_loss: bool = True,
+        max_keys: int | None = None,
+    ) -> None:
+        """Plan a read.
+
+        Args:
+            definition: what the stream is as a table; it has a key.
+            snapshot: which of its bytes to read; None for one that is told with each partition.
+            columns: as of `BatchReader`.
+            fail_on_data_loss: likewise.
+            max_keys: how many keys a task may hold in memory at a time; the events are read again for more.
+        """
+        super().__init__(definition, snapshot, columns, fail_on_data_loss=fail_on_data_loss)
+        assert definition.key is not None
+        self._key = definition.key
+        self._max_keys = max_keys or MOST_KEYS
+        self._only_keys = not [c for c in self.schema.fieldNames() if c not in (*self._key.columns, "_row")]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each chain of segments with many events, and for several with few."""
+        if self._snapshot is None:
+            return []
+        return arrange_chains(shared_client(self._settings), self._snapshot)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition.
+
+        Args:
+            partition: one of `partitions()`, or Spark's stand-in when there are none.
+
+        Yields:
+            Batches of the schema; a row for each key that isn't deleted.
+
+        Raises:
+            EventDecodeError: an event can't be decoded, or has no key; the message says where it is.
+            DataLossError: events have been truncated since the read was planned.
+        """
+        if not isinstance(partition, SlicePartition):
+            return
+        parts = partition.parts
+        if len(parts) >= 1 << _PART_BITS or any(part.end >= 1 << _OFFSET_BITS for part in parts):
+            raise UnsupportedOperationError(
+                f'stream "{self._stream}" has more segments ({len(parts)}) or bytes than a read by key can hold: '
+                f"{(1 << _PART_BITS) - 1} segments of {1 << _OFFSET_BITS - 40} TiB"
+            )
+        with told_plainly():
+            kept = _Kept(frames=[[] for _ in parts], up_to=[part.start for part in parts])
+            begin, width = 0.0, 1.0
+            while begin < 1.0:
+                last = self._last_events(parts, (begin, min(1.0, begin + width)), kept)
+                begin, width = last.range[1], last.range[1] - begin
+                rows = last.table.filter(pc.equal(pc.bit_wise_and(last.table[_PLACE], 1), 0))
+                if self._only_keys:
+                    yield from self._key_rows(rows)
+                else:
+                    yield from self._rows_at(parts, np.sort(rows[_PLACE].to_numpy() >> 1), kept)
+
+    # First pass: keys
+
+    def _last_events(self, parts: Sequence[SegmentPart], range: Range, kept: _Kept) -> _Last:
+        """Where the last events of keys are: of all keys in a part of the key space, which is made smaller until they
+        are few enough."""
+        schema = pa.schema([*((name, self._key_type(name)) for name in self._key.columns), (_PLACE, pa.int64())])
+        last = _Last(range=range, table=schema.empty_table())
+        for number, part in enumerate(parts):
+            for frames, position in self._kept_frames(number, part, kept):
+                last.more.append(self._keys(frames, part.segment_id, position, number, last.range))
+                if last.rows_to_merge >= max(_MERGED_ROWS, last.table.num_rows):
+                    self._merge(last)
+        self._merge(last)
+        return last
+
+    def _kept_frames(self, number: int, part: SegmentPart, kept: _Kept) -> Iterator[tuple[framing.Frames, int]]:
+        """A part's frames, of which as many as there is room for are kept."""
+        yield from kept.frames[number]
+        position = kept.up_to[number]
+        if position >= part.end:
+            return
+        for found in self._frames(replace(part, start=position)):
+            if kept.up_to[number] == found.start and kept.bytes < _KEPT_BYTES:
+                kept.frames[number].append((found.frames, found.start))
+                kept.bytes += found.frames.consumed
+                kept.up_to[number] = found.end
+            yield found.frames, found.start
+
+    def _key_type(self, name: str) -> pa.DataType:
+        if self._key.row is None:
+            return self._codec.schema.field(name).type
+        of_row = self._codec.schema.field(self._key.row).type
+        return of_row.field(name).type
+
+    def _keys(self, frames: framing.Frames, segment_id: int, position: int, number: int, range: Range) -> pa.Table:
+        """The keys of some events, and their places."""
+        frames, decoded = self._decode(frames, segment_id, position, self._key.fields)
+        batch = decoded.batch
+        keys = [self._key_column(batch, name) for name in self._key.columns]
+        for name, values in zip(self._key.columns, keys, strict=True):
+            if values.null_count:
+                first = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+                raise EventDecodeError(
+                    f'an event of stream "{self._stream}" has no value in column "{name}", which is in the primary key '
+                    f"(segment {segment_id}, offset {position + int(frames.starts[first])})"
+                )
+        places = (np.int64(number) << np.int64(_OFFSET_BITS)) + frames.starts + np.int64(position) << np.int64(1)
+        if self._key.operation is not None:
+            operations = batch.column(batch.schema.get_field_index(self._key.operation))
+            if operations.null_count < len(operations):
+                deletes = pc.is_in(operations.cast(pa.string()), value_set=pa.array(self._key.deletes, pa.string()))
+                places |= deletes.to_numpy(zero_copy_only=False).astype(np.int64)
+        table = pa.table([*keys, pa.array(places)], names=[*self._key.columns, _PLACE])
+        return table if range == (0.0, 1.0) else _within(table, self._key.columns, range)
+
+    def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        if self._key.row is None:
+            return batch.column(batch.schema.get_field_index(name))
+        found = None
+        for source in (self._key.row, self._key.deleted_row):
+            if source is not None:
+                values = pc.struct_field(batch.column(batch.schema.get_field_index(source)), name)
+                found = values if found is None else pc.coalesce(found, values)
+        return found
+
+    def _merge(self, last: _Last) -> None:
+        """Keep the last place of each key; of a smaller part of the key space, where they are too many."""
+        keys = list(self._key.columns)
+        if last.more:
+            both = pa.concat_tables([last.table, *last.more])
+            last.more = []
+            grouped = both.group_by(keys, use_threads=False).aggregate([(_PLACE, "max")])
+            last.table = grouped.rename_columns([_PLACE if n == f"{_PLACE}_max" else n for n in grouped.column_names])
+            last.table = last.table.select([*keys, _PLACE])
+        while last.table.num_rows > self._max_keys:
+            low, high = last.range
+            middle = (low + high) / 2
+            if not low < middle < high:
+                # Keys whose hashes are all the same can't be told apart.
+                return
+            last.range = (low, middle)
+            last.table = _within(last.table, keys, last.range)
+
+    def _key_rows(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Rows of which only columns of the key are wanted, or none."""
+        for batch in rows.to_batches(max_chunksize=self._most_rows):
+            arrays = [
+                batch.column(batch.schema.get_field_index(one.name)).cast(one.type)
+                if one.name in self._key.columns
+                else pa.array(np.zeros(batch.num_rows, np.int32))
+                for one in self._arrow_schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+    # Second pass: rows
+
+    def _rows_at(self, parts: Sequence[SegmentPart], places: Ints, kept: _Kept) -> Iterator[pa.RecordBatch]:
+        """The rows of events.
+
+        Args:
+            parts: the parts of segments.
+            places: the number of the part and the offset of each event, in order.
+            kept: what needn't be read again.
+        """
+        for number, part in enumerate(parts):
+            first, behind = np.searchsorted(places, [number << _OFFSET_BITS, (number + 1) << _OFFSET_BITS])
+            offsets = places[first:behind] - (np.int64(number) << np.int64(_OFFSET_BITS))
+            if not len(offsets):
+                continue
+            some: list[framing.Frames] = []
+            for frames, position in self._frames_of(number, part, kept, int(offsets[-1])):
+                starts = frames.starts + position
+                one, other = np.searchsorted(offsets, [starts[0], starts[-1] + 1])
+                if one == other:
+                    continue
+                which = np.searchsorted(starts, offsets[one:other])
+                some.append(replace(some_frames(replace(frames, starts=starts), which), consumed=0))
+                if _is_enough(some):
+                    yield self._joined(some, part.segment_id)
+                    some = []
+            if some:
+                yield self._joined(some, part.segment_id)
+
+    def _frames_of(
+        self, number: int, part: SegmentPart, kept: _Kept, last: int
+    ) -> Iterator[tuple[framing.Frames, int]]:
+        yield from kept.frames[number]
+        if kept.up_to[number] > last:
+            return
+        for found in self._frames(replace(part, start=kept.up_to[number])):
+            yield found.frames, found.start
+            if found.end > last:
+                return
+
+    def _joined(self, some: Sequence[framing.Frames], segment_id: int) -> pa.RecordBatch:
+        whole = some[0]
+        if len(some) > 1:
+            whole = framing.Frames(
+                payloads=pa.concat_arrays([frames.payloads for frames in some]),
+                starts=np.concatenate([frames.starts for frames in some]),
+                sizes=np.concatenate([frames.sizes for frames in some]),
+                consumed=0,
+            )
+        return self._batch(whole, segment_id, 0)
+
+    def _wanted_fields(self) -> list[str]:
+        return self._data_columns if self._key.row is None else [self._key.row]
+
+    def _columns_of(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        if self._key.row is None:
+            return super()._columns_of(batch)
+        row = batch.column(0)
+        return {name: pc.struct_field(row, name) for name in self._data_columns}
+
+
+def _is_enough(some: Sequence[framing.Frames]) -> bool:
+    events = sum(len(frames.payloads) for frames in some)
+    return events >= _BATCH_EVENTS or sum(int(frames.sizes.sum()) for frames in some) >= _BATCH_BYTES
+
+
+def _within(table: pa.Table, keys: Sequence[str], range: Range) -> pa.Table:
+    """The rows whose keys lie in a part of the key space; where, is only this reader's own matter."""
+    texts: list[Any] = [table[name].cast(pa.string()).combine_chunks() for name in keys]
+    joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "\x1f")
+    fractions = key_fractions(joined)
+    return table.filter(pa.array((fractions >= range[0]) & (fractions < range[1])))

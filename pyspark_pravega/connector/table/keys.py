@@ -1,0 +1,274 @@
+"""Tables with keys: each event is what happened to the row of one key.
+
+An event holds a row, and a field that says whether the row is there from then on or is deleted. So the table's rows are
+the last events of its keys, without those that delete. The events themselves stay what they are: a stream that is only
+ever appended to.
+
+The key's columns make the routing key, too: all events of a key lie in one segment and its successors, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedOperationError, did_you_mean
+from pyspark_pravega.serde.codec import Codec, subschema
+from pyspark_pravega.serde.formats import REGISTERED
+
+PRIMARY_KEY = "primary-key"
+"""The property that names a table's key: columns, separated by commas."""
+OPERATION_COLUMN, DELETE_VALUES, UPSERT_VALUE = "operation-column", "delete-values", "upsert-value"
+"""The properties of a stream that others write, too: which field says what happened to a row, which of its values say
+that the row was deleted, and which one is written with a row; null, where none is given."""
+ROW_COLUMN, DELETED_ROW_COLUMN = "row-column", "deleted-row-column"
+"""The properties of a stream of change records that others write: the field that holds the row, and the one that holds
+the row that was there before, for those that delete."""
+KEY_PROPERTIES = frozenset({PRIMARY_KEY, OPERATION_COLUMN, DELETE_VALUES, UPSERT_VALUE, ROW_COLUMN, DELETED_ROW_COLUMN})
+
+OPERATION = "_operation"
+"""The field of an event that says what happened to its row, in tables that are made here: null where the row was
+written, so that the events of writers who don't know it are rows."""
+DELETE = "delete"
+"""Its value where the row was deleted."""
+DELETED = "_deleted"
+"""The column of a batch that is to be written, which tells what rows are deleted."""
+
+KEY_TYPES: tuple[type[DataType], ...] = (
+    StringType,
+    BooleanType,
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    DateType,
+    TimestampType,
+    DecimalType,
+)
+"""Types whose values have one text each: keys are made of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableKey:
+    """What makes an event a change of a row."""
+
+    columns: tuple[str, ...]
+    """The columns of the key, in their order."""
+    event_schema: StructType
+    """All fields of the events, among them those that aren't columns of the table."""
+    operation: str | None = None
+    """The field that says what happened; None: each event is a row that is there."""
+    deletes: tuple[str, ...] = (DELETE,)
+    """Its values that delete, as texts; the first one is written."""
+    upsert: str | None = None
+    """Its value that is written with a row."""
+    row: str | None = None
+    """The field that holds the row; None: the event itself is the row."""
+    deleted_row: str | None = None
+    """The field that holds the row that an event deletes; None: it is where other rows are, too."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether rows can be written as such events; change records are only read."""
+        return self.row is None
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of an event that tell its key and what happened."""
+        of_row = list(self.columns) if self.row is None else [self.row]
+        more = [name for name in (self.operation, self.deleted_row) if name is not None]
+        return [*of_row, *more]
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The names in a list that is separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def key_of(properties: Mapping[str, str], events: StructType, stream: object) -> tuple[TableKey, StructType] | None:
+    """A table's key, and the columns that the table then has.
+
+    Args:
+        properties: the table's properties.
+        events: the fields of its events.
+        stream: the stream, for messages.
+
+    Returns:
+        None for a table without a key.
+
+    Raises:
+        ConfigurationError: a field isn't there, or is of a type that can't be what the property says.
+    """
+    given = properties.get(PRIMARY_KEY)
+    if given is None:
+        return None
+    row = _field(properties.get(ROW_COLUMN), events, ROW_COLUMN, stream)
+    deleted_row = _field(properties.get(DELETED_ROW_COLUMN), events, DELETED_ROW_COLUMN, stream)
+    operation = _field(properties.get(OPERATION_COLUMN), events, OPERATION_COLUMN, stream)
+    if operation is None and row is None and OPERATION in events.fieldNames():
+        operation = events[OPERATION]
+    columns = events
+    if row is not None:
+        for name, found in ((ROW_COLUMN, row), (DELETED_ROW_COLUMN, deleted_row)):
+            if found is not None and not isinstance(found.dataType, StructType):
+                raise ConfigurationError(
+                    f'"{name}" of stream "{stream}": "{found.name}" is {found.dataType.simpleString()}, and no struct '
+                    "with the columns of a row"
+                )
+        assert isinstance(row.dataType, StructType)
+        columns = row.dataType
+    shown = [field for field in columns if row is not None or operation is None or field.name != operation.name]
+    key = _checked_columns(names_of(given), StructType(shown), stream)
+    schema = StructType([StructField(f.name, f.dataType, f.nullable and f.name not in key, f.metadata) for f in shown])
+    found_key = TableKey(
+        columns=key,
+        event_schema=events,
+        operation=None if operation is None else operation.name,
+        deletes=names_of(properties.get(DELETE_VALUES, DELETE)),
+        upsert=properties.get(UPSERT_VALUE),
+        row=None if row is None else row.name,
+        deleted_row=None if deleted_row is None else deleted_row.name,
+    )
+    return found_key, schema
+
+
+def with_operation(schema: StructType, key: Sequence[str]) -> StructType:
+    """The fields of the events of a table that is made with a key.
+
+    Args:
+        schema: the table's columns.
+        key: those of the key.
+
+    Raises:
+        ConfigurationError: a column has the name of the field that is added.
+    """
+    if OPERATION in (name.lower() for name in schema.fieldNames()):
+        raise ConfigurationError(
+            f'a table with a key can\'t have a column "{OPERATION}": the events have a field of this name that says '
+            "what happened to a row"
+        )
+    columns = [StructField(f.name, f.dataType, f.nullable and f.name not in key, f.metadata) for f in schema]
+    return StructType([*columns, StructField(OPERATION, StringType(), True)])
+
+
+def check_key(text: str, schema: StructType, table_format: str, stream: object = "") -> tuple[str, ...]:
+    """The columns of a key that a table is to have.
+
+    Args:
+        text: the property.
+        schema: the table's columns.
+        table_format: its format.
+        stream: the stream, for messages.
+
+    Raises:
+        ConfigurationError: a column isn't there, or can't be a key's.
+        UnsupportedOperationError: the format has no fields.
+    """
+    if table_format not in REGISTERED:
+        raise UnsupportedOperationError(
+            f"a table of format {table_format} can't have a primary key: its events need a field that says what "
+            f"happened to a row, so take one of {', '.join(REGISTERED)}"
+        )
+    return _checked_columns(names_of(text), schema, stream)
+
+
+def _checked_columns(names: Sequence[str], schema: StructType, stream: object) -> tuple[str, ...]:
+    known = {name.lower(): name for name in schema.fieldNames()}
+    of_stream = f' of stream "{stream}"' if stream else ""
+    if not names:
+        raise ConfigurationError(f'"{PRIMARY_KEY}"{of_stream} must name columns, separated by commas')
+    columns = []
+    for name in names:
+        column = known.get(name.lower())
+        if column is None:
+            hint = did_you_mean(name, schema.fieldNames())
+            raise ConfigurationError(f'"{PRIMARY_KEY}"{of_stream}: "{name}" is not a column{hint}')
+        if column in columns:
+            raise ConfigurationError(f'"{PRIMARY_KEY}"{of_stream} names column "{column}" twice')
+        kind = schema[column].dataType
+        collated = isinstance(kind, StringType) and kind.collation not in (None, "UTF8_BINARY")
+        if not isinstance(kind, KEY_TYPES) or collated:
+            raise ConfigurationError(
+                f'"{PRIMARY_KEY}"{of_stream}: column "{column}" of type {kind.simpleString()} can\'t be in a key: take '
+                "strings (without a collation), integers, decimals, booleans, dates or timestamps"
+            )
+        columns.append(column)
+    return tuple(columns)
+
+
+def _field(name: str | None, events: StructType, property_name: str, stream: object) -> StructField | None:
+    if name is None:
+        return None
+    for field in events:
+        if field.name.lower() == name.strip().lower():
+            return field
+    hint = did_you_mean(name, events.fieldNames())
+    raise ConfigurationError(f'"{property_name}" of stream "{stream}": the events have no field "{name}"{hint}')
+
+
+class ChangeCodec:
+    """Encodes rows as events that say what happened to them."""
+
+    def __init__(self, codec: Codec, key: TableKey, *, told: bool = False) -> None:
+        """Wrap a codec.
+
+        Args:
+            codec: encodes all fields of the events.
+            key: the table's; it is one that rows are written to.
+            told: whether batches tell which rows are deleted, in a column `DELETED`; else all are there from then on.
+        """
+        self._codec, self._key, self._told = codec, key, told
+
+    @property
+    def key(self) -> TableKey:
+        """The table's."""
+        return self._key
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        codec = self._codec.schema
+        return subschema(codec, [name for name in codec.names if name != self._key.operation])
+
+    def telling(self) -> ChangeCodec:
+        """The same for batches that tell which rows are deleted."""
+        return ChangeCodec(self._codec, self._key, told=True)
+
+    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See `Codec.decode`."""
+        return self._codec.decode(payloads, columns)
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """See `Codec.encode`."""
+        for name in self._key.columns:
+            if name in batch.schema.names and batch.column(name).null_count:
+                raise EventEncodeError(f'column "{name}" is in the primary key, and can\'t be null')
+        field = self._key.operation
+        if field is None:
+            return self._codec.encode(batch)
+        if field in batch.schema.names:
+            raise EventEncodeError(f'the table has no column "{field}": DELETE and MERGE say which rows are deleted')
+        kind = self._codec.schema.field(field).type
+        operations = pa.repeat(pa.scalar(self._key.upsert, pa.string()), batch.num_rows)
+        if self._told:
+            deleted = batch.column(DELETED)
+            operations = pc.if_else(deleted, pa.scalar(self._key.deletes[0]), operations)
+            batch = batch.drop_columns([DELETED])
+        return self._codec.encode(batch.append_column(field, operations.cast(kind)))
