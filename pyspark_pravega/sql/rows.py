@@ -77,6 +77,9 @@ def run_tail(arguments: argparse.Namespace) -> int:
     if arguments.n < 0:
         raise ConfigurationError(f"-n must be 0 or more rows, not {arguments.n}")
     definition = _definition(arguments)
+    if definition.key is not None:
+        # What came last are changes of rows.
+        definition = definition.as_log()
     client, stream = shared_client(definition.settings), definition.stream
     ledger = open_ledger(client, stream)
     snapshot = take_snapshot(client, stream, ledger)

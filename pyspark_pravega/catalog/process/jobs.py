@@ -48,6 +48,7 @@ from pyspark_pravega.connector.read import (
     check_extents,
     committed_ranges,
     parts_of_keys,
+    rows_at,
     snapshot_reader,
     snapshot_until,
 )
@@ -168,8 +169,8 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                     f'version "{request.position["name"]}" of stream "{stream}" says where this read ends, and it '
                     "begins at the version's first row: give no start or end by an option, or read without AS OF"
                 )
-            offsets = offsets_of(request.position["offsets"])
-            snapshot = snapshot_until(client, stream, Moment(offsets=offsets, name=request.position["name"]))
+            moment = Moment(**{**request.position, "offsets": offsets_of(request.position["offsets"])})
+            snapshot = (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
         else:
             whole = take_snapshot(client, stream, ledger)
             if whole.replaced_table != definition.replaced_table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -42,7 +42,7 @@ from pyspark_pravega.catalog.process.protocol import (
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
-from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, snapshot_until
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
@@ -157,8 +157,9 @@ class CatalogMethods(StreamReads):
             assert timestamp is not None
             moment = moment_at(client, stream, timestamp)
         # What was truncated away is found out now, not in the middle of a job.
-        snapshot_until(client, stream, moment)
-        return _table(definition) | {"position": {"offsets": moment.offsets, "name": moment.name}}
+        (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
+        position: dict[str, Any] = asdict(moment)
+        return _table(definition) | {"position": position}
 
     def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
         if is_metadata(table):

@@ -24,7 +24,7 @@ from pyspark_pravega.connector.read.extent import check_extents, check_order, re
 from pyspark_pravega.connector.read.keyed import KeyedReader, arrange_chains, parts_of_keys, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
-from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
+from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, rows_at, snapshot_until
 
 __all__ = [
     "CHANGE_COLUMNS",
@@ -51,6 +51,7 @@ __all__ = [
     "parts_of_keys",
     "resolve_end",
     "resolve_start",
+    "rows_at",
     "snapshot_reader",
     "snapshot_until",
 ]

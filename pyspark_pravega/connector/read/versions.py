@@ -27,6 +27,8 @@ class Moment:
     """Segment id to offset in bytes; beside the segments of a cut there may be some that lie before it."""
     name: str
     """What it is, for people."""
+    version: int | None = None
+    """The version whose end it is, if it was asked for by its number or a time."""
 
 
 def moment_of(client: Client, stream: Stream, version: str) -> Moment:
@@ -208,6 +210,31 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     return Snapshot(stream=stream, parts=parts)
 
 
+def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
+    """What a table with a key held at a moment: its rows are made of all events until then, so none may be missing.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        moment: the moment.
+
+    Raises:
+        SegmentTruncatedError: some of them are gone.
+    """
+    ledger = open_ledger(client, stream)
+    replaced = 0 if ledger is None else ledger.state().replaced_rows
+    if moment.version is not None and moment.version < replaced:
+        raise SegmentTruncatedError(
+            f'{moment.name} of stream "{stream}" is gone: version {replaced} took the place of all its rows; read that '
+            "one, or a later one"
+        )
+    snapshot = snapshot_until(client, stream, moment)
+    head = client.controller.head(stream)
+    if not replaced and any(offset or segment_id >> 32 for segment_id, offset in head.items()):
+        raise _truncated(stream, moment.name)
+    return snapshot
+
+
 def _reaches(parts: Sequence[SegmentPart], begins: Mapping[int, int]) -> bool:
     """Whether parts from a stream's head on reach a cut that was its tail once: all of them do, or none."""
     epoch = max(segment_id >> 32 for segment_id in begins)
@@ -256,7 +283,7 @@ def _truncated(stream: Stream, what: str) -> SegmentTruncatedError:
 
 
 def _of(commit: Commit) -> Moment:
-    return Moment(offsets=commit.cut, name=f"version {commit.version}")
+    return Moment(offsets=commit.cut, name=f"version {commit.version}", version=commit.version)
 
 
 def _parsed(stream: Stream, text: str) -> StreamCut | None:

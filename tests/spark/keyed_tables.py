@@ -1,0 +1,215 @@
+"""Statements that change a table with a key, made from a seed, and what a Python dict makes of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import take_snapshot
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.read import snapshot_reader
+from pyspark_pravega.connector.table import load_definition
+from pyspark_pravega.settings import Settings
+
+Row = tuple[Any, ...]
+FORMATS = ("avro", "json", "protobuf")
+_WORDS = ("gold", "silver", "iron", "a'b", "", "Ä🎈")
+
+
+@dataclass
+class KeyedRun:
+    """A table, and the dict that it is to be like."""
+
+    spark: SparkSession
+    client: Client
+    settings: Settings
+    namespace: str
+    seed: int
+    rows: dict[Row, Row] = field(default_factory=dict)
+    """Key to the other columns: amount, word, and a struct's two fields."""
+    versions: dict[int, dict[Row, Row]] = field(default_factory=dict)
+    statements: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random, self._last_replaced = random.Random(self.seed), 0
+        self.table = f"{self.namespace}.keyed_{self.seed}"
+        self.stream = Stream(self.namespace.split(".")[1].replace("_", "-"), f"keyed-{self.seed}")
+        self._clause = "PRIMARY KEY (id, region) NOT ENFORCED" if self.random.random() < 0.7 else ""
+        more = "" if self._clause else ", 'primary-key' = 'id, region'"
+        self.run(
+            f"CREATE TABLE {self.table} (id BIGINT NOT NULL, amount INT, region STRING NOT NULL, word STRING NOT NULL, "
+            f"place STRUCT<x: INT, y: STRING>{', ' + self._clause if self._clause else ''}) TBLPROPERTIES ("
+            f"'format' = '{self.random.choice(FORMATS)}', 'segments' = '{self.random.choice((1, 3))}'{more})"
+        )
+
+    def run(self, statement: str) -> None:
+        """Run a statement, and remember it."""
+        self.statements.append(statement)
+        self.spark.sql(statement)
+
+    def steps(self, count: int) -> None:
+        """Run some statements; after each one the table holds what the dict holds."""
+        for _ in range(count):
+            step = self.random.choice(
+                [self.insert, self.insert, self.update, self.delete, self.merge, self.merge, self.overwrite, self.scale]
+            )
+            before = dict(self.rows)
+            step()
+            version = self._version()
+            assert self.now() == self.rows, self.story()
+            if step == self.overwrite:
+                self._last_replaced = version
+            if before != self.rows:
+                self.versions[version] = dict(self.rows)
+        for version, rows in self.versions.items():
+            self._check_version(version, rows)
+
+    def story(self) -> str:
+        """What has happened."""
+        return f"seed {self.seed}:\n" + ";\n".join(self.statements)
+
+    def insert(self) -> None:
+        """Rows of new keys and old ones."""
+        rows = self._some_rows(self.random.choice((1, 5, 40)))
+        self.run(f"INSERT INTO {self.table} {self._values(rows)}")
+        self.rows.update(rows)
+
+    def update(self) -> None:
+        """Other values for some rows."""
+        low, step = self.random.randrange(10), self.random.choice((2, 3))
+        self.run(
+            f"UPDATE {self.table} SET amount = coalesce(amount, 0) + 1, place = NULL "
+            f"WHERE id % {step} = 0 AND id >= {low}"
+        )
+        for key, (amount, word, _) in list(self.rows.items()):
+            if key[0] % step == 0 and key[0] >= low:
+                self.rows[key] = ((amount or 0) + 1, word, None)
+
+    def delete(self) -> None:
+        """Fewer rows."""
+        if self.random.random() < 0.5:
+            id = self.random.randrange(20)
+            self.run(f"DELETE FROM {self.table} WHERE id = {id}")
+            gone = {key for key in self.rows if key[0] == id}
+        else:
+            word = self.random.choice(_WORDS)
+            self.run(f"DELETE FROM {self.table} WHERE word = '{_quoted(word)}' AND id < 12")
+            gone = {key for key, row in self.rows.items() if row[1] == word and key[0] < 12}
+        for key in gone:
+            del self.rows[key]
+
+    def merge(self) -> None:
+        """Rows that are deleted, changed and new, by one statement."""
+        rows = self._some_rows(self.random.choice((3, 30)))
+        self.run(
+            f"MERGE INTO {self.table} t "
+            f"USING (SELECT * FROM {self._values(rows)} AS v(id, amount, region, word, place)) s "
+            "ON t.id = s.id AND t.region = s.region "
+            "WHEN MATCHED AND s.word = 'iron' THEN DELETE "
+            "WHEN MATCHED AND s.amount IS NOT NULL THEN UPDATE SET amount = s.amount + t.amount, word = s.word "
+            "WHEN NOT MATCHED AND s.id < 15 THEN INSERT * "
+            "WHEN NOT MATCHED BY SOURCE AND t.id = 3 THEN DELETE"
+        )
+        for key in [key for key in self.rows if key[0] == 3 and key not in rows]:
+            del self.rows[key]
+        for key, (amount, word, place) in rows.items():
+            known = self.rows.get(key)
+            if known is None:
+                if key[0] < 15:
+                    self.rows[key] = (amount, word, place)
+            elif word == "iron":
+                del self.rows[key]
+            elif amount is not None:
+                total = None if known[0] is None else amount + known[0]
+                self.rows[key] = (total, word, known[2])
+
+    def overwrite(self) -> None:
+        """Some of the rows instead of all."""
+        if self.random.random() < 0.3:
+            self.run(f"TRUNCATE TABLE {self.table}")
+            self.rows = {}
+            return
+        self.run(f"INSERT OVERWRITE {self.table} SELECT * FROM {self.table} WHERE id % 5 <> 1")
+        self.rows = {key: row for key, row in self.rows.items() if key[0] % 5 != 1}
+
+    def scale(self) -> None:
+        """Split a segment, or bring two together."""
+        controller = self.client.controller
+        ranges = controller.current_segments(self.stream).ranges
+        index = self.random.randrange(len(ranges))
+        one = ranges[index]
+        if index + 1 < len(ranges) > 3 and self.random.random() < 0.5:
+            other = ranges[index + 1]
+            sealed, parts = [one.segment_id, other.segment_id], [(one.min_key, other.max_key)]
+        else:
+            middle = (one.min_key + one.max_key) / 2
+            sealed, parts = [one.segment_id], [(one.min_key, middle), (middle, one.max_key)]
+        self.statements.append(f"-- scale {sealed} to {parts}")
+        controller.scale_stream(self.stream, sealed, parts)
+
+    def now(self) -> dict[Row, Row]:
+        """The table as it is, read in this process; with few keys in memory at a time."""
+        definition = load_definition(self.client, self.settings, self.stream)
+        snapshot = take_snapshot(self.client, self.stream)
+        options = ReadOptions(max_keys=self.random.choice((None, 5)))
+        reader = snapshot_reader(definition, snapshot, definition.schema.fieldNames(), options)
+        read: dict[Row, Row] = {}
+        for partition in reader.partitions():
+            for batch in reader.read(partition):
+                for row in batch.to_pylist():
+                    key = (row["id"], row["region"])
+                    assert key not in read, f"{key} twice; {self.story()}"
+                    place = row["place"]
+                    read[key] = (row["amount"], row["word"], place and (place["x"], place["y"]))
+        return read
+
+    def in_spark(self, suffix: str = "") -> dict[Row, Row]:
+        """The table as Spark reads it."""
+        rows = self.spark.sql(f"SELECT id, region, amount, word, place FROM {self.table} {suffix}").collect()
+        found = {(r.id, r.region): (r.amount, r.word, r.place and (r.place.x, r.place.y)) for r in rows}
+        assert len(found) == len(rows), self.story()
+        return found
+
+    def _check_version(self, version: int, rows: dict[Row, Row]) -> None:
+        if version >= self._last_replaced:
+            assert self.in_spark(f"VERSION AS OF {version}") == rows, f"version {version}; {self.story()}"
+            return
+        with pytest.raises(AnalysisException, match=f"version {version} of .* is gone"):
+            self.in_spark(f"VERSION AS OF {version}")
+
+    def _version(self) -> int:
+        return take_snapshot(self.client, self.stream).version
+
+    def _some_rows(self, count: int) -> dict[Row, Row]:
+        keys = {(self.random.randrange(20), self.random.choice(("eu", "us"))) for _ in range(count)}
+        return {
+            key: (
+                self.random.choice((None, 1, 7)),
+                self.random.choice(_WORDS),
+                self.random.choice((None, (1, "y"), (None, None))),
+            )
+            for key in sorted(keys)
+        }
+
+    def _values(self, rows: dict[Row, Row]) -> str:
+        def place(value: Row | None) -> str:
+            if value is None:
+                return "CAST(NULL AS STRUCT<x: INT, y: STRING>)"
+            x, y = ("NULL" if one is None else repr(one) for one in value)
+            return f"named_struct('x', CAST({x} AS INT), 'y', CAST({y} AS STRING))"
+
+        texts = [
+            f"({id}L, {'CAST(NULL AS INT)' if amount is None else amount}, '{region}', '{_quoted(word)}', {place(xy)})"
+            for (id, region), (amount, word, xy) in rows.items()
+        ]
+        return "VALUES " + ", ".join(texts)
+
+
+def _quoted(word: str) -> str:
+    return word.replace("'", "\\'")
