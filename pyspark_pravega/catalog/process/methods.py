@@ -159,7 +159,9 @@ class CatalogMethods(StreamReads):
         # What was truncated away is found out now, not in the middle of a job.
         (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
         position: dict[str, Any] = asdict(moment)
-        return _table(definition) | {"position": position}
+        found = _table(definition)
+        found["position"] = position
+        return found
 
     def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
         if is_metadata(table):
