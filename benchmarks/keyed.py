@@ -43,8 +43,8 @@ def main() -> None:
             spark.stop()
     report = "\n".join(
         [
-            f"{events:,} events over {keys:,} keys, {SEGMENTS} segments, 6 Avro columns. Median of {runs} runs by turns; "
-            f"{time.monotonic() - started:.0f} s in all.",
+            f"{events:,} events over {keys:,} keys, {SEGMENTS} segments, 6 Avro columns. Median of {runs} runs by "
+            f"turns; {time.monotonic() - started:.0f} s in all.",
             "",
             "| | with a key | beside | ratio |",
             "|---|--:|--:|--:|",

@@ -119,6 +119,8 @@ TREE = [
     "CREATE VIEW bi.large COMMENT 'dear ones' AS SELECT id, price FROM bi.orders WHERE price > 5",
     "CREATE TABLE spark_catalog.default.elsewhere (n DOUBLE) USING parquet",
     "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one",
+    "CREATE NAMESPACE my_keys",
+    "CREATE TABLE my_keys.my_pairs (a INT NOT NULL, v INT, b STRING NOT NULL, PRIMARY KEY (a, b) NOT ENFORCED)",
 ]
 ORDERS = "pravega bi orders TABLE all orders"
 ORDERS_2 = "pravega bi_2 orders TABLE"
@@ -155,15 +157,23 @@ ASKED = {
     ],
     "getColumns|null|null|elsewhere|null": [f"spark_catalog default elsewhere n {DOUBLE} DOUBLE 15 15 10 1 1 YES NO"],
     "getColumns|null|null|mine|null": [f"mine one {INTEGER} INT 10 0 10 0 1 NO NO"],
-    # A stream has no key.
     "getPrimaryKeys|null|bi|orders": [],
+    "getPrimaryKeys|pravega|my_keys|my_pairs": [
+        "pravega my_keys my_pairs a 1 my_pairs_pk",
+        "pravega my_keys my_pairs b 2 my_pairs_pk",
+    ],
 }
 
 
 def test_jdbc_sees_the_tree(thrift: ThriftServer) -> None:
     """What BI tools show at their side: catalogs, namespaces, tables, views and columns."""
     asked = list(ASKED)
-    drops = ["DROP NAMESPACE bi CASCADE", "DROP NAMESPACE bi_2 CASCADE", "DROP TABLE spark_catalog.default.elsewhere"]
+    drops = [
+        "DROP NAMESPACE my_keys CASCADE",
+        "DROP NAMESPACE bi CASCADE",
+        "DROP NAMESPACE bi_2 CASCADE",
+        "DROP TABLE spark_catalog.default.elsewhere",
+    ]
     jars = Path(pyspark.__file__).parent / "jars"
     java = subprocess.run(
         [str(places.java()), "-cp", f"{jars}/*", str(Path(__file__).parent / "Metadata.java"), thrift.url],

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from keyed_tables import KeyedRun
-from pyspark.sql import SparkSession
+from keyed_tables import FORMATS, KeyedRun
+from pauses import Pause
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.settings import Settings
@@ -23,3 +28,256 @@ def test_random_statements_give_what_a_dict_gives(
     run = KeyedRun(spark=spark, client=client, settings=settings, namespace=namespace, seed=seed)
     run.steps(8)
     assert run.in_spark() == run.rows, run.story()
+
+
+KEYS: dict[str, tuple[str, list[str]]] = {
+    "string": ("STRING", ["'a'", "''", "'Ä🎈'", "'a,b'", "'5'"]),
+    "varchar": ("VARCHAR(4)", ["'a'", "'b'"]),
+    "boolean": ("BOOLEAN", ["true", "false"]),
+    "tinyint": ("TINYINT", ["1Y", "-128Y"]),
+    "int": ("INT", ["1", "-1", "0"]),
+    "bigint": ("BIGINT", ["1L", "9223372036854775807L"]),
+    "decimal": ("DECIMAL(20,3)", ["1.500BD", "-12345678901234567.125BD"]),
+    "date": ("DATE", ["DATE'2026-01-02'", "DATE'1912-06-23'"]),
+    "timestamp": ("TIMESTAMP", ["TIMESTAMP'2026-01-02 03:04:05.678901'", "TIMESTAMP'1969-12-31 00:00:00'"]),
+}
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: str) -> None:
+    """Each type alone in a key, and all in one: written, changed, deleted, and found by their values."""
+    all_types = {f"k{number}": kind for number, (kind, _) in enumerate(KEYS.values())}
+    cases = {name: ({"k0": kind}, [[value] for value in values]) for name, (kind, values) in KEYS.items()}
+    several = [[values[0] for _, values in KEYS.values()], [values[1] for _, values in KEYS.values()]]
+    if table_format != "avro":
+        cases = {name: cases[name] for name in ("string", "decimal", "timestamp")}
+    for name, (kinds, rows) in {**cases, "all_types": (all_types, several)}.items():
+        table, names = f"{namespace}.by_{name}", list(kinds)
+        columns = ", ".join(f"{column} {kind} NOT NULL" for column, kind in kinds.items())
+        spark.sql(
+            f"CREATE TABLE {table} (v INT, {columns}, PRIMARY KEY ({', '.join(names)}) NOT ENFORCED) "
+            f"TBLPROPERTIES ('format' = '{table_format}', 'segments' = '4')"
+        )
+        for value in (1, 2):
+            texts = [f"({index + 10 * value}, {', '.join(row)})" for index, row in enumerate(rows)]
+            spark.sql(f"INSERT INTO {table} VALUES {', '.join(texts)}")
+        spark.sql(f"UPDATE {table} SET v = v + 100 WHERE v % 10 > 0")
+        expected = {index: index + 20 + 100 * (index > 0) for index in range(len(rows))}
+        assert sorted(row.v for row in spark.table(table).collect()) == sorted(expected.values()), name
+        for index, row in enumerate(rows):
+            condition = " AND ".join(f"{column} = {value}" for column, value in zip(names, row, strict=True))
+            found = spark.sql(f"SELECT v FROM {table} WHERE {condition}")
+            assert [one.v for one in found.collect()] == [expected[index]], (name, row)
+            # Of booleans Spark makes another condition.
+            assert segments_read(found) == 1 or name in ("boolean", "all_types"), (name, row)
+        every = " AND ".join(
+            f"{column} IN ({', '.join(row[number] for row in rows)})" for number, column in enumerate(names)
+        )
+        assert spark.sql(f"SELECT * FROM {table} WHERE {every}").count() == len(rows)
+        first = " AND ".join(f"{column} = {value}" for column, value in zip(names, rows[0], strict=True))
+        spark.sql(f"DELETE FROM {table} WHERE {first}")
+        assert spark.sql(f"SELECT count(*) FROM {table}").first()[0] == len(rows) - 1  # type: ignore[index]
+
+
+def segments_read(rows: DataFrame) -> int:
+    """How many segments with events a query reads, as EXPLAIN says."""
+    plan = rows._jdf.queryExecution().toString()
+    found = re.search(r"\[(\d+) segments with events", plan)
+    assert found, plan
+    return int(found[1])
+
+
+def test_what_others_wrote_meanwhile_is_a_conflict(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Under `serializable` nothing is lost that a statement hasn't read; under `snapshot` its rows win."""
+    other = spark.newSession()
+    statements = {
+        "update": "UPDATE {t} SET v = paused(v) + 1 WHERE id <= 2",
+        "delete": "DELETE FROM {t} WHERE held(id) <= 2",
+        "merge": "MERGE INTO {t} t USING (SELECT id FROM range(3)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = held(t.v) + 1 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 0)",
+    }
+    won = {"update": {1: 2, 2: 2, 3: 3}, "delete": {3: 3}, "merge": {0: 0, 1: 2, 2: 2, 3: 3}}
+    with ThreadPoolExecutor(1) as pool:
+        for name, statement in statements.items():
+            for level in ("serializable", "snapshot"):
+                table = f"{namespace}.{name}_{level}"
+                spark.sql(
+                    f"CREATE TABLE {table} (id BIGINT NOT NULL, v BIGINT, PRIMARY KEY (id) NOT ENFORCED) "
+                    f"TBLPROPERTIES ('isolation-level' = '{level}')"
+                )
+                spark.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 1)")
+                folder = tmp_path / f"{name}_{level}"
+                folder.mkdir()
+                pause = Pause(folder)
+                pause.register(spark)
+                text, meanwhile = statement.format(t=table), f"INSERT INTO {table} VALUES (2, 20), (3, 3)"
+
+                def run(text: str = text) -> object:
+                    return spark.sql(text)
+
+                def insert(meanwhile: str = meanwhile) -> object:
+                    return other.sql(meanwhile)
+
+                if level == "serializable":
+                    with pytest.raises(Exception, match=r"PRAVEGA_WRITE_CONFLICT.*Nothing was written"):
+                        pause.around(pool, run, insert)
+                    expected = {1: 1, 2: 20, 3: 3}
+                else:
+                    pause.around(pool, run, insert)
+                    expected = won[name]
+                assert {row.id: row.v for row in spark.table(table).collect()} == expected, (name, level)
+
+
+def _error(spark: SparkSession, statement: str) -> str:
+    try:
+        spark.sql(statement).collect()
+    except PySparkException as error:
+        return str(error)
+    return "it is possible"
+
+
+def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) -> None:
+    """Each with a sentence that says what to do; nothing is changed."""
+    t = f"{namespace}.t"
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.sql(f"CREATE TABLE {namespace}.plain (id INT, v INT)")
+    spark.sql(f"INSERT INTO {t} VALUES (1, 1), (2, 2)")
+    spark.sql(f"INSERT INTO {namespace}.plain VALUES (1, 1)")
+    create = f"CREATE TABLE {namespace}.n"
+    refused = {
+        f"{create} (id INT, v INT, PRIMARY KEY (no) NOT ENFORCED)": "no",
+        f"{create} (id INT, _operation INT) TBLPROPERTIES ('primary-key' = 'id')": 'can\'t have a column "_operation"',
+        f"{create} (id INT) TBLPROPERTIES ('primary-key' = 'idd')": 'not a column.*"id"',
+        f"{create} (id DOUBLE) TBLPROPERTIES ('primary-key' = 'id')": "type double can't be in a key",
+        f"{create} (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'routing-key' = 'v')": "must be made",
+        f"{create} (id INT, v INT, PRIMARY KEY (id) NOT ENFORCED) TBLPROPERTIES ('primary-key' = 'v')": "contradicts",
+        f"{create} (id INT, v INT) CLUSTERED BY (v) INTO 2 BUCKETS TBLPROPERTIES ('primary-key' = 'id')": "must be",
+        f"{create} (id INT) TBLPROPERTIES ('primary-key' = 'id', 'mode' = 'permissive')": "mode permissive",
+        f"{create} (id INT) TBLPROPERTIES ('primary-key' = 'id', 'retention' = '1 day')": '"retention"',
+        f"{create} (event BINARY) TBLPROPERTIES ('primary-key' = 'event', 'format' = 'raw')": "format raw can't have",
+        f"{create} (id INT) TBLPROPERTIES ('primary-key' = 'id', 'delete-values' = 'd')": "another program writes",
+        f"{create} (id INT, UNIQUE (id) NOT ENFORCED)": "CHECK and PRIMARY KEY only",
+        f"ALTER TABLE {t} UNSET TBLPROPERTIES ('primary-key')": "can't be removed",
+        f"ALTER TABLE {t} SET TBLPROPERTIES ('primary-key' = 'v')": "can't be changed any more",
+        f"ALTER TABLE {t} SET TBLPROPERTIES ('routing-key' = 'v')": "can't be changed any more",
+        f"ALTER TABLE {t} SET TBLPROPERTIES ('retention' = '1 day')": '"retention"',
+        f"ALTER TABLE {t} SET TBLPROPERTIES ('mode' = 'permissive')": "permissive",
+        f"ALTER TABLE {t} ALTER COLUMN id TYPE BIGINT": "is in its primary key",
+        f"ALTER TABLE {t} DROP COLUMN id": "is in its primary key",
+        f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('primary-key' = 'id')": "written with no routing key",
+        f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('delete-values' = 'd')": 'goes with "primary-key"',
+        f"UPDATE {t} SET id = 7 WHERE id = 1": "would change the primary key",
+        f"UPDATE {t} SET id = 7": r"two rows with the primary key \(id = 7\)",
+        f"MERGE INTO {t} USING (SELECT 1 AS id FROM range(2)) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 0": (
+            "MERGE_CARDINALITY_VIOLATION"
+        ),
+        f"MERGE INTO {t} USING (SELECT 9 AS id, 1 AS v FROM range(2)) s ON t.id = s.id "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *": r"two rows with the primary key \(id = 9\)",
+        f"INSERT INTO {t} VALUES (NULL, 1)": "NULL",
+        f"INSERT INTO {t} WITH ('routing-key' = 'v') VALUES (3, 1)": "has a primary key",
+        f"INSERT INTO {namespace}.`t$log` VALUES (1, 1, NULL)": "write to the table itself",
+        f"DELETE FROM {namespace}.`t$log` WHERE id = 1": 'change the rows of "t"',
+        f"SELECT * FROM {namespace}.`plain$log`": "has no primary key",
+        f"SELECT * FROM {t} CHANGES FROM VERSION 1": r"t\$log",
+        f"CALL pravega.system.truncate(table => '{t.removeprefix('pravega.')}', version => 1)": "primary key",
+        f"DELETE FROM {namespace}.plain WHERE id = 1": "PRIMARY KEY",
+        f"UPDATE {namespace}.plain SET v = 1": "PRIMARY KEY",
+    }
+    for statement, why in refused.items():
+        error = _error(spark, statement)
+        assert re.search(why, error), f"{statement}: {error[:500]}"
+    assert sorted((row.id, row.v) for row in spark.table(t).collect()) == [(1, 1), (2, 2)]
+    assert {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()} == {"t", "plain"}
+    with pytest.raises(Exception, match=r"t\$log"):
+        spark.readStream.table(t).writeStream.format("noop").start().processAllAvailable()
+
+
+def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Append, update mode, and MERGE in foreachBatch; each micro-batch once over a restart."""
+    source, counts, merged = (f"{namespace}.{name}" for name in ("source", "counts", "merged"))
+    spark.sql(f"CREATE TABLE {source} (word STRING, n BIGINT) TBLPROPERTIES ('segments' = '2')")
+    for name in (counts, merged):
+        spark.sql(
+            f"CREATE TABLE {name} (word STRING NOT NULL, n BIGINT, PRIMARY KEY (word) NOT ENFORCED) "
+            "TBLPROPERTIES ('segments' = '3')"
+        )
+
+    def merge(batch: DataFrame, epoch: int) -> None:
+        batch.groupBy("word").sum("n").toDF("word", "n").createOrReplaceTempView("batch_rows")
+        batch.sparkSession.sql(
+            f"MERGE INTO {merged} t USING batch_rows s ON t.word = s.word "
+            "WHEN MATCHED AND t.n + s.n = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET n = t.n + s.n "
+            "WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    rows = [("a", 1), ("b", 2), ("a", 3), ("c", 5), ("b", -2), ("d", 1)]
+    for first in (0, 3):
+        some = ", ".join(f"('{word}', {n})" for word, n in rows[first : first + 3])
+        spark.sql(f"INSERT INTO {source} VALUES {some}")
+        sums = spark.readStream.table(source).groupBy("word").sum("n").toDF("word", "n")
+        sums.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path / "counts")).trigger(
+            availableNow=True
+        ).toTable(counts).awaitTermination()
+        spark.readStream.table(source).writeStream.foreachBatch(merge).option(
+            "checkpointLocation", str(tmp_path / "merged")
+        ).trigger(availableNow=True).start().awaitTermination()
+    assert {row.word: row.n for row in spark.table(counts).collect()} == {"a": 4, "b": 0, "c": 5, "d": 1}
+    assert {row.word: row.n for row in spark.table(merged).collect()} == {"a": 4, "c": 5, "d": 1}
+    # The log is read as a stream of changes.
+    log = spark.readStream.table(f"{namespace}.`merged$log`").selectExpr("word", "_operation")
+    log.writeStream.format("memory").queryName("seen_changes").trigger(availableNow=True).start().awaitTermination()
+    assert [row.word for row in spark.table("seen_changes").where("_operation = 'delete'").collect()] == ["b"]
+
+
+def test_tables_become_keyed_and_back(spark: SparkSession, namespace: str, settings: Settings) -> None:
+    """CTAS, LIKE, CREATE OR REPLACE, ALTER, DROP and CREATE; constraints, defaults; the source without a catalog."""
+    t = f"{namespace}.t"
+    spark.sql(f"CREATE TABLE {t} TBLPROPERTIES ('primary-key' = 'id') AS SELECT id % 3 AS id, id AS v FROM range(1, 4)")
+    assert "CONSTRAINT t_pk PRIMARY KEY (id) NOT ENFORCED" in spark.sql(f"SHOW CREATE TABLE {t}").first()[0]  # type: ignore[index]
+    spark.sql(f"ALTER TABLE {t} ADD COLUMN note STRING")
+    spark.sql(f"ALTER TABLE {t} ALTER COLUMN note SET DEFAULT 'none'")
+    spark.sql(f"ALTER TABLE {t} ADD CONSTRAINT few CHECK (v < 100)")
+    spark.sql(f"MERGE INTO {t} USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET note = DEFAULT")
+    spark.sql(f"INSERT INTO {t} (id, v) VALUES (7, 7)")
+    expected = [(0, 3, None), (1, 1, "none"), (2, 2, None), (7, 7, "none")]
+    assert sorted(tuple(row) for row in spark.table(t).collect()) == expected
+    for statement in (f"UPDATE {t} SET v = v + 93", f"INSERT INTO {t} VALUES (1, 100, '')"):
+        with pytest.raises(Exception, match="few"):
+            spark.sql(statement)
+    spark.sql(f"ALTER TABLE {t} DROP CONSTRAINT few")
+    stream = t.removeprefix("pravega.").replace("_", "-").replace(".", "/")
+    options = {**settings.to_options(), "stream": stream}
+    spark.sql("SELECT 1L AS id, 11L AS v, 'x' AS note").write.format("pravega").options(**options).mode("append").save()
+    plain = spark.read.format("pravega").options(**options).option("maxKeysInMemory", 2).load()
+    expected[1] = (1, 11, "x")
+    assert sorted(tuple(row) for row in plain.collect()) == expected
+    spark.sql(f"CREATE TABLE {namespace}.alike LIKE {t}")
+    spark.sql(f"INSERT INTO {namespace}.alike SELECT * FROM {t}")
+    spark.sql(f"DELETE FROM {namespace}.alike WHERE id = 7")
+    assert spark.table(f"{namespace}.alike").count() == 3
+    spark.sql(f"CREATE OR REPLACE TABLE {t} AS SELECT id % 2 AS id, id AS v FROM range(4)")
+    assert spark.table(t).count() == 4
+    spark.sql(
+        f"CREATE OR REPLACE TABLE {t} (a STRING NOT NULL, b INT, PRIMARY KEY (a) NOT ENFORCED) "
+        "TBLPROPERTIES ('segments' = '2')"
+    )
+    spark.sql(f"INSERT INTO {t} VALUES ('x', 1), ('y', 1)")
+    spark.sql(f"UPDATE {t} SET b = 2 WHERE a = 'x'")
+    assert sorted(tuple(row) for row in spark.table(t).collect()) == [("x", 2), ("y", 1)]
+    spark.sql(f"DROP TABLE {t}")
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v INT) TBLPROPERTIES ('routing-key' = 'id')")
+    spark.sql(f"INSERT INTO {t} VALUES (1, 1), (2, 2)")
+    spark.sql(f"INSERT INTO {t} VALUES (1, 3)")
+    spark.sql(f"ALTER TABLE {t} ADD CONSTRAINT pk PRIMARY KEY (id) NOT ENFORCED")
+    assert sorted(tuple(row) for row in spark.table(t).collect()) == [(1, 3), (2, 2)]
+    spark.sql(f"DELETE FROM {t} WHERE id = 2")
+    assert [tuple(row) for row in spark.sql(f"SELECT * FROM {t} VERSION AS OF 2 ORDER BY id").collect()] == [
+        (1, 3),
+        (2, 2),
+    ]
+    assert [tuple(row) for row in spark.table(t).collect()] == [(1, 3)]
+    spark.sql(f"ALTER TABLE {t} SET TBLPROPERTIES ('writer-mode' = 'at-least-once')")
+    spark.sql(f"INSERT INTO {t} VALUES (1, 4)")
+    assert [tuple(row) for row in spark.table(t).collect()] == [(1, 4)]
+    with pytest.raises(Exception, match="writer mode at-least-once"):
+        spark.sql(f"DELETE FROM {t} WHERE id = 1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.base import LOG, CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.errors import UnsupportedOperationError
 
@@ -33,6 +33,11 @@ class History(CatalogBase):
         Raises:
             UnsupportedOperationError: always.
         """
+        if table.endswith(LOG):
+            raise UnsupportedOperationError(
+                f'{command} isn\'t possible on "{table}", the events of a table with a primary key: change the rows of '
+                f'"{table.removesuffix(LOG)}"'
+            )
         raise UnsupportedOperationError(
             f'{command} isn\'t possible on stream "{stream_of(namespace, table)}": events are only ever appended, and '
             f"never changed in place. {_INSTEAD[command]}"

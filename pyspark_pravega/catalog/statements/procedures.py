@@ -21,7 +21,13 @@ from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
 from pyspark_pravega.connector.read import moment_of
-from pyspark_pravega.errors import ConfigurationError, InvalidNameError, TransactionError, did_you_mean
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    InvalidNameError,
+    TransactionError,
+    UnsupportedOperationError,
+    did_you_mean,
+)
 
 NAMESPACE = "system"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
@@ -214,6 +220,11 @@ class Procedures(Altering):
         return [_row(self.client.tail(stream))]
 
     def _truncate(self, stream: Stream, version: str) -> list[list[Any]]:
+        if self.definition(stream).key is not None:
+            raise UnsupportedOperationError(
+                f'stream "{stream}" has a primary key: its oldest events may be rows that nobody has changed since, so '
+                "it can't be truncated at a version; DELETE rows, or TRUNCATE TABLE"
+            )
         moment = moment_of(self.client, stream, version)
         cut = proper_cut(self.client, stream, moment.offsets)
         self.client.truncate(cut)

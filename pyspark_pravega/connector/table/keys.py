@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -27,6 +28,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VarcharType,
 )
 
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedOperationError, did_you_mean
@@ -53,6 +55,8 @@ DELETED = "_deleted"
 
 KEY_TYPES: tuple[type[DataType], ...] = (
     StringType,
+    CharType,
+    VarcharType,
     BooleanType,
     ByteType,
     ShortType,

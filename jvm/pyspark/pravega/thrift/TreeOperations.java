@@ -3,19 +3,29 @@ package pyspark.pravega.thrift;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import org.apache.hive.service.cli.FetchOrientation;
 import org.apache.hive.service.cli.HiveSQLException;
 import org.apache.hive.service.cli.OperationHandle;
 import org.apache.hive.service.cli.OperationState;
+import org.apache.hive.service.cli.RowSet;
+import org.apache.hive.service.cli.RowSetFactory;
+import org.apache.hive.service.cli.TableSchema;
 import org.apache.hive.service.cli.operation.GetCatalogsOperation;
 import org.apache.hive.service.cli.operation.GetColumnsOperation;
+import org.apache.hive.service.cli.operation.GetPrimaryKeysOperation;
 import org.apache.hive.service.cli.operation.GetSchemasOperation;
 import org.apache.hive.service.cli.operation.MetadataOperation;
 import org.apache.hive.service.cli.operation.Operation;
 import org.apache.hive.service.cli.session.HiveSession;
+import org.apache.hive.service.rpc.thrift.TRowSet;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Relation;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.hive.thriftserver.HiveThriftServer2;
 import org.apache.spark.sql.hive.thriftserver.ReflectionUtils;
 import org.apache.spark.sql.hive.thriftserver.SparkGetCatalogsOperation;
@@ -24,6 +34,7 @@ import org.apache.spark.sql.hive.thriftserver.SparkGetSchemasOperation;
 import org.apache.spark.sql.hive.thriftserver.SparkGetTablesOperation;
 import org.apache.spark.sql.hive.thriftserver.SparkOperation;
 import org.apache.spark.sql.hive.thriftserver.server.SparkSQLOperationManager;
+import org.apache.spark.sql.internal.SessionState;
 import pyspark.pravega.Unchecked;
 import scala.runtime.BoxedUnit;
 
@@ -58,6 +69,12 @@ final class TreeOperations extends SparkSQLOperationManager {
   public synchronized GetColumnsOperation newGetColumnsOperation(
       HiveSession session, String catalog, String schema, String table, String column) {
     return kept(new Columns(spark(session), session, catalog, schema, table, column));
+  }
+
+  @Override
+  public synchronized GetPrimaryKeysOperation newGetPrimaryKeysOperation(
+      HiveSession session, String catalog, String schema, String table) {
+    return kept(new PrimaryKeys(spark(session), session, catalog, schema, table));
   }
 
   private SparkSession spark(HiveSession session) {
@@ -245,6 +262,87 @@ final class TreeOperations extends SparkSQLOperationManager {
           }
         }
       }
+    }
+  }
+
+  /** Spark has no operation of its own for this call, and Hive's has no rows. */
+  private static final class PrimaryKeys extends GetPrimaryKeysOperation {
+    private final org.apache.spark.sql.classic.SparkSession spark;
+    private final String catalog;
+    private final String schema;
+    private final String table;
+    private final RowSet rows;
+
+    PrimaryKeys(SparkSession spark, HiveSession parent, String catalog, String schema, String table) {
+      super(parent, catalog, schema, table);
+      this.spark = (org.apache.spark.sql.classic.SparkSession) spark;
+      this.catalog = catalog;
+      this.schema = schema;
+      this.table = table;
+      try {
+        rows = RowSetFactory.create(new TableSchema(getResultSetSchema()), getProtocolVersion(), false);
+      } catch (HiveSQLException error) {
+        throw Unchecked.sneak(error);
+      }
+    }
+
+    @Override
+    public void runInternal() throws HiveSQLException {
+      setState(OperationState.RUNNING);
+      try {
+        Thread.currentThread().setContextClassLoader(spark.sharedState().jarClassLoader());
+        spark.withActive(
+            () -> {
+              sneaking(this::list);
+              return BoxedUnit.UNIT;
+            });
+        setState(OperationState.FINISHED);
+      } catch (Exception error) {
+        setState(OperationState.ERROR);
+        throw new HiveSQLException(error.getMessage(), error);
+      }
+    }
+
+    private void list() throws Exception {
+      SessionState state = spark.sessionState();
+      Tree tree = new Tree(state.catalogManager(), state.catalog(), state.conf());
+      NamePattern names = exactly(table);
+      for (Tree.Entry entry : tree.entries(catalog, exactly(schema), names, true, false)) {
+        if (!(tree.load(entry, names) instanceof Table found)) {
+          continue;
+        }
+        for (Constraint constraint : found.constraints()) {
+          if (constraint instanceof PrimaryKey key) {
+            add(entry, key);
+          }
+        }
+      }
+    }
+
+    private void add(Tree.Entry entry, PrimaryKey key) {
+      int place = 1;
+      for (NamedReference column : key.columns()) {
+        String name = String.join(".", column.fieldNames());
+        rows.addRow(
+            new Object[] {
+              entry.catalogName(), entry.namespace(), entry.identifier().name(), name, place++, key.name()
+            });
+      }
+    }
+
+    /** A name as a pattern: this call takes names. */
+    private static NamePattern exactly(String name) {
+      return new NamePattern(name == null ? null : name.replaceAll("([\\\\%_])", "\\\\$1"));
+    }
+
+    @Override
+    public TRowSet getNextRowSet(FetchOrientation orientation, long most) throws HiveSQLException {
+      assertState(OperationState.FINISHED);
+      validateDefaultFetchOrientation(orientation);
+      if (orientation.equals(FetchOrientation.FETCH_FIRST)) {
+        rows.setStartOffset(0);
+      }
+      return rows.extractSubset((int) most).toTRowSet();
     }
   }
 }
