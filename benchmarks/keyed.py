@@ -35,7 +35,7 @@ def main() -> None:
             spark.sql(f"CREATE NAMESPACE {SCOPE}")
             rows = [
                 *_latest(spark, events, keys, runs),
-                *_one_key(spark, keys, runs),
+                *_one_key(spark, events, runs),
                 *_merge(spark, arguments.merged_into, arguments.merged, runs),
                 *_upserts(spark, events, keys, runs),
             ]

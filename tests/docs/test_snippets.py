@@ -35,6 +35,7 @@ MADE_BEFORE = {
     "docs/writing.md": ORDERS,
     "docs/formats.md": "CREATE NAMESPACE pravega.shop",
     "docs/ingestion.md": ORDERS,
+    "docs/keyed-tables.md": ORDERS,
 }
 _FILE = re.compile(r"# (\w+\.py)\n")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|;|[^'`;-]+|-")
