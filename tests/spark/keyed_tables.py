@@ -57,13 +57,16 @@ class KeyedRun:
         """Run some statements; after each one the table holds what the dict holds."""
         for _ in range(count):
             step = self.random.choice(
-                [self.insert, self.insert, self.update, self.delete, self.merge, self.merge, self.overwrite, self.scale]
+                [
+                    *(self.insert, self.insert, self.update, self.delete, self.merge, self.merge),
+                    *(self.overwrite, self.compact, self.scale),
+                ]
             )
             before = dict(self.rows)
             step()
             version = self._version()
             assert self.now() == self.rows, self.story()
-            if step == self.overwrite:
+            if step in (self.overwrite, self.compact):
                 self._last_replaced = version
             if before != self.rows:
                 self.versions[version] = dict(self.rows)
@@ -137,6 +140,14 @@ class KeyedRun:
             return
         self.run(f"INSERT OVERWRITE {self.table} SELECT * FROM {self.table} WHERE id % 5 <> 1")
         self.rows = {key: row for key, row in self.rows.items() if key[0] % 5 != 1}
+
+    def compact(self) -> None:
+        """The same rows, in as many events."""
+        self.run(f"CALL pravega.system.compact(table => '{self.table.removeprefix('pravega.')}')")
+        log = load_definition(self.client, self.settings, self.stream).as_log()
+        reader = snapshot_reader(log, take_snapshot(self.client, self.stream), [], ReadOptions())
+        events = sum(batch.num_rows for one in reader.partitions() for batch in reader.read(one))
+        assert events == len(self.rows), self.story()
 
     def scale(self) -> None:
         """Split a segment, or bring two together."""

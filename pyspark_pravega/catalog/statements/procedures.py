@@ -21,6 +21,7 @@ from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
 from pyspark_pravega.connector.read import moment_of
+from pyspark_pravega.connector.write import compact
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -84,6 +85,12 @@ PROCEDURES = {
                 Parameter(name="version", type="STRING", comment="a commit's number, a stream cut, or a cut's name"),
             ),
             columns=_CUT,
+        ),
+        Procedure(
+            name="compact",
+            description="Removes the events of a table with a primary key that no row comes from any more",
+            parameters=(_TABLE,),
+            columns="version BIGINT, rows BIGINT, bytes_before BIGINT, bytes_after BIGINT",
         ),
         Procedure(
             name="create_cut",
@@ -229,6 +236,10 @@ class Procedures(Altering):
         cut = proper_cut(self.client, stream, moment.offsets)
         self.client.truncate(cut)
         return [_row(cut)]
+
+    def _compact(self, stream: Stream) -> list[list[Any]]:
+        done = compact(self.definition(stream, age_s=0))
+        return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
 
     def _create_cut(self, stream: Stream, name: str, version: str | None) -> list[list[Any]]:
         if not _NAME.fullmatch(name):

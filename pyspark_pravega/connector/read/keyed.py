@@ -26,7 +26,7 @@ from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
 from pyspark_pravega.connector.read.reader import BatchReader, some_frames
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import COMPACTED, TableDefinition
 from pyspark_pravega.errors import EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
@@ -37,7 +37,9 @@ _KEPT_BYTES = 64 << 20
 """How much of a task's events is kept from the first pass to the second one; the rest is read again."""
 _MERGED_ROWS = 1 << 20
 _BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
-_OFFSET_BITS, _PART_BITS = 47, 15
+_OFFSET_BITS, _PART_BITS = 47, 14
+_WRITTEN = np.int64(1) << np.int64(62)
+"""A place's first bit: of events that a compaction has written it isn't set, so that all others are newer."""
 _PLACE = "_place"
 
 Range = tuple[float, float]
@@ -127,7 +129,8 @@ class _Last:
     range: Range
     """The part of the key space that is looked at."""
     table: pa.Table
-    """The key's columns, and the place of its last event: part | offset | whether it deletes."""
+    """The key's columns, and the place of its last event: whether no compaction has written it | part | offset |
+    whether it deletes."""
     more: list[pa.Table] = field(default_factory=list)
     """What isn't merged yet."""
 
@@ -211,7 +214,7 @@ class KeyedReader(BatchReader):
                 if self._only_keys:
                     yield from self._key_rows(rows)
                 else:
-                    yield from self._rows_at(parts, np.sort(rows[_PLACE].to_numpy() >> 1), kept)
+                    yield from self._rows_at(parts, np.sort((rows[_PLACE].to_numpy() & ~_WRITTEN) >> 1), kept)
 
     # First pass: keys
 
@@ -260,11 +263,14 @@ class KeyedReader(BatchReader):
                     f"(segment {segment_id}, offset {position + int(frames.starts[first])})"
                 )
         places = (np.int64(number) << np.int64(_OFFSET_BITS)) + frames.starts + np.int64(position) << np.int64(1)
+        operations = None
         if self._key.operation is not None:
-            operations = batch.column(batch.schema.get_field_index(self._key.operation))
-            if operations.null_count < len(operations):
-                deletes = pc.is_in(operations.cast(pa.string()), value_set=pa.array(self._key.deletes, pa.string()))
-                places |= deletes.to_numpy(zero_copy_only=False).astype(np.int64)
+            operations = batch.column(batch.schema.get_field_index(self._key.operation)).cast(pa.string())
+        if operations is None or operations.null_count == len(operations):
+            places |= _WRITTEN
+        else:
+            places |= _are(operations, self._key.deletes)
+            places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), _WRITTEN)
         table = pa.table([*keys, pa.array(places)], names=[*self._key.columns, _PLACE])
         return table if range == (0.0, 1.0) else _within(table, self._key.columns, range)
 
@@ -366,6 +372,12 @@ class KeyedReader(BatchReader):
             return super()._columns_of(batch)
         row = batch.column(0)
         return {name: pc.struct_field(row, name) for name in self._data_columns}
+
+
+def _are(operations: pa.Array, values: Sequence[str]) -> npt.NDArray[np.int64]:
+    """For each operation 1 if it is one of some values, else 0."""
+    found = pc.is_in(operations, value_set=pa.array(values, pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _is_enough(some: Sequence[framing.Frames]) -> bool:

@@ -20,6 +20,7 @@ from pyspark_pravega.connector.table.definition import (
     with_key,
 )
 from pyspark_pravega.connector.table.keys import (
+    COMPACTED,
     DELETE,
     DELETED,
     KEY_PROPERTIES,
@@ -47,6 +48,7 @@ from pyspark_pravega.connector.table.rules import (
 
 __all__ = [
     "COLUMNS",
+    "COMPACTED",
     "COMPRESSIONS",
     "CORRUPT_EVENT",
     "DELETE",

@@ -10,7 +10,7 @@ The key's columns make the routing key, too: all events of a key lie in one segm
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +50,9 @@ OPERATION = "_operation"
 written, so that the events of writers who don't know it are rows."""
 DELETE = "delete"
 """Its value where the row was deleted."""
+COMPACTED = "compacted"
+"""Its value where a compaction has written a row once more, as it was when the compaction began: all other events are
+newer, wherever they lie."""
 DELETED = "_deleted"
 """The column of a batch that is to be written, which tells what rows are deleted."""
 
@@ -250,6 +253,19 @@ class ChangeCodec:
         """The table's columns."""
         codec = self._codec.schema
         return subschema(codec, [name for name in codec.names if name != self._key.operation])
+
+    def compacting(self) -> ChangeCodec:
+        """The same for rows that are written once more by a compaction.
+
+        Raises:
+            UnsupportedOperationError: the events can't tell that.
+        """
+        field = self._key.operation
+        if field is None or not pa.types.is_string(self._codec.schema.field(field).type):
+            raise UnsupportedOperationError(
+                "the table can't be compacted: its events have no field of texts that says what happened to a row"
+            )
+        return ChangeCodec(self._codec, replace(self._key, upsert=COMPACTED))
 
     def telling(self) -> ChangeCodec:
         """The same for batches that tell which rows are deleted."""

@@ -1,10 +1,11 @@
 """Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces and `deltas`
-changes rows.
+changes rows, `compaction` writes those of a table with a key once more.
 
 `writer` is Spark's view of it, `routing` gives rows their keys, `unsafe_rows` reads rows that Spark's JVM has packed.
 It uses `connector.table` and `connector.log`.
 """
 
+from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, is_replaced, is_same, replace_all
@@ -16,6 +17,8 @@ from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, tak
 __all__ = [
     "BatchWriter",
     "CommitReport",
+    "Compacted",
+    "CompactingJob",
     "DeltaJob",
     "Epoch",
     "EpochWriter",
@@ -28,6 +31,7 @@ __all__ = [
     "can_unpack",
     "check_rows",
     "check_trigger",
+    "compact",
     "is_replaced",
     "is_same",
     "replace_all",

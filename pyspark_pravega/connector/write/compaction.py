@@ -1,0 +1,135 @@
+"""Compaction of a table with a key: its rows are written once more, and all events before that are removed.
+
+The rows are those of one moment, the base. From the compaction's version on, the table begins at the base, so what came
+between the base and the version's own events stays. It lies before them and is newer: that is why they are marked
+(`COMPACTED`). So writers go on meanwhile, and needn't know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.positions import proper_cut
+from pyspark_pravega.connector.log import Ledger, Replacement, State, create_ledger, settle, take_snapshot
+from pyspark_pravega.connector.options import EXACTLY_ONCE, ReadOptions, WriteOptions
+from pyspark_pravega.connector.read import snapshot_reader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import ChangeCodec, TableDefinition, checks_of
+from pyspark_pravega.connector.write.job import WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError, WriteConflictError
+
+_THREADS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted:
+    """What a compaction came to."""
+
+    version: int
+    rows: int
+    bytes_before: int
+    """Of the events that were there, frames included."""
+    bytes_after: int
+    """Of those that were written instead."""
+
+
+class CompactingJob(WriteJob):
+    """Writes the rows of a moment once more, in place of all events until then."""
+
+    replaces = True
+
+    def __init__(self, plan: WritePlan, base: Mapping[int, int], version: int) -> None:
+        """Begin a job.
+
+        Args:
+            plan: how to write; the table has a key.
+            base: where the stream ended when its rows were read: segment id to offset in bytes.
+            version: the last version that was read.
+        """
+        assert isinstance(plan.codec, ChangeCodec)
+        self._base, self._version = dict(base), version
+        super().__init__(replace(plan, codec=plan.codec.compacting()))
+
+    def _replacement(self, ledger: Ledger, state: State) -> Replacement:
+        client, stream = shared_client(self.plan.settings), self.plan.stream
+        if state.replaced_rows > self._version or state.truncation_due:
+            raise WriteConflictError(
+                f'stream "{stream}" was not compacted: another statement has replaced all its rows meanwhile'
+            )
+        check_nobody_needs_them(client, ledger, stream)
+        return Replacement(begins=dict(proper_cut(client, stream, self._base)), keeps=True)
+
+
+def check_nobody_needs_them(client: Client, ledger: Ledger, stream: Stream) -> None:
+    """Refuse to remove events that somebody has asked to keep.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        stream: the stream.
+
+    Raises:
+        UnsupportedOperationError: there are named cuts, or subscribers.
+    """
+    cuts = sorted(ledger.cuts())
+    if cuts:
+        raise UnsupportedOperationError(
+            f'stream "{stream}" can\'t be compacted: the events of its named cuts ({", ".join(cuts)}) would be gone; '
+            "drop them first, CALL pravega.system.drop_cut"
+        )
+    subscribers = client.controller.subscribers(stream)
+    if subscribers:
+        raise UnsupportedOperationError(
+            f'stream "{stream}" can\'t be compacted: it has subscribers ({", ".join(subscribers)}), who may not have '
+            "read the events that would be gone; end the queries that read its log, and their subscriptions"
+        )
+
+
+def compact(definition: TableDefinition) -> Compacted:
+    """Write a table's rows once more, and remove all events before.
+
+    Args:
+        definition: what the stream is as a table.
+
+    Returns:
+        What it came to.
+
+    Raises:
+        UnsupportedOperationError: the table has no key, or events must be kept.
+        WriteConflictError: all rows were replaced meanwhile; nothing was done.
+    """
+    if definition.key is None:
+        raise UnsupportedOperationError(
+            f'stream "{definition.stream}" has no primary key: all its events are rows, so there is nothing to compact'
+        )
+    client, stream = shared_client(definition.settings), definition.stream
+    ledger = create_ledger(client, stream)
+    check_nobody_needs_them(client, ledger, stream)
+    if settle(client, ledger).truncation_due:
+        raise UnsupportedOperationError(
+            f'stream "{stream}" can\'t be compacted now: its next write takes the place of all rows'
+        )
+    snapshot = take_snapshot(client, stream, ledger)
+    if snapshot.replaced_table != definition.replaced_table:
+        raise TableChangedError(f'stream "{stream}" was made another table just now: run it again')
+    names = [check.name for check in checks_of(definition.properties)]
+    plan = WritePlan.of(definition, WriteOptions(writer_mode=EXACTLY_ONCE), checks=names)
+    job = CompactingJob(replace(plan, event_time=None), snapshot.cut, snapshot.version)
+    reader = snapshot_reader(definition, snapshot, definition.schema.fieldNames(), ReadOptions())
+    partitions = list(enumerate(reader.partitions()))
+    try:
+        with job.kept_alive(len(partitions)), ThreadPoolExecutor(_THREADS) as threads:
+            messages = list(
+                threads.map(lambda numbered: job.write_partition(numbered[0], reader.read(numbered[1])), partitions)
+            )
+        report = job.commit_job(messages)
+    except BaseException:
+        job.abort_job([None] * len(partitions))
+        raise
+    return Compacted(
+        version=ledger.state().version, rows=report.rows, bytes_before=snapshot.size, bytes_after=report.bytes
+    )
