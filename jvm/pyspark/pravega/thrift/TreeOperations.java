@@ -271,7 +271,8 @@ final class TreeOperations extends SparkSQLOperationManager {
     private final String catalog;
     private final String schema;
     private final String table;
-    private final RowSet rows;
+    private final List<Object[]> found = new ArrayList<>();
+    private RowSet rows;
 
     PrimaryKeys(SparkSession spark, HiveSession parent, String catalog, String schema, String table) {
       super(parent, catalog, schema, table);
@@ -279,11 +280,6 @@ final class TreeOperations extends SparkSQLOperationManager {
       this.catalog = catalog;
       this.schema = schema;
       this.table = table;
-      try {
-        rows = RowSetFactory.create(new TableSchema(getResultSetSchema()), getProtocolVersion(), false);
-      } catch (HiveSQLException error) {
-        throw Unchecked.sneak(error);
-      }
     }
 
     @Override
@@ -308,10 +304,10 @@ final class TreeOperations extends SparkSQLOperationManager {
       Tree tree = new Tree(state.catalogManager(), state.catalog(), state.conf());
       NamePattern names = exactly(table);
       for (Tree.Entry entry : tree.entries(catalog, exactly(schema), names, true, false)) {
-        if (!(tree.load(entry, names) instanceof Table found)) {
+        if (!(tree.load(entry, names) instanceof Table loaded)) {
           continue;
         }
-        for (Constraint constraint : found.constraints()) {
+        for (Constraint constraint : loaded.constraints()) {
           if (constraint instanceof PrimaryKey key) {
             add(entry, key);
           }
@@ -323,7 +319,7 @@ final class TreeOperations extends SparkSQLOperationManager {
       int place = 1;
       for (NamedReference column : key.columns()) {
         String name = String.join(".", column.fieldNames());
-        rows.addRow(
+        found.add(
             new Object[] {
               entry.catalogName(), entry.namespace(), entry.identifier().name(), name, place++, key.name()
             });
@@ -339,6 +335,11 @@ final class TreeOperations extends SparkSQLOperationManager {
     public TRowSet getNextRowSet(FetchOrientation orientation, long most) throws HiveSQLException {
       assertState(OperationState.FINISHED);
       validateDefaultFetchOrientation(orientation);
+      if (rows == null) {
+        // Its columns are told only now.
+        rows = RowSetFactory.create(new TableSchema(getResultSetSchema()), getProtocolVersion(), false);
+        found.forEach(rows::addRow);
+      }
       if (orientation.equals(FetchOrientation.FETCH_FIRST)) {
         rows.setStartOffset(0);
       }
