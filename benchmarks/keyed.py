@@ -35,6 +35,7 @@ def main() -> None:
             spark.sql(f"CREATE NAMESPACE {SCOPE}")
             rows = [
                 *_latest(spark, events, keys, runs),
+                *_compacted(spark, arguments.merged_into, runs),
                 *_one_key(spark, events, runs),
                 *_merge(spark, arguments.merged_into, arguments.merged, runs),
                 *_upserts(spark, events, keys, runs),
@@ -98,13 +99,30 @@ def _latest(spark: SparkSession, events: int, keys: int, runs: int) -> list[str]
     ]
 
 
+def _compacted(spark: SparkSession, keys: int, runs: int) -> list[str]:
+    table, same = _create(spark, "twice", SEGMENTS, keyed=True), _create(spark, "once", SEGMENTS, keyed=False)
+    for name in (table, table, same):
+        spark.sql(f"INSERT INTO {name} SELECT id, {ROW} FROM range({keys})")
+    begin = time.perf_counter()
+    spark.sql(f"CALL pravega.system.compact(table => '{table.removeprefix('pravega.')}')").collect()
+    seconds = time.perf_counter() - begin
+    read, without = by_turns(
+        runs, lambda: _noop(spark, f"SELECT * FROM {table}"), lambda: _noop(spark, f"SELECT * FROM {same}")
+    )
+    return [
+        f"| `CALL compact`, {2 * keys:,} events over {keys:,} keys | {seconds:.2f} s | | |",
+        f"| {keys:,} compacted rows, all columns to noop | {read:.2f} s | a table of the same rows, without a key "
+        f"{without:.2f} s | {read / without:.2f} |",
+    ]
+
+
 def _one_key(spark: SparkSession, keys: int, runs: int) -> list[str]:
     table = _create(spark, "many_segments", 64, keyed=True)
     spark.sql(f"INSERT INTO {table} SELECT id, {ROW} FROM range({keys})")
     one, every = by_turns(
         runs,
         lambda: spark.sql(f"SELECT * FROM {table} WHERE id = 77").collect(),
-        lambda: spark.sql(f"SELECT * FROM {table} WHERE id + 0 = 77").collect(),
+        lambda: spark.sql(f"SELECT * FROM {table} WHERE CAST(id AS STRING) = '77'").collect(),
     )
     return [f"| `WHERE id = x`, 64 segments | {one:.3f} s | all segments {every:.3f} s | {every / one:.1f} |"]
 

@@ -12,7 +12,9 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
 from pyspark_pravega.connector.log.keys import query_key
 
-_ONLY_WHEN_SET = frozenset({"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due"})
+_ONLY_WHEN_SET = frozenset(
+    {"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due", "compacted"}
+)
 """Without replacements and constraints a log looks as it did before there were any."""
 
 
@@ -100,6 +102,9 @@ class State:
     """How many CHECK constraints were added since the table was made. Writes planned before know nothing of them."""
     truncation_due: bool = False
     """Whether the next commit takes the place of all rows: TRUNCATE TABLE was asked for, and waits for it."""
+    compacted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Where the rows lie that the last compaction has written, and nothing else: segment id to the offsets of the first
+    byte and behind the last one. Only where that is known, and only while no other version has replaced all rows."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -125,6 +130,7 @@ class State:
             replaced_table=self.replaced_table if replacement.id is None else version,
             cleaning=Cleaning(version=version, begins=replacement.begins, stream=stream),
             truncation_due=False,
+            compacted={},
         )
 
 
@@ -190,6 +196,7 @@ def state_of(document: Document | None) -> State:
         cleaning=Cleaning(**{**cleaning, "begins": offsets_of(cleaning["begins"])}) if cleaning else None,
         added_checks=content.get("added_checks", 0),
         truncation_due=content.get("truncation_due", False),
+        compacted={int(segment): (first, behind) for segment, (first, behind) in content.get("compacted", {}).items()},
         stored_as=document.version,
     )
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -184,6 +184,18 @@ class Ledger:
             ConflictError: the log has changed since.
         """
         return self._change(state, replace(state, cleaning=None if cleaning.done else cleaning))
+
+    def compacted(self, state: State, places: Mapping[int, tuple[int, int]]) -> State:
+        """Note where the rows lie that the last compaction has written.
+
+        Args:
+            state: the state it is based on.
+            places: as of `State.compacted`.
+
+        Raises:
+            ConflictError: the log has changed since.
+        """
+        return self._change(state, replace(state, compacted=dict(places)))
 
     def withdraw(self, state: State) -> State:
         """Take back the commit in progress, of which nothing became visible.

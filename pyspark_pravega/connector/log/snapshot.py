@@ -8,7 +8,7 @@ before and after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -47,7 +47,9 @@ def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) 
             return None
         if visible.begins:
             tail = behind(tail, visible.begins)
-        return replace(tail, version=visible.version, replaced_table=visible.replaced_table)
+        return replace(
+            tail, version=visible.version, replaced_table=visible.replaced_table, compacted=visible.compacted
+        )
 
     return consistently(client, stream, look, ledger)
 
@@ -74,6 +76,13 @@ class Visible:
         if self.pending and self.state.pending is not None and self.state.pending.replacement is not None:
             return self.state.pending.replacement.begins
         return {} if self.state.cleaning is None else self.state.cleaning.begins
+
+    @property
+    def compacted(self) -> Mapping[int, tuple[int, int]]:
+        """Where the rows lie that a compaction has written."""
+        if self.state is None or (self.pending and self.begins != Visible(state=self.state).begins):
+            return {}
+        return self.state.compacted
 
     @property
     def replaced_table(self) -> int:

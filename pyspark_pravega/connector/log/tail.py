@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.segments import segment_states
@@ -22,6 +22,9 @@ class Snapshot:
     """As `State.replaced_table`, at that moment."""
     current: frozenset[int] = frozenset()
     """The segments that took events at that moment, where that is known; none of a sealed stream."""
+
+    compacted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """As `State.compacted`, at that moment."""
 
     @property
     def size(self) -> int:

@@ -2,11 +2,13 @@
 
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
 of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches),
-`keyed` (the last row of each key). It uses
+`keyed` (the last row of each key),
+`chains` (which segments that takes). It uses
 `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.read.bounded import bounded_snapshot
+from pyspark_pravega.connector.read.chains import arrange_chains, parts_of_keys
 from pyspark_pravega.connector.read.changes import (
     CHANGE_COLUMNS,
     ChangesRange,
@@ -21,7 +23,7 @@ from pyspark_pravega.connector.read.committed import (
     first_whole_version,
 )
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
-from pyspark_pravega.connector.read.keyed import KeyedReader, arrange_chains, parts_of_keys, snapshot_reader
+from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, rows_at, snapshot_until

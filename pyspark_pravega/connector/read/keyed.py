@@ -7,7 +7,7 @@ twice: first for their keys only, which gives the place of each key's last event
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,14 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_pravega.client import Client, SegmentPart
-from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
-from pyspark_pravega.connector.read.reader import BatchReader, some_frames
+from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
+from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import COMPACTED, TableDefinition
 from pyspark_pravega.errors import EventDecodeError, UnsupportedOperationError
@@ -44,58 +43,6 @@ _PLACE = "_place"
 
 Range = tuple[float, float]
 """A part of the key space: from, and up to without it."""
-
-
-def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> list[list[SegmentPart]]:
-    """Parts of segments, those together that may hold events of one key.
-
-    Args:
-        parts: the parts of one stream.
-        ranges: segment id to the part of the key space that the segment owns or owned.
-
-    Returns:
-        Each chain in the order of time: of two segments that own a key the later one has the higher id.
-    """
-    found: list[list[SegmentPart]] = []
-    reached = 0.0
-    for part in sorted(parts, key=lambda part: ranges[part.segment_id].min_key):
-        owned = ranges[part.segment_id]
-        if found and owned.min_key < reached:
-            found[-1].append(part)
-        else:
-            found.append([part])
-        reached = max(reached, owned.max_key)
-    return [sorted(chain, key=lambda part: part.segment_id) for chain in found]
-
-
-def arrange_chains(client: Client, snapshot: Snapshot) -> list[SlicePartition]:
-    """Share a keyed table's segments out among tasks.
-
-    Args:
-        client: tells what part of the key space a segment has owned.
-        snapshot: what is to be read.
-    """
-    parts = [part for part in snapshot.parts if part.size]
-    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
-    packed = pack(chains(parts, ranges), lambda chain: sum(part.size for part in chain), PACKED_BYTES)
-    return [SlicePartition(sorted((p for c in some for p in c), key=lambda part: part.segment_id)) for some in packed]
-
-
-def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.float64]) -> Snapshot:
-    """The part of a snapshot that may hold some keys.
-
-    Args:
-        client: tells what part of the key space a segment has owned.
-        snapshot: what there is.
-        fractions: where in the key space the keys lie, each in [0, 1).
-    """
-    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in snapshot.parts])
-
-    def may_hold(part: SegmentPart) -> bool:
-        owned = ranges[part.segment_id]
-        return bool(((fractions >= owned.min_key) & (fractions < owned.max_key)).any())
-
-    return replace(snapshot, parts=tuple(part for part in snapshot.parts if may_hold(part)))
 
 
 def snapshot_reader(
@@ -196,7 +143,7 @@ class KeyedReader(BatchReader):
             EventDecodeError: an event can't be decoded, or has no key; the message says where it is.
             DataLossError: events have been truncated since the read was planned.
         """
-        if not isinstance(partition, SlicePartition):
+        if not isinstance(partition, ChainPartition):
             return
         parts = partition.parts
         if len(parts) >= 1 << _PART_BITS or any(part.end >= 1 << _OFFSET_BITS for part in parts):
@@ -204,12 +151,16 @@ class KeyedReader(BatchReader):
                 f'stream "{self._stream}" has more segments ({len(parts)}) or bytes than a read by key can hold: '
                 f"{(1 << _PART_BITS) - 1} segments of {1 << _OFFSET_BITS - 40} TiB"
             )
+        changed = [number for number, compacted in enumerate(partition.compacted) if not compacted]
         with told_plainly():
             kept = _Kept(frames=[[] for _ in parts], up_to=[part.start for part in parts])
             begin, width = 0.0, 1.0
             while begin < 1.0:
-                last = self._last_events(parts, (begin, min(1.0, begin + width)), kept)
+                last = self._last_events(parts, changed, (begin, min(1.0, begin + width)), kept)
                 begin, width = last.range[1], last.range[1] - begin
+                for part, compacted in zip(parts, partition.compacted, strict=True):
+                    if compacted:
+                        yield from self._unchanged(part, last)
                 rows = last.table.filter(pc.equal(pc.bit_wise_and(last.table[_PLACE], 1), 0))
                 if self._only_keys:
                     yield from self._key_rows(rows)
@@ -218,12 +169,20 @@ class KeyedReader(BatchReader):
 
     # First pass: keys
 
-    def _last_events(self, parts: Sequence[SegmentPart], range: Range, kept: _Kept) -> _Last:
+    def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: _Kept) -> _Last:
         """Where the last events of keys are: of all keys in a part of the key space, which is made smaller until they
-        are few enough."""
+        are few enough.
+
+        Args:
+            parts: all parts.
+            changed: the numbers of those that are looked at.
+            range: the part of the key space.
+            kept: keeps frames for the second pass.
+        """
         schema = pa.schema([*((name, self._key_type(name)) for name in self._key.columns), (_PLACE, pa.int64())])
         last = _Last(range=range, table=schema.empty_table())
-        for number, part in enumerate(parts):
+        for number in changed:
+            part = parts[number]
             for frames, position in self._kept_frames(number, part, kept):
                 last.more.append(self._keys(frames, part.segment_id, position, number, last.range))
                 if last.rows_to_merge >= max(_MERGED_ROWS, last.table.num_rows):
@@ -312,6 +271,41 @@ class KeyedReader(BatchReader):
                 for one in self._arrow_schema
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+    # What a compaction has written: each key once, and older than all other events
+
+    def _unchanged(self, part: SegmentPart, last: _Last) -> Iterator[pa.RecordBatch]:
+        """The rows of a part of which nothing else is known."""
+        some: list[tuple[framing.Frames, int, pa.Table]] = []
+        for found in self._frames(part):
+            for frames in pieces(found.frames, self._most_rows):
+                if not last.table.num_rows and last.range == (0.0, 1.0):
+                    yield self._batch(frames, part.segment_id, found.start)
+                    continue
+                some.append((frames, found.start, self._keys(frames, part.segment_id, found.start, 0, (0.0, 1.0))))
+            if sum(keys.num_rows for _, _, keys in some) >= _MERGED_ROWS:
+                yield from self._others(some, part.segment_id, last)
+                some = []
+        yield from self._others(some, part.segment_id, last)
+
+    def _others(
+        self, some: Sequence[tuple[framing.Frames, int, pa.Table]], segment_id: int, last: _Last
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of frames with other keys than those in a table; the keys of each are given."""
+        if not some:
+            return
+        names = list(self._key.columns)
+        keys = pa.concat_tables([table for _, _, table in some]).select(names)
+        keys = keys.append_column(_PLACE, pa.array(np.arange(keys.num_rows)))
+        keys = _within(keys, names, last.range)
+        if last.table.num_rows:
+            keys = keys.join(last.table.select(names), names, join_type="left anti", use_threads=False)
+        rows, first = np.sort(keys[_PLACE].to_numpy()), 0
+        for frames, position, table in some:
+            one, other = np.searchsorted(rows, [first, first + table.num_rows])
+            if one < other:
+                yield self._batch(some_frames(frames, rows[one:other] - first), segment_id, position)
+            first += table.num_rows
 
     # Second pass: rows
 

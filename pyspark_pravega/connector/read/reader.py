@@ -111,7 +111,7 @@ class BatchReader(DataSourceReader):
 
     def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
         for found in self._frames(part):
-            for frames in _pieces(found.frames, self._most_rows):
+            for frames in pieces(found.frames, self._most_rows):
                 yield self._batch(frames, part.segment_id, found.start)
 
     def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
@@ -206,8 +206,13 @@ class BatchReader(DataSourceReader):
         return pa.array(values).cast(field.type)
 
 
-def _pieces(frames: framing.Frames, most: int) -> Iterator[framing.Frames]:
-    """Frames in pieces of so many events at most; they share their bytes."""
+def pieces(frames: framing.Frames, most: int) -> Iterator[framing.Frames]:
+    """Frames in pieces of so many events at most; they share their bytes.
+
+    Args:
+        frames: all of them.
+        most: how many events a piece has at most.
+    """
     if len(frames.payloads) <= most:
         yield frames
         return

@@ -7,20 +7,22 @@ between the base and the version's own events stays. It lies before them and is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.names import segment_number
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.log import Ledger, Replacement, State, create_ledger, settle, take_snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import ChangeCodec, TableDefinition, checks_of
-from pyspark_pravega.connector.write.job import WriteJob
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError, WriteConflictError
+from pyspark_pravega.errors import ConflictError, TableChangedError, UnsupportedOperationError, WriteConflictError
 
 _THREADS = 2
 
@@ -52,6 +54,7 @@ class CompactingJob(WriteJob):
         """
         assert isinstance(plan.codec, ChangeCodec)
         self._base, self._version = dict(base), version
+        self._before: Mapping[int, int] = {}
         super().__init__(replace(plan, codec=plan.codec.compacting()))
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement:
@@ -61,7 +64,39 @@ class CompactingJob(WriteJob):
                 f'stream "{stream}" was not compacted: another statement has replaced all its rows meanwhile'
             )
         check_nobody_needs_them(client, ledger, stream)
+        self._before = take_snapshot(client, stream, ledger).cut
         return Replacement(begins=dict(proper_cut(client, stream, self._base)), keeps=True)
+
+    def note_places(self, ledger: Ledger, messages: Sequence[TaskMessage]) -> None:
+        """Note where the rows lie that were written, if nothing of others came between: then reads needn't look for
+        the last event of each key among them.
+
+        Args:
+            ledger: the stream's commit log, in which the job is committed.
+            messages: those that were committed.
+        """
+        written: Counter[int] = Counter()
+        for message in messages:
+            if message.staged is not None:
+                # When a stream has scaled within a transaction, others name its segments by another epoch.
+                written.update({segment_number(id): size for id, (_, size) in message.staged.written.items()})
+        while True:
+            state = ledger.state()
+            commits = ledger.commits([state.replaced_rows])
+            if not commits or commits[0].job != str(self.job):
+                # Another statement has replaced all rows meanwhile.
+                return
+            begins, ends = self._before, commits[0].cut
+            places = {
+                segment_id: (begins.get(segment_id, 0), end)
+                for segment_id, end in ends.items()
+                if end == begins.get(segment_id, 0) + written[segment_number(segment_id)]
+            }
+            try:
+                ledger.compacted(state, places)
+            except ConflictError:
+                continue
+            return
 
 
 def check_nobody_needs_them(client: Client, ledger: Ledger, stream: Stream) -> None:
@@ -127,6 +162,7 @@ def compact(definition: TableDefinition) -> Compacted:
                 threads.map(lambda numbered: job.write_partition(numbered[0], reader.read(numbered[1])), partitions)
             )
         report = job.commit_job(messages)
+        job.note_places(ledger, messages)
     except BaseException:
         job.abort_job([None] * len(partitions))
         raise

@@ -1,0 +1,97 @@
+"""Tables with keys: which segments may hold events of one key, and how tasks get them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.connector.log import Snapshot
+from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
+
+
+@dataclass
+class ChainPartition(SlicePartition):
+    """Segments that one task reads by key, in the order of time."""
+
+    compacted: tuple[bool, ...] = ()
+    """For each part whether it holds nothing but the rows that a compaction has written, each key once."""
+
+    def __init__(self, parts: Sequence[tuple[SegmentPart, bool]]) -> None:
+        super().__init__([part for part, _ in parts])
+        self.compacted = tuple(compacted for _, compacted in parts)
+
+    def __repr__(self) -> str:
+        return f"ChainPartition({', '.join(map(str, self.parts))})"
+
+
+def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> list[list[SegmentPart]]:
+    """Parts of segments, those together that may hold events of one key.
+
+    Args:
+        parts: the parts of one stream.
+        ranges: segment id to the part of the key space that the segment owns or owned.
+
+    Returns:
+        Each chain in the order of time: of two segments that own a key the later one has the higher id.
+    """
+    found: list[list[SegmentPart]] = []
+    reached = 0.0
+    for part in sorted(parts, key=lambda part: ranges[part.segment_id].min_key):
+        owned = ranges[part.segment_id]
+        if found and owned.min_key < reached:
+            found[-1].append(part)
+        else:
+            found.append([part])
+        reached = max(reached, owned.max_key)
+    return [sorted(chain, key=lambda part: part.segment_id) for chain in found]
+
+
+def arrange_chains(client: Client, snapshot: Snapshot) -> list[ChainPartition]:
+    """Share a keyed table's segments out among tasks.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        snapshot: what is to be read.
+    """
+    parts = [part for part in snapshot.parts if part.size]
+    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
+    packed = pack(chains(parts, ranges), lambda chain: sum(part.size for part in chain), PACKED_BYTES)
+    partitions = []
+    for some in packed:
+        ordered = sorted((part for chain in some for part in chain), key=lambda part: part.segment_id)
+        partitions.append(ChainPartition([piece for part in ordered for piece in _pieces(part, snapshot.compacted)]))
+    return partitions
+
+
+def _pieces(part: SegmentPart, compacted: Mapping[int, tuple[int, int]]) -> Iterator[tuple[SegmentPart, bool]]:
+    """A part, cut around what a compaction has written into it."""
+    first, behind = compacted.get(part.segment_id, (part.end, part.end))
+    first, behind = max(part.start, first), min(part.end, behind)
+    if first >= behind:
+        yield part, False
+        return
+    for start, end, is_compacted in ((part.start, first, False), (first, behind, True), (behind, part.end, False)):
+        if start < end:
+            yield replace(part, start=start, end=end), is_compacted
+
+
+def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.float64]) -> Snapshot:
+    """The part of a snapshot that may hold some keys.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        snapshot: what there is.
+        fractions: where in the key space the keys lie, each in [0, 1).
+    """
+    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in snapshot.parts])
+
+    def may_hold(part: SegmentPart) -> bool:
+        owned = ranges[part.segment_id]
+        return bool(((fractions >= owned.min_key) & (fractions < owned.max_key)).any())
+
+    return replace(snapshot, parts=tuple(part for part in snapshot.parts if may_hold(part)))
