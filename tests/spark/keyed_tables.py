@@ -72,6 +72,7 @@ class KeyedRun:
                 self.versions[version] = dict(self.rows)
         for version, rows in self.versions.items():
             self._check_version(version, rows)
+        self._check_changes()
 
     def story(self) -> str:
         """What has happened."""
@@ -186,6 +187,37 @@ class KeyedRun:
         found = {(r.id, r.region): (r.amount, r.word, r.place and (r.place.x, r.place.y)) for r in rows}
         assert len(found) == len(rows), self.story()
         return found
+
+    def _check_changes(self) -> None:
+        """What has changed between two versions, done to the rows of the first one, gives those of the second one."""
+        known = {0: {}, **self.versions} if not self._last_replaced else self.versions
+        numbers = [number for number in sorted(known) if number >= self._last_replaced]
+        pairs = [(one, other) for one in numbers for other in numbers if one < other]
+        for first, last in self.random.sample(pairs, min(3, len(pairs))):
+            rows = dict(known[first])
+            changes = self.spark.sql(
+                f"SELECT * FROM {self.table} CHANGES FROM VERSION {first + 1} TO VERSION {last} "
+                "ORDER BY _commit_version"
+            ).collect()
+            befores: dict[tuple[int, Row], Row] = {}
+            for change in changes:
+                key, place = (change.id, change.region), change.place
+                row = (change.amount, change.word, place and (place.x, place.y))
+                of_key = (change._commit_version, key)
+                story = f"{change}; {first} to {last}; {self.story()}"
+                match change._change_type:
+                    case "insert":
+                        assert key not in rows, story
+                        rows[key] = row
+                    case "delete":
+                        assert rows.pop(key) == row, story
+                    case "update_preimage":
+                        assert befores.setdefault(of_key, row) == row, story
+                    case "update_postimage":
+                        befores[of_key] = befores.get(of_key, rows[key])
+                        assert rows[key] == befores[of_key], story
+                        rows[key] = row
+            assert rows == known[last], f"{first} to {last}; {self.story()}"
 
     def _check_version(self, version: int, rows: dict[Row, Row]) -> None:
         if version >= self._last_replaced:

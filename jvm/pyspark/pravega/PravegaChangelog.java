@@ -8,6 +8,8 @@ import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
 import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -65,7 +67,18 @@ final class PravegaChangelog implements Changelog {
 
   @Override
   public boolean containsIntermediateChanges() {
-    return false;
+    // A row of a table with a key may change with each version.
+    return !table.primaryKey().isEmpty();
+  }
+
+  @Override
+  public NamedReference[] rowId() {
+    return Constraints.references(table.primaryKey());
+  }
+
+  @Override
+  public NamedReference rowVersion() {
+    return Expressions.column("_commit_version");
   }
 
   @Override

@@ -44,7 +44,9 @@ from pyspark_pravega.connector.read import (
     ChangesRange,
     ChangesReader,
     Moment,
+    RowChangesReader,
     bounded_snapshot,
+    changed_ranges,
     check_extents,
     committed_ranges,
     parts_of_keys,
@@ -159,9 +161,15 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
         first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
-        committed = committed_ranges(client, ledger, first, last) if ledger is not None and first <= last else []
-        reader = ChangesReader(definition, committed, request.columns)
-        slices = [one.part for one in committed]
+        if definition.key is not None:
+            assert ledger is not None
+            until, changed = changed_ranges(client, ledger, first, last)
+            reader = RowChangesReader(definition, until, changed, request.columns)
+            slices = [] if until is None else [part for part in until.parts if part.size]
+        else:
+            committed = committed_ranges(client, ledger, first, last) if ledger is not None and first <= last else []
+            reader = ChangesReader(definition, committed, request.columns)
+            slices = [one.part for one in committed]
     else:
         if request.position is not None:
             if between.has_bounds:

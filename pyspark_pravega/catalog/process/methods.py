@@ -170,7 +170,6 @@ class CatalogMethods(StreamReads):
 
     def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
         definition = self.catalog.load_table(namespace, table)
-        definition.check_appended("CHANGES")
         schema = StructType([*definition.schema, *CHANGE_COLUMNS])
         return _table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
 

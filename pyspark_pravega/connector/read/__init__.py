@@ -3,7 +3,8 @@
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
 of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches),
 `keyed` (the last row of each key),
-`chains` (which segments that takes). It uses
+`chains` (which segments that takes), `row_changes`
+(what versions have changed in a table with a key). It uses
 `connector.table` and `connector.log`.
 """
 
@@ -26,6 +27,7 @@ from pyspark_pravega.connector.read.extent import check_extents, check_order, re
 from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
+from pyspark_pravega.connector.read.row_changes import RowChangesReader, changed_ranges
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, rows_at, snapshot_until
 
 __all__ = [
@@ -38,10 +40,12 @@ __all__ = [
     "CommittedPartition",
     "KeyedReader",
     "Moment",
+    "RowChangesReader",
     "SlicePartition",
     "arrange",
     "arrange_chains",
     "bounded_snapshot",
+    "changed_ranges",
     "check_extents",
     "check_order",
     "commits_between",

@@ -37,7 +37,7 @@ _KEPT_BYTES = 64 << 20
 _MERGED_ROWS = 1 << 20
 _BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
 _OFFSET_BITS, _PART_BITS = 47, 14
-_WRITTEN = np.int64(1) << np.int64(62)
+WRITTEN = np.int64(1) << np.int64(62)
 """A place's first bit: of events that a compaction has written it isn't set, so that all others are newer."""
 _PLACE = "_place"
 
@@ -87,7 +87,7 @@ class _Last:
 
 
 @dataclass
-class _Kept:
+class Kept:
     """Events of the first pass that are kept for the second one: all up to a position."""
 
     frames: list[list[tuple[framing.Frames, int]]]
@@ -153,7 +153,7 @@ class KeyedReader(BatchReader):
             )
         changed = [number for number, compacted in enumerate(partition.compacted) if not compacted]
         with told_plainly():
-            kept = _Kept(frames=[[] for _ in parts], up_to=[part.start for part in parts])
+            kept = Kept(frames=[[] for _ in parts], up_to=[part.start for part in parts])
             begin, width = 0.0, 1.0
             while begin < 1.0:
                 last = self._last_events(parts, changed, (begin, min(1.0, begin + width)), kept)
@@ -165,11 +165,11 @@ class KeyedReader(BatchReader):
                 if self._only_keys:
                     yield from self._key_rows(rows)
                 else:
-                    yield from self._rows_at(parts, np.sort((rows[_PLACE].to_numpy() & ~_WRITTEN) >> 1), kept)
+                    yield from self._rows_at(parts, np.sort((rows[_PLACE].to_numpy() & ~WRITTEN) >> 1), kept)
 
     # First pass: keys
 
-    def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: _Kept) -> _Last:
+    def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: Kept) -> _Last:
         """Where the last events of keys are: of all keys in a part of the key space, which is made smaller until they
         are few enough.
 
@@ -190,7 +190,7 @@ class KeyedReader(BatchReader):
         self._merge(last)
         return last
 
-    def _kept_frames(self, number: int, part: SegmentPart, kept: _Kept) -> Iterator[tuple[framing.Frames, int]]:
+    def _kept_frames(self, number: int, part: SegmentPart, kept: Kept) -> Iterator[tuple[framing.Frames, int]]:
         """A part's frames, of which as many as there is room for are kept."""
         yield from kept.frames[number]
         position = kept.up_to[number]
@@ -226,10 +226,10 @@ class KeyedReader(BatchReader):
         if self._key.operation is not None:
             operations = batch.column(batch.schema.get_field_index(self._key.operation)).cast(pa.string())
         if operations is None or operations.null_count == len(operations):
-            places |= _WRITTEN
+            places |= WRITTEN
         else:
             places |= _are(operations, self._key.deletes)
-            places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), _WRITTEN)
+            places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), WRITTEN)
         table = pa.table([*keys, pa.array(places)], names=[*self._key.columns, _PLACE])
         return table if range == (0.0, 1.0) else _within(table, self._key.columns, range)
 
@@ -309,7 +309,7 @@ class KeyedReader(BatchReader):
 
     # Second pass: rows
 
-    def _rows_at(self, parts: Sequence[SegmentPart], places: Ints, kept: _Kept) -> Iterator[pa.RecordBatch]:
+    def _rows_at(self, parts: Sequence[SegmentPart], places: Ints, kept: Kept) -> Iterator[pa.RecordBatch]:
         """The rows of events.
 
         Args:
@@ -336,9 +336,7 @@ class KeyedReader(BatchReader):
             if some:
                 yield self._joined(some, part.segment_id)
 
-    def _frames_of(
-        self, number: int, part: SegmentPart, kept: _Kept, last: int
-    ) -> Iterator[tuple[framing.Frames, int]]:
+    def _frames_of(self, number: int, part: SegmentPart, kept: Kept, last: int) -> Iterator[tuple[framing.Frames, int]]:
         yield from kept.frames[number]
         if kept.up_to[number] > last:
             return
@@ -370,8 +368,12 @@ class KeyedReader(BatchReader):
 
 def _are(operations: pa.Array, values: Sequence[str]) -> npt.NDArray[np.int64]:
     """For each operation 1 if it is one of some values, else 0."""
-    found = pc.is_in(operations, value_set=pa.array(values, pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+    return is_among(pc.is_in(operations, value_set=pa.array(values, pa.string()))).astype(np.int64)
+
+
+def is_among(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Booleans without nulls, as numpy has them."""
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _is_enough(some: Sequence[framing.Frames]) -> bool:
