@@ -229,6 +229,49 @@ def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: s
     assert [row.word for row in spark.table("seen_changes").where("_operation = 'delete'").collect()] == ["b"]
 
 
+def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
+    """Each change with what was before; net ones; and none before all rows were replaced."""
+    t = f"{namespace}.t"
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)")
+    for statement in (
+        f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        f"INSERT INTO {t} VALUES (1, 'a2'), (4, 'd')",
+        f"UPDATE {t} SET v = 'x' WHERE id = 1",
+        f"DELETE FROM {t} WHERE id IN (2, 4)",
+        f"INSERT INTO {t} VALUES (2, 'again')",
+    ):
+        spark.sql(statement)
+
+    def changes(clause: str) -> list[tuple[object, ...]]:
+        rows = spark.sql(f"SELECT _commit_version AS n, _change_type AS type, id, v FROM {t} CHANGES {clause}")
+        return sorted(tuple(row) for row in rows.collect())
+
+    assert changes("FROM VERSION 2") == [
+        (2, "insert", 4, "d"),
+        (2, "update_postimage", 1, "a2"),
+        (2, "update_preimage", 1, "a"),
+        (3, "update_postimage", 1, "x"),
+        (3, "update_preimage", 1, "a2"),
+        (4, "delete", 2, "b"),
+        (4, "delete", 4, "d"),
+        (5, "insert", 2, "again"),
+    ]
+    assert changes("FROM VERSION 2 WITH (deduplicationMode = 'netChanges', computeUpdates = 'true')") == [
+        (2, "update_preimage", 1, "a"),
+        (3, "update_postimage", 1, "x"),
+        (4, "update_preimage", 2, "b"),
+        (5, "update_postimage", 2, "again"),
+    ]
+    counted = spark.sql(f"SELECT count(*), count(DISTINCT _commit_timestamp) FROM {t} CHANGES FROM VERSION 1").first()
+    assert counted is not None
+    assert tuple(counted) == (11, 5)
+    spark.sql(f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')")
+    with pytest.raises(PySparkException, match=r"version 6 took the place of all rows.*begin with 7"):
+        changes("FROM VERSION 6")
+    spark.sql(f"DELETE FROM {t} WHERE id = 3")
+    assert changes("FROM VERSION 7") == [(7, "delete", 3, "c")]
+
+
 def test_tables_become_keyed_and_back(spark: SparkSession, namespace: str, settings: Settings) -> None:
     """CTAS, LIKE, CREATE OR REPLACE, ALTER, DROP and CREATE; constraints, defaults; the source without a catalog."""
     t = f"{namespace}.t"
