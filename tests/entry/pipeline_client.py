@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
 ROOT = Path(__file__).parents[2]
