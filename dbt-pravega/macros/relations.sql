@@ -17,7 +17,10 @@
       {# Temporary views of the session have no schema. #}
       {% if row[0] %}
         {% set type = 'VIEW' if kind == 'views' else 'MANAGED' %}
-        {% do relations.update({row[1]: [relation.schema, row[1], false, 'Provider: pravega\nType: ' ~ type ~ '\n']}) %}
+        {# By this provider dbt-spark knows tables whose rows can be merged. #}
+        {% set merges = '' if kind == 'views' else 'Provider: delta\n' %}
+        {% set information = 'Provider: pravega\nType: ' ~ type ~ '\n' ~ merges %}
+        {% do relations.update({row[1]: [relation.schema, row[1], false, information]}) %}
       {% endif %}
     {% endfor %}
   {% endfor %}

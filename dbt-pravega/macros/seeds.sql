@@ -19,3 +19,25 @@
   {% endfor %}
   {{ return(statements | first) }}
 {% endmacro %}
+
+
+{# A seed's table has the properties that are given for it: so it can have a primary key. #}
+{% macro spark__create_csv_table(model, agate_table) %}
+  {% set given = model['config'].get('column_types', {}) %}
+  {% set columns = [] %}
+  {% for name in agate_table.column_names %}
+    {% set type = given.get(name) or adapter.convert_type(agate_table, loop.index0) %}
+    {% do columns.append(adapter.quote_seed_column(name, model['config'].get('quote_columns')) ~ ' ' ~ type) %}
+  {% endfor %}
+  {% set sql %}
+    create table {{ this.render() }} ({{ columns | join(', ') }})
+    {{ partition_cols(label='partitioned by') }}
+    {{ clustered_cols(label='clustered by') }}
+    {{ comment_clause() }}
+    {{ tblproperties_clause() }}
+  {% endset %}
+  {% call statement('_') %}
+    {{ sql }}
+  {% endcall %}
+  {{ return(sql) }}
+{% endmacro %}

@@ -32,6 +32,38 @@
 
 
 {#
+  The table's properties, with the primary key that the rows of a merged model and of a snapshot have.
+#}
+{% macro spark__tblproperties_clause() %}
+  {% set properties = dict(config.get('tblproperties') or {}) %}
+  {% set key = pravega.pravega_primary_key() %}
+  {% if key %}
+    {% do properties.setdefault('primary-key', key) %}
+  {% endif %}
+  {% if properties %}
+    tblproperties (
+      {% for name, value in properties.items() %}
+        '{{ name }}' = '{{ value }}'{{ ',' if not loop.last }}
+      {% endfor %}
+    )
+  {% endif %}
+{% endmacro %}
+
+
+{# Columns, separated by commas; none for a model whose rows don't change. #}
+{% macro pravega_primary_key() %}
+  {% if model.resource_type == 'snapshot' %}
+    {% set names = config.get('snapshot_table_column_names') or get_snapshot_table_column_names() %}
+    {% do return(names.dbt_scd_id) %}
+  {% elif config.get('incremental_strategy') == 'merge' and config.get('unique_key') %}
+    {% set key = config.get('unique_key') %}
+    {% do return(key if key is string else key | join(', ')) %}
+  {% endif %}
+  {% do return('') %}
+{% endmacro %}
+
+
+{#
   The materialization `table` without a DROP, unless a view is in its place or --full-refresh is given.
 
   dbt takes it from a package only where the project says so: see docs/dbt.md.
