@@ -180,6 +180,8 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) ->
         f"SELECT * FROM {namespace}.`plain$log`": "has no primary key",
         f"SELECT * FROM {t} CHANGES FROM VERSION 9": "has no version 9",
         f"CALL pravega.system.truncate(table => '{t.removeprefix('pravega.')}', version => 1)": "primary key",
+        f"CALL pravega.system.register_schema('{t.removeprefix('pravega.')}', columns => 'id INT, v INT')": "need the",
+        f"CALL pravega.system.register_schema('{t.removeprefix('pravega.')}', columns => 'x INT')": "is not a column",
         f"DELETE FROM {namespace}.plain WHERE id = 1": "PRIMARY KEY",
         f"UPDATE {namespace}.plain SET v = 1": "PRIMARY KEY",
     }

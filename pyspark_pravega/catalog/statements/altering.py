@@ -20,12 +20,12 @@ from pyspark_pravega.catalog.properties import (
     known_properties,
 )
 from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
-from pyspark_pravega.catalog.statements.keys import check_key_columns, check_key_properties
+from pyspark_pravega.catalog.statements.keys import check_key_columns, check_key_properties, check_key_schema
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
+from pyspark_pravega.connector.log import Ledger, create_ledger, open_ledger, settled_table
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import (
@@ -197,6 +197,9 @@ class Altering(Rules):
         """
         made = self._schema(stream, table_format, text, columns)
         made.columns()
+        ledger = open_ledger(self.client, stream)
+        if ledger is not None:
+            check_key_schema(ledger.properties(), made.columns(), stream)
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name
         policy = check_compatibility(made.format, {COMPATIBILITY: compatibility} if compatibility else {})

@@ -100,6 +100,28 @@ def check_key_columns(definition: TableDefinition, changes: Sequence[Change]) ->
             )
 
 
+def check_key_schema(properties: Mapping[str, str], events: StructType, stream: object) -> None:
+    """Refuse a schema without which a table's key couldn't be found in its events.
+
+    Args:
+        properties: the table's properties.
+        events: the fields of the schema.
+        stream: the stream, for messages.
+
+    Raises:
+        ConfigurationError: a field of the key, or the one that says what happened to a row, isn't there.
+    """
+    if PRIMARY_KEY not in properties:
+        return
+    found = key_of(properties, events, stream)
+    assert found is not None
+    if found[0].is_written and found[0].operation is None:
+        raise ConfigurationError(
+            f'stream "{stream}" has a primary key, so its events need the field "{OPERATION}", a string that may be '
+            "null: add it to the schema"
+        )
+
+
 def _check_unchanged(
     definition: TableDefinition, before: Mapping[str, str], merged: Mapping[str, str], versions: int
 ) -> None:
