@@ -158,6 +158,7 @@ CALL pravega.system.seal('sql_shop.orders');
 SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
 --> pravega	["system"]	system	commit
+--> pravega	["system"]	system	compact
 --> pravega	["system"]	system	create_cut
 --> pravega	["system"]	system	drop_cut
 --> pravega	["system"]	system	register_schema
