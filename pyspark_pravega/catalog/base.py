@@ -11,7 +11,7 @@ from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.store import NamespaceStore
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition, load_definition
+from pyspark_pravega.connector.table import LOG, TableDefinition, load_definition
 from pyspark_pravega.errors import ScopeNotFoundError, StreamNotFoundError
 from pyspark_pravega.settings import Settings
 
@@ -20,8 +20,6 @@ FRESH_S = 0.005
 PLANNED_S = 1.0
 """How long a scan or write may be planned with what the statement's analysis has looked up."""
 _KEPT = 512
-LOG = "$log"
-"""Behind the name of a table with a key: its events, as they are."""
 DEFAULT_NAMESPACE = "default"
 """Always there, because JDBC drivers, PyHive and others begin a session with it (USE `default`). Its scope is made with
 the first thing that is put into it."""

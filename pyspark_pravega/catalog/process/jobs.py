@@ -59,9 +59,8 @@ from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
     CommitReport,
-    DeltaJob,
     Epoch,
-    OverwritingJob,
+    ReadingJob,
     Seen,
     StagedTable,
     WriteJob,
@@ -413,7 +412,7 @@ class WriteJobs:
         # From here on the commit itself keeps them open.
         self._stop(job)
         unpickled = [None if message is None else _unpickle(message) for message in messages]
-        if isinstance(job, OverwritingJob | DeltaJob):
+        if isinstance(job, ReadingJob):
             return job.commit_job(unpickled, epoch, seen)
         return job.commit_job(unpickled, epoch)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pyspark_pravega.catalog.base import LOG, CatalogBase
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
+from pyspark_pravega.connector.table import LOG
 from pyspark_pravega.errors import UnsupportedOperationError
 
 _INSTEAD = {

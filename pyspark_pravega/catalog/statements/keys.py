@@ -50,7 +50,7 @@ def check_key_properties(
         if definition.key is not None and definition.key.is_written and versions:
             raise UnsupportedOperationError(
                 f'the events of stream "{stream}" are changes of rows, and will stay so: "{PRIMARY_KEY}" can\'t be '
-                f"removed; read the events themselves from `{stream.name.replace('-', '_')}$log`"
+                f"removed; read the events themselves from `{definition.log_name}`"
             )
         return []
     if definition.registered is None:
@@ -68,7 +68,7 @@ def check_key_properties(
         return []
     _check_unchanged(definition, before, merged, versions)
     check_keys(schema, definition.format, configuration, merged)
-    if definition.key is None and versions and not _is_same_routing(definition, merged[ROUTING_KEY]):
+    if definition.key is None and versions and definition.routing_key != merged[ROUTING_KEY]:
         raise UnsupportedOperationError(
             f'stream "{stream}" can\'t be given a primary key: its {versions} versions were written with '
             f"{_shown(definition.routing_key)}, so that the events of one key may lie in several segments. Make a new "
@@ -133,10 +133,6 @@ def _check_unchanged(
                 f'"{name}" of stream "{definition.stream}" can\'t be changed any more: its {versions} versions were '
                 f"written with {before.get(name) or 'none'}. Make a new table AS SELECT from it"
             )
-
-
-def _is_same_routing(definition: TableDefinition, wanted: str) -> bool:
-    return definition.routing_key == wanted
 
 
 def _check_routing(text: str, schema: StructType, key: TableKey) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.catalog.base import LOG, CatalogBase
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import interval_of
@@ -33,6 +33,7 @@ from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.read import commits_between
 from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table import LOG
 from pyspark_pravega.errors import (
     GroupNotFoundError,
     InvalidNameError,

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
 from pyspark_pravega.client.positions import later_cut
-from pyspark_pravega.connector.log.entries import State
+from pyspark_pravega.connector.log.entries import Replacement, State
 from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
 from pyspark_pravega.connector.log.recovery import AT_REST, UNDER_WAY, commit_all, transaction_states
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
@@ -69,27 +69,32 @@ class Visible:
         return 0 if self.state is None else self.state.version + self.pending
 
     @property
+    def _pending_replacement(self) -> Replacement | None:
+        """What the commit in progress replaces, if it can be seen."""
+        if not self.pending or self.state is None or self.state.pending is None:
+            return None
+        return self.state.pending.replacement
+
+    @property
     def begins(self) -> dict[int, int]:
         """The cut at which the rows begin; empty where that is the stream's head."""
         if self.state is None:
             return {}
-        if self.pending and self.state.pending is not None and self.state.pending.replacement is not None:
-            return self.state.pending.replacement.begins
+        if self._pending_replacement is not None:
+            return self._pending_replacement.begins
         return {} if self.state.cleaning is None else self.state.cleaning.begins
 
     @property
     def compacted(self) -> Mapping[int, tuple[int, int]]:
         """Where the rows lie that a compaction has written."""
-        if self.state is None or (self.pending and self.begins != Visible(state=self.state).begins):
-            return {}
-        return self.state.compacted
+        return {} if self.state is None or self._pending_replacement is not None else self.state.compacted
 
     @property
     def replaced_table(self) -> int:
         """The last version that gave the table other columns and properties."""
         if self.state is None:
             return 0
-        replacement = self.state.pending.replacement if self.pending and self.state.pending is not None else None
+        replacement = self._pending_replacement
         return self.state.replaced_table if replacement is None or replacement.id is None else self.version
 
 

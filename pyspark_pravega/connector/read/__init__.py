@@ -1,11 +1,9 @@
 """Batch reads: from where to where, and how tasks get their parts.
 
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
-of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches),
-`keyed` (the last row of each key),
-`chains` (which segments that takes), `row_changes`
-(what versions have changed in a table with a key). It uses
-`connector.table` and `connector.log`.
+of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches). Of
+tables with keys: `keyed` (the last row of each key), `chains` (which segments that takes), `row_changes` (what versions
+have changed). It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.read.bounded import bounded_snapshot

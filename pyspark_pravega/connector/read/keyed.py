@@ -23,6 +23,7 @@ from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
+from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import COMPACTED, TableDefinition
@@ -125,11 +126,9 @@ class KeyedReader(BatchReader):
         self._max_keys = max_keys or MOST_KEYS
         self._only_keys = not [c for c in self.schema.fieldNames() if c not in (*self._key.columns, "_row")]
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def arranged(self, snapshot: Snapshot) -> Sequence[SlicePartition]:
         """A partition for each chain of segments with many events, and for several with few."""
-        if self._snapshot is None:
-            return []
-        return arrange_chains(shared_client(self._settings), self._snapshot)
+        return arrange_chains(shared_client(self._settings), snapshot)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition.

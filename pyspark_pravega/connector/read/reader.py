@@ -87,9 +87,15 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""
-        if self._snapshot is None:
-            return []
-        return arrange(shared_client(self._settings), self._snapshot.parts, minimum=self._min_partitions)
+        return [] if self._snapshot is None else self.arranged(self._snapshot)
+
+    def arranged(self, snapshot: Snapshot) -> Sequence[SlicePartition]:
+        """The partitions of some of the stream.
+
+        Args:
+            snapshot: which of its bytes to read.
+        """
+        return arrange(shared_client(self._settings), snapshot.parts, minimum=self._min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition.

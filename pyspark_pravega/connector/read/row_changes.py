@@ -94,8 +94,7 @@ class RowChangesReader(KeyedReader):
         """
         inner = [name for name in columns if name not in CHANGE_COLUMNS.fieldNames()]
         super().__init__(definition, snapshot, inner)
-        self._inner_names, self._ranges = inner, tuple(ranges)
-        self._inner_schema = self._arrow_schema
+        self._ranges = tuple(ranges)
         self._batch_schema = self._arrow_schema
         if columns:
             known = {field.name: field for field in (*output_schema(definition, inner), *CHANGE_COLUMNS)}

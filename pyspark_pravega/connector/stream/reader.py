@@ -23,8 +23,6 @@ from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import (
     BatchReader,
     SlicePartition,
-    arrange,
-    arrange_chains,
     bounded_snapshot,
     snapshot_reader,
 )
@@ -54,8 +52,7 @@ class SeveralStreamsReader(DataSourceReader):
         self._settings = definitions[0].settings
         self._streams = [definition.stream for definition in definitions]
         self._readers: Mapping[Stream, BatchReader] = {
-            definition.stream: BatchReader(definition, None, columns, fail_on_data_loss=options.fail_on_data_loss)
-            for definition in definitions
+            definition.stream: snapshot_reader(definition, None, columns, options) for definition in definitions
         }
         self.schema = self._readers[self._streams[0]].schema
 
@@ -155,12 +152,6 @@ class RefusedStreamReader(PravegaStreamReader):
 class SnapshotReader(SeveralStreamsReader):
     """Reads streams as they are now, between the bounds that the options name."""
 
-    def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
-        """Plan a read; arguments as `SeveralStreamsReader`."""
-        super().__init__(definitions, columns, options)
-        self._readers = {one.stream: snapshot_reader(one, None, columns, options) for one in definitions}
-        self._with_keys = frozenset(one.stream for one in definitions if one.key is not None)
-
     @told_plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""
@@ -170,10 +161,7 @@ class SnapshotReader(SeveralStreamsReader):
             snapshot = bounded_snapshot(
                 client, take_snapshot(client, stream), self._options, streams=len(self._streams)
             )
-            if stream in self._with_keys:
-                partitions += arrange_chains(client, snapshot)
-            else:
-                partitions += arrange(client, snapshot.parts, minimum=self._options.min_partitions)
+            partitions += self._readers[stream].arranged(snapshot)
         return partitions
 
 

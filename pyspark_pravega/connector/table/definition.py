@@ -12,7 +12,7 @@ from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.encodings import RegistryEncodings
-from pyspark_pravega.connector.table.keys import ChangeCodec, TableKey, key_of
+from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -104,6 +104,11 @@ class TableDefinition:
             )
         return replace(self, key=None, is_log=True, schema=self.key.event_schema)
 
+    @property
+    def log_name(self) -> str:
+        """The name in SQL of the events of a table that has a key."""
+        return self.stream.name.replace("-", "_") + LOG
+
     def check_appended(self, what: str) -> None:
         """Refuse what needs a table to which rows are only ever appended.
 
@@ -116,7 +121,7 @@ class TableDefinition:
         if self.key is not None:
             raise UnsupportedOperationError(
                 f'{what} of stream "{self.stream}" isn\'t possible: the table has a primary key, so its rows change. '
-                f"Read its events, a row for each change, from `{self.stream.name.replace('-', '_')}$log`"
+                f"Read its events, a row for each change, from `{self.log_name}`"
             )
 
     @property

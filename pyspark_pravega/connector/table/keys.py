@@ -50,6 +50,8 @@ OPERATION = "_operation"
 written, so that the events of writers who don't know it are rows."""
 DELETE = "delete"
 """Its value where the row was deleted."""
+LOG = "$log"
+"""Behind the name of a table with a key: its events, as they are."""
 COMPACTED = "compacted"
 """Its value where a compaction has written a row once more, as it was when the compaction began: all other events are
 newer, wherever they lie."""

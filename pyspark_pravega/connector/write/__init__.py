@@ -8,7 +8,14 @@ It uses `connector.table` and `connector.log`.
 from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
-from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, is_replaced, is_same, replace_all
+from pyspark_pravega.connector.write.overwrite import (
+    OverwritingJob,
+    ReadingJob,
+    Seen,
+    is_replaced,
+    is_same,
+    replace_all,
+)
 from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, check_rows, check_trigger, time_column
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
@@ -23,6 +30,7 @@ __all__ = [
     "Epoch",
     "EpochWriter",
     "OverwritingJob",
+    "ReadingJob",
     "Routing",
     "Seen",
     "StagedTable",

@@ -162,10 +162,10 @@ def compact(definition: TableDefinition) -> Compacted:
                 threads.map(lambda numbered: job.write_partition(numbered[0], reader.read(numbered[1])), partitions)
             )
         report = job.commit_job(messages)
-        job.note_places(ledger, messages)
     except BaseException:
         job.abort_job([None] * len(partitions))
         raise
+    job.note_places(ledger, messages)
     return Compacted(
         version=ledger.state().version, rows=report.rows, bytes_before=snapshot.size, bytes_after=report.bytes
     )

@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_pravega.connector.log import Ledger, Replacement, State, take_snapshot
-from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.options import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import DELETED, ChangeCodec
-from pyspark_pravega.connector.write.job import CommitReport, Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.write.overwrite import Seen, is_same
+from pyspark_pravega.connector.write.job import TaskMessage
+from pyspark_pravega.connector.write.overwrite import ReadingJob, is_same
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import DuplicateKeyError, UnsupportedOperationError, WriteConflictError
 
@@ -25,7 +24,7 @@ DELETES, INSERTS, REINSERTS = 1, 3, 4
 """Its values, Spark's own (`RowDeltaUtils`): an updated row is deleted and then inserted again."""
 
 
-class DeltaJob(WriteJob):
+class DeltaJob(ReadingJob):
     """Writes changes of rows."""
 
     def __init__(self, plan: WritePlan) -> None:
@@ -37,14 +36,8 @@ class DeltaJob(WriteJob):
         Raises:
             UnsupportedOperationError: its rows aren't committed together.
         """
-        if plan.mode != EXACTLY_ONCE:
-            raise UnsupportedOperationError(
-                f'rows of stream "{plan.stream}" can only be changed at once: writer mode {plan.mode} doesn\'t commit '
-                f"them together, take {EXACTLY_ONCE}"
-            )
         assert isinstance(plan.codec, ChangeCodec)
         self._key = plan.codec.key.columns
-        self._seen: Sequence[Seen] = ()
         super().__init__(replace(plan, codec=plan.codec.telling()))
 
     def write_partition(self, partition: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -60,25 +53,6 @@ class DeltaJob(WriteJob):
             UnsupportedOperationError: a row would get another key.
         """
         return super().write_partition(partition, self._changes(batches))
-
-    def commit_job(
-        self,
-        messages: Sequence[WriterCommitMessage | None],
-        epoch: Epoch | None = None,
-        seen: Sequence[Seen] = (),
-    ) -> CommitReport:
-        """Make the changes visible. Doing it again after a success is harmless.
-
-        Args:
-            messages: see `WriteJob.commit_job`.
-            epoch: likewise.
-            seen: what the statement has read of this table, for each of its reads.
-
-        Raises:
-            WriteConflictError: it has read what isn't the table's last version any more; nothing is visible.
-        """
-        self._seen = [one for one in seen if one.controller_uri == self.plan.settings.controller_uri]
-        return super().commit_job(messages, epoch)
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:
         if self.plan.isolation == SERIALIZABLE:

@@ -68,10 +68,11 @@ class Seen:
         return cls(**{**content, "offsets": offsets_of(content["offsets"])})
 
 
-class OverwritingJob(WriteJob):
-    """Writes rows that take the place of all that are there."""
+class ReadingJob(WriteJob):
+    """Writes what depends on what its statement has read of the table: all of it is committed at once."""
 
-    replaces = True
+    _done = "changed"
+    """What becomes of rows, for messages."""
 
     def __init__(self, plan: WritePlan) -> None:
         """Begin a job.
@@ -84,8 +85,8 @@ class OverwritingJob(WriteJob):
         """
         if plan.mode != EXACTLY_ONCE:
             raise UnsupportedOperationError(
-                f'the rows of stream "{plan.stream}" can only be replaced at once: writer mode {plan.mode} doesn\'t '
-                f"commit them together, take {EXACTLY_ONCE}"
+                f'the rows of stream "{plan.stream}" can only be {self._done} at once: writer mode {plan.mode} '
+                f"doesn't commit them together, take {EXACTLY_ONCE}"
             )
         self._seen: Sequence[Seen] = ()
         super().__init__(plan)
@@ -96,7 +97,7 @@ class OverwritingJob(WriteJob):
         epoch: Epoch | None = None,
         seen: Sequence[Seen] = (),
     ) -> CommitReport:
-        """Make the new rows visible in place of the others. Doing it again after a success is harmless.
+        """Make the rows visible. Doing it again after a success is harmless.
 
         Args:
             messages: see `WriteJob.commit_job`.
@@ -108,6 +109,13 @@ class OverwritingJob(WriteJob):
         """
         self._seen = [one for one in seen if one.controller_uri == self.plan.settings.controller_uri]
         return super().commit_job(messages, epoch)
+
+
+class OverwritingJob(ReadingJob):
+    """Writes rows that take the place of all that are there."""
+
+    replaces = True
+    _done = "replaced"
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement:
         client, stream, staged = shared_client(self.plan.settings), self.plan.stream, self.plan.staged
