@@ -35,13 +35,15 @@ FAIL_ON_DATA_LOSS = "fail-on-data-loss"
 MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
 MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
 SUBSCRIBER = "subscriber"
+MOST_TASKS = "max-partitions"
+"""How many tasks of a real-time query follow a stream at most."""
 
 MAX_KEYS = "max-keys-in-memory"
 """How many keys of a table with a key a task holds in memory at a time."""
 
 BOUND_KEYS = frozenset({START_CUT, END_CUT, START_TIME, END_TIME, MIN_PARTITIONS, FAIL_ON_DATA_LOSS, MAX_KEYS})
 """Options that say what of a stream is read, and how."""
-TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER})
+TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER, MOST_TASKS})
 """Options of streaming reads, without a meaning for others."""
 
 METADATA = "metadata"
@@ -227,6 +229,8 @@ class ReadOptions:
     min_events: int | None = None
     max_delay_s: float = DEFAULT_MAX_DELAY_S
     subscriber: str | None = None
+    most_tasks: int | None = None
+    """How many tasks of a real-time query follow a stream at most."""
 
     @property
     def has_bounds(self) -> bool:
@@ -277,6 +281,7 @@ class ReadOptions:
             min_events=least,
             max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
             subscriber=given.get(SUBSCRIBER),
+            most_tasks=count(MOST_TASKS),
         )
 
 

@@ -73,6 +73,8 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics {
     if (stream == null) {
       // Spark asks this while it plans a query: from here on its ends are fixed.
       batch.plan();
+    } else if (stream.isRealTime()) {
+      return ColumnarSupportMode.UNSUPPORTED;
     }
     return PravegaBatch.columnarSupportMode();
   }

@@ -7,7 +7,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -58,6 +58,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
+    REAL_TIME,
     CommitReport,
     Epoch,
     ReadingJob,
@@ -108,6 +109,8 @@ class PlannedWrite:
     """Rows with the same values in these columns are to come to one task."""
     order_by: str | None
     """The column with their event times, by which each task is to have them in order then."""
+    at_once: bool
+    """Whether rows are to be handed over one by one, as they come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,11 +319,13 @@ def plan_write(
         EventEncodeError: the rows' columns aren't the table's.
     """
     parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
-    plan = WritePlan.of(definition, parsed, checks=checks, staged=staged)
+    plan = replace(WritePlan.of(definition, parsed, checks=checks, staged=staged), at_once=trigger == REAL_TIME)
     check_trigger(plan, trigger)
     if rows is not None:
         check_rows(plan, rows)
-    return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
+    return PlannedWrite(
+        plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once
+    )
 
 
 def take_over_query(plan: bytes, query: str, run: str) -> None:

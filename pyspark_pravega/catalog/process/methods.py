@@ -288,7 +288,12 @@ class CatalogMethods(StreamReads):
             definition = self._definition(namespace, table, options)
         becomes = None if staged is None else self.catalog.staged_table(staged)
         planned = plan_write(definition, options, trigger, checks=checks, rows=columns, staged=becomes)
-        return {"plan": text_of(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
+        return {
+            "plan": text_of(planned.plan),
+            "clusterBy": list(planned.cluster_by),
+            "orderBy": planned.order_by,
+            "atOnce": planned.at_once,
+        }
 
     def take_over_query(self, plan: Text64, query: str, run: str) -> None:
         take_over_query(bytes_of(plan), query, run)

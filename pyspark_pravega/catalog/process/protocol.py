@@ -170,12 +170,30 @@ class OpenedStream(TypedDict):
     maxDelayMs: int
 
 
+class Followed(TypedDict):
+    """What one task of a real-time batch follows."""
+
+    partition: Text64
+    """Pickled."""
+    start: dict[str, int]
+    """Where it begins: segment id to offset in bytes."""
+
+
+class OpenedRealTime(TypedDict):
+    """A read that follows a stream."""
+
+    function: Text64
+    schema: str
+
+
 class PlannedWrite(TypedDict):
     """A write that has been settled."""
 
     plan: Text64
     clusterBy: list[str]
     orderBy: str | None
+    atOnce: bool
+    """Whether rows are to be handed over one by one, as they come."""
 
 
 class BegunWrite(TypedDict):
@@ -348,6 +366,20 @@ class Methods(Protocol):
 
     def stream_plan(self, source: Source, start: str, end: str) -> list[Text64]:
         """The pickled partitions of a micro-batch."""
+
+    def open_real_time(self, source: Source) -> OpenedRealTime:
+        """Begin to read as a query with the real-time trigger does.
+
+        The function takes the pickled partition, and ends when its input does. Its batches have the columns of the
+        schema: those that are wanted, perhaps another one, and in the last three where each row's event ends (a segment
+        and an offset; below 0 when the segment has given way to others) and whether there is a row at all.
+        """
+
+    def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
+        """The partitions of a real-time batch; `cores` is how many tasks can run at a time."""
+
+    def stream_merge(self, source: Source, start: str, positions: list[dict[str, int]]) -> str:
+        """Where a real-time batch has ended: of each of its tasks, the segments and how far it has read them."""
 
     def stream_commit(self, source: Source, end: str) -> None:
         """Note that a query has consumed what is before an offset."""

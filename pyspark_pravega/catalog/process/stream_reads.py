@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+from pyspark.worker_util import pickleSer
+
+from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
-from pyspark_pravega.catalog.process.protocol import OpenedStream, Source, Text64, text_of
+from pyspark_pravega.catalog.process.protocol import Followed, OpenedRealTime, OpenedStream, Source, Text64, text_of
 from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.stream import ChangesSource, SeveralStreamsReader, StreamSource, check_no_bounds
+from pyspark_pravega.connector.stream import (
+    ChangesSource,
+    RealTimeReader,
+    SeveralStreamsReader,
+    StreamSource,
+    check_no_bounds,
+    check_real_time,
+)
 from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.errors import UnsupportedOperationError
 
 
 class StreamRead:
@@ -53,6 +65,21 @@ class StreamRead:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)
         self.lock = threading.Lock()
+        self._definition, self._columns = definition, columns
+
+    def real_time(self) -> RealTimeReader:
+        """What the tasks of a query with the real-time trigger do.
+
+        Raises:
+            UnsupportedOperationError: this can't be read in such a query.
+        """
+        if not isinstance(self.source, StreamSource):
+            raise UnsupportedOperationError(
+                f'CHANGES of stream "{self._definition.stream}" can\'t be read by a query with the real-time trigger, '
+                "as their batches are of whole versions: use trigger(processingTime=...)"
+            )
+        check_real_time(self._definition.stream, self.options)
+        return RealTimeReader(self._definition, self._columns, self.options)
 
 
 class StreamReads:
@@ -124,6 +151,31 @@ class StreamReads:
         with read.lock:
             partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
         return [text_of(pickle(partition)) for partition in partitions]
+
+    def open_real_time(self, source: Source) -> OpenedRealTime:
+        reader = self._read(source).real_time()
+
+        def follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            partition = pickleSer.loads(next(batches).column(0)[0].as_py())  # type: ignore[no-untyped-call]
+            yield from reader.read(partition, batches)
+
+        return {"function": text_of(sealed(pickle((follow, reader.schema)))), "schema": reader.schema.json()}
+
+    def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
+        read = self._read(source)
+        with read.lock:
+            partitions = read.source.follow(read.source.offset(start), cores)
+        return [
+            {"partition": text_of(pickle(one)), "start": {str(segment_id): at for segment_id, at in one.start.items()}}
+            for one in partitions
+        ]
+
+    def stream_merge(self, source: Source, start: str, positions: list[dict[str, int]]) -> str:
+        read = self._read(source)
+        merged = {int(segment_id): offset for one in positions for segment_id, offset in one.items()}
+        with read.lock:
+            (stream,) = read.source.streams
+            return str(read.source.merge(read.source.offset(start), {stream: merged}).to_json())
 
     def stream_commit(self, source: Source, end: str) -> None:
         read = self._read(source)

@@ -26,6 +26,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
 from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
@@ -75,6 +76,7 @@ class BatchReader(DataSourceReader):
         self._settings, self._codec, self._stream = definition.settings, definition.codec, definition.stream
         self._mode, self._types = definition.mode, definition.types
         self._snapshot = snapshot
+        self._dropped = 0
         self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
         self.schema = output_schema(definition, columns)
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
@@ -117,8 +119,25 @@ class BatchReader(DataSourceReader):
 
     def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
         for found in self._frames(part):
-            for frames in pieces(found.frames, self._most_rows):
-                yield self._batch(frames, part.segment_id, found.start)
+            for batch, _ in self.rows_of(found):
+                yield batch
+
+    def rows_of(self, found: EventBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows of some events.
+
+        Args:
+            found: the events.
+
+        Yields:
+            Batches of the schema, and the offset in the segment at which the events of each end.
+
+        Raises:
+            EventDecodeError: an event can't be decoded; the message says where it is.
+        """
+        for frames in pieces(found.frames, self._most_rows):
+            last = len(frames.payloads) - 1
+            end = int(frames.starts[last] + frames.sizes[last]) + found.start + HEADER_SIZE
+            yield self._batch(frames, found.segment_id, found.start), end
 
     def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
         """The frames of a part's events, about a megabyte at a time."""

@@ -16,12 +16,20 @@ from pyspark_pravega.connector.write.overwrite import (
     is_same,
     replace_all,
 )
-from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, check_rows, check_trigger, time_column
+from pyspark_pravega.connector.write.plan import (
+    REAL_TIME,
+    StagedTable,
+    WritePlan,
+    check_rows,
+    check_trigger,
+    time_column,
+)
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
 __all__ = [
+    "REAL_TIME",
     "BatchWriter",
     "CommitReport",
     "Compacted",

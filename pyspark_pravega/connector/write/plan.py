@@ -101,6 +101,8 @@ class WritePlan:
     """How many CHECK constraints the plan knows of, `State.added_checks`."""
     staged: StagedTable | None = None
     """What the table becomes with these rows."""
+    at_once: bool = False
+    """Whether rows are sent as they come, in a direct mode, instead of being collected to blocks."""
 
     @classmethod
     def of(
@@ -206,6 +208,11 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
             f'stream "{plan.stream}" can\'t be written exactly once by a query with the real-time trigger: an epoch '
             "that Spark runs again after a crash has more rows than before, and they would be lost; use another one, "
             'as trigger(processingTime=...), or option("writer-mode", "at-least-once")'
+        )
+    if trigger == REAL_TIME and plan.cluster_by:
+        raise UnsupportedOperationError(
+            f'"{CLUSTER_BY_KEY}" has the rows for stream "{plan.stream}" change their tasks, which a query with the '
+            f'real-time trigger does without: add option("{CLUSTER_BY_KEY}", "false")'
         )
 
 

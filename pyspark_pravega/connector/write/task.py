@@ -216,7 +216,8 @@ class DirectTask:
         keys = None if plan.routing is None else plan.routing.keys(batch)
         try:
             if self._writer is None:
-                self._writer = EventWriter(self._client, plan.stream)
+                linger = {"linger_s": 0.0} if plan.at_once else {}
+                self._writer = EventWriter(self._client, plan.stream, **linger)
             self._writer.write_batch(events, keys)
         except EventEncodeError:
             raise
