@@ -41,6 +41,8 @@ _STAMP = struct.Struct(">d")
 _MANY_SEGMENTS = 1_000
 _WARM_UPS = 20
 """How often everything is read before it is measured: so long the JVMs still compile."""
+_WARM_UP_S = 10.0
+"""How long a query runs before its latency is measured."""
 _AHEAD = 2_000_000
 """How many events a soak's writer may be ahead of the query."""
 
@@ -170,7 +172,7 @@ def latency(bench: Bench, seconds: float) -> str:
 
 
 def _delays(bench: Bench, seconds: float, way: tuple[str, dict[str, str]] | None) -> list[float]:
-    """How long events take through a query, in s, ascending; the first 15 s don't count.
+    """How long events take through a query, in s, ascending; the first seconds don't count.
 
     Args:
         bench: where to measure.
@@ -199,7 +201,7 @@ def _delays(bench: Bench, seconds: float, way: tuple[str, dict[str, str]] | None
     following = threading.Thread(target=follow, daemon=True)
     following.start()
     with rate_of(bench.client, source, _RATE):
-        time.sleep(15)
+        time.sleep(_WARM_UP_S if query else 1)
         delays.clear()
         time.sleep(seconds)
         measured = sorted(delays)

@@ -103,7 +103,7 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
         lambda ids: controller.split_segment(source, ids[0], 2),
         lambda ids: controller.merge_segments(source, ids[1:3]),
         lambda ids: controller.scale_to(source, 2),
-        lambda ids: controller.merge_segments(source, ids),
+        lambda _: controller.scale_to(source, 1),
     ]
     more(20)
     query = writer(rows, tmp_path).toTable(table)
