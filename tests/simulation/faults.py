@@ -15,6 +15,7 @@ from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.connector.log import (
     JobLog,
@@ -266,12 +267,12 @@ def batches_half_committed() -> Iterator[None]:
 @contextlib.contextmanager
 def successors_too_early() -> Iterator[None]:
     """A merged segment is read before all those in whose place it came are read to their ends."""
-    replacement = StreamFrontier._replacement
+    replacement = frontier.replacement
 
-    def alone(self: StreamFrontier, segment_id: int) -> tuple[set[int], set[int]]:
-        return {segment_id}, replacement(self, segment_id)[1]
+    def alone(segment_id: int, after: Callable[[int], tuple[Successor, ...]]) -> tuple[set[int], set[int]]:
+        return {segment_id}, replacement(segment_id, after)[1]
 
-    with patch.object(StreamFrontier, "_replacement", alone):
+    with patch.object(frontier, "replacement", alone):
         yield
 
 

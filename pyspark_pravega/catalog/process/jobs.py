@@ -323,9 +323,7 @@ def plan_write(
     check_trigger(plan, trigger)
     if rows is not None:
         check_rows(plan, rows)
-    return PlannedWrite(
-        plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once
-    )
+    return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once)
 
 
 def take_over_query(plan: bytes, query: str, run: str) -> None:

@@ -26,8 +26,8 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
 from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.frames import framing
-from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE, Decoded

@@ -1,7 +1,8 @@
 """Streaming reads: `source` plans micro-batches, `reader` puts it behind Spark's Python API.
 
 `offsets` are what checkpoints hold, `frontier` says how a cut goes on, `admission` keeps limits, `changes` streams what
-commits added, `following` is what tasks of real-time queries do, `lag` and `consumption` tell how far a query is. It uses `connector.read` and below.
+commits added, `following` is what tasks of real-time queries do, `lag` and `consumption` tell how far a query is.
+It uses `connector.read` and below.
 """
 
 from pyspark_pravega.connector.stream.changes import ChangesSource, check_no_bounds

@@ -1,14 +1,14 @@
 """Real-time queries: tasks follow segments, and hand events on as they come.
 
-A batch of such a query has no end when it begins. Its tasks follow the segments from the batch's start, until Spark ends
-it. Each row comes with the offset behind its event. So Spark may stop at any row, and that is the batch's end.
+A batch of such a query has no end when it begins. Its tasks follow the segments from the batch's start, until Spark
+ends it. Each row comes with the offset behind its event. So Spark may stop at any row, and that is the batch's end.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from pyspark_pravega.client import Client, EventBatch, Stream
 from pyspark_pravega.client.events import EventTail
+from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.options import (
     END_CUT,
     END_TIME,
@@ -29,7 +30,6 @@ from pyspark_pravega.connector.options import (
     MOST_TASKS,
     ReadOptions,
 )
-from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.shared import shared_client
@@ -176,9 +176,9 @@ class RealTimeReader:
         _log.warning("%s; the next batch goes on behind them", message)
 
     @staticmethod
-    def _moved(known: dict[int, int], position: dict[int, int], found: EventBatch | None) -> dict[int, int]:
+    def _moved(known: dict[int, int], position: Mapping[int, int], found: EventBatch | None) -> dict[int, int]:
         """What a scale has changed, but for the events that are handed on next; it is known then."""
-        moved = {segment_id: GIVEN_WAY for segment_id in known.keys() - position.keys()}
+        moved = dict.fromkeys(known.keys() - position.keys(), GIVEN_WAY)
         for segment_id, offset in position.items():
             if segment_id not in known:
                 moved[segment_id] = found.start if found is not None and found.segment_id == segment_id else offset
