@@ -16,6 +16,7 @@ from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.client.names import Successor
+from pyspark_pravega.client.positions import replacement
 from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.connector.log import (
     JobLog,
@@ -267,8 +268,6 @@ def batches_half_committed() -> Iterator[None]:
 @contextlib.contextmanager
 def successors_too_early() -> Iterator[None]:
     """A merged segment is read before all those in whose place it came are read to their ends."""
-    replacement = frontier.replacement
-
     def alone(segment_id: int, after: Callable[[int], tuple[Successor, ...]]) -> tuple[set[int], set[int]]:
         return {segment_id}, replacement(segment_id, after)[1]
 
