@@ -268,6 +268,7 @@ def batches_half_committed() -> Iterator[None]:
 @contextlib.contextmanager
 def successors_too_early() -> Iterator[None]:
     """A merged segment is read before all those in whose place it came are read to their ends."""
+
     def alone(segment_id: int, after: Callable[[int], tuple[Successor, ...]]) -> tuple[set[int], set[int]]:
         return {segment_id}, replacement(segment_id, after)[1]
 

@@ -326,15 +326,16 @@ def plan_write(
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once)
 
 
-def take_over_query(plan: bytes, query: str, run: str) -> None:
+def take_over_query(plan: bytes, query: str, run: str, epoch: int | None = None) -> None:
     """Begin or go on with a streaming query; see `connector.writer.take_over`.
 
     Args:
         plan: what `plan_write` returned.
         query: the query's id.
         run: the driver's.
+        epoch: with which it begins.
     """
-    take_over(_unpickle(plan), query, run)
+    take_over(_unpickle(plan), query, run, epoch=epoch)
 
 
 class WriteJobs:

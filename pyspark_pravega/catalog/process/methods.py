@@ -295,8 +295,8 @@ class CatalogMethods(StreamReads):
             "atOnce": planned.at_once,
         }
 
-    def take_over_query(self, plan: Text64, query: str, run: str) -> None:
-        take_over_query(bytes_of(plan), query, run)
+    def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
+        take_over_query(bytes_of(plan), query, run, epoch)
 
     def begin_write(
         self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False

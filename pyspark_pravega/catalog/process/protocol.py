@@ -407,8 +407,8 @@ class Methods(Protocol):
         the columns of a streaming query's rows, as Spark's JSON.
         """
 
-    def take_over_query(self, plan: Text64, query: str, run: str) -> None:
-        """Begin or go on with a streaming query: earlier runs of it can't commit any more."""
+    def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
+        """Begin or go on with a streaming query, with an epoch: earlier runs of it can't commit any more."""
 
     def begin_write(
         self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False

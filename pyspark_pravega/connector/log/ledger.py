@@ -271,6 +271,19 @@ class Ledger:
             except ConflictError:
                 continue
 
+    def rewind(self, query: str, epoch: int) -> None:
+        """Forget that epochs of a query were committed: from one on they are others than those that were.
+
+        Args:
+            query: the query's id.
+            epoch: the first of them.
+        """
+        while (progress := self.progress(query)).epoch >= epoch:
+            try:
+                repeated(partial(self._table.put, stored(replace(progress, epoch=epoch - 1))))
+            except ConflictError:
+                continue
+
     # The table's properties
 
     def properties(self) -> dict[str, str]:
