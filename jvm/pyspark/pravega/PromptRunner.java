@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import java.util.List;
+import org.apache.spark.InterruptibleIterator;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.api.python.PythonEvalType;
@@ -77,7 +78,8 @@ final class PromptRunner extends ArrowPythonRunner {
     }
 
     /**
-     * Runs it in a worker of the task's.
+     * Runs it in a worker of the task's. Its answers are read to their end also when the task is killed: a worker that
+     * is left while it speaks ends with a trace on standard error.
      *
      * @param batches what it is given: each is a batch of rows with one struct column. A thread of the runner's asks
      *     for them
@@ -85,7 +87,9 @@ final class PromptRunner extends ArrowPythonRunner {
      */
     scala.collection.Iterator<ColumnarBatch> run(
         scala.collection.Iterator<scala.collection.Iterator<InternalRow>> batches, int partition) {
-      return new PromptRunner(this).compute(batches, partition, TaskContext.get());
+      scala.collection.Iterator<ColumnarBatch> answers =
+          new PromptRunner(this).compute(batches, partition, TaskContext.get());
+      return answers instanceof InterruptibleIterator<ColumnarBatch> wrapped ? wrapped.delegate() : answers;
     }
   }
 }

@@ -23,6 +23,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class PromptWriterFactory implements DataWriterFactory {
   private static final int MOST_ROWS = 10_000;
+  private static final int END_MS = 10_000;
 
   private final PromptRunner.Call call;
   private final StructType schema;
@@ -70,8 +71,8 @@ final class PromptWriterFactory implements DataWriterFactory {
               },
               "pravega writer " + TaskContext.get().taskAttemptId());
       listener.setDaemon(true);
-      // A task that fails, or is killed, leaves nobody waiting.
-      TaskCompletionListener ended = task -> handover.end();
+      // A task that fails, or is killed, leaves nobody waiting. Called before the runner's, which takes the worker away.
+      TaskCompletionListener ended = task -> handover.end(listener);
       TaskContext.get().addTaskCompletionListener(ended);
       listener.start();
       try {
@@ -218,6 +219,16 @@ final class PromptWriterFactory implements DataWriterFactory {
     synchronized void end() {
       ended = true;
       notifyAll();
+    }
+
+    /** No more rows come; waits until the worker has answered. */
+    void end(Thread listener) {
+      end();
+      try {
+        listener.join(END_MS);
+      } catch (InterruptedException interruption) {
+        Thread.currentThread().interrupt();
+      }
     }
 
     /** The worker takes no more. */

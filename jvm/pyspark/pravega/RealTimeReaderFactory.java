@@ -1,8 +1,8 @@
 package pyspark.pravega;
 
 import java.io.IOException;
-import java.io.Serializable;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ArrayBlockingQueue;
@@ -208,7 +208,7 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
   private record Failure(Throwable error) {}
 
   /** The worker's input: the partition, and an end when the batch is over. */
-  private static final class Input implements java.util.Iterator<scala.collection.Iterator<InternalRow>>, Serializable {
+  private static final class Input implements Iterator<scala.collection.Iterator<InternalRow>> {
     private final byte[] partition;
     private final CountDownLatch over = new CountDownLatch(1);
     private boolean given;
