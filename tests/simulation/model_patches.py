@@ -14,7 +14,7 @@ import tables
 from cluster_model import EVENT_BYTES, ClusterModel
 from world import World
 
-from pyspark_pravega import clock, deadlines
+from pyspark_pravega import clock, deadlines, together
 from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
@@ -53,7 +53,8 @@ def modelled() -> Iterator[None]:
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts, frontier)]
     patches += [
         (deadlines, "random", random_model),
-        (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
+        (ledger, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
+        (together, "Begun", _AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
         (ledger, "time", time_model),
         (replacing, "shown", tables.shown),
@@ -62,6 +63,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
+    patches += [(module, "Begun", _AtOnce) for module in (recovery, write_job)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:
@@ -76,6 +78,25 @@ def simulation_client() -> Any:
 
 def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
     return _NOW.cluster.segment_states(segment_ids)
+
+
+class _AtOnce:
+    """A call that is over as soon as it is begun."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._found: Any = None
+        self._error: Exception | None = None
+        try:
+            self._found = call()
+        except Exception as error:
+            self._error = error
+
+    def wait(self) -> None: ...
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._found
 
 
 class _Turns:

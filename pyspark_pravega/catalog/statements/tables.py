@@ -28,6 +28,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
+from pyspark_pravega.together import Begun, together
 
 CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
@@ -86,9 +87,10 @@ class Tables(CatalogBase):
                 )
             formed = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
         self.scope(namespace, make=True)
-        if self.exists(stream):
+        exists, view = together(lambda: self.exists(stream), lambda: self.store(stream.scope).view(stream.name))
+        if exists:
             raise StreamExistsError(f'stream "{stream}" exists already')
-        if self.store(stream.scope).view(stream.name) is not None:
+        if view is not None:
             raise StreamExistsError(f'view "{stream}" exists already: a table needs another name')
         self._make(stream, request, registry, formed)
         return self.definition(stream, age_s=0)
@@ -131,10 +133,9 @@ class Tables(CatalogBase):
     ) -> None:
         """The stream comes last: before it is there, nobody sees anything of the table."""
         client = self.client
-        ledger = self._claim(stream)
+        ledger = self._claim(stream, request.properties)
         made_group = False
         try:
-            ledger.set_properties(request.properties)
             if registry is not None and formed is not None:
                 info = schema_info(formed)
                 made_group = registry.create_group(
@@ -157,10 +158,10 @@ class Tables(CatalogBase):
         if ledger.properties() != request.properties:
             ledger.set_properties(request.properties)
 
-    def _claim(self, stream: Stream) -> Ledger:
+    def _claim(self, stream: Stream, properties: dict[str, str]) -> Ledger:
         """The table's commit log, which of several who create the table at once only one can make."""
         deadline = time.monotonic() + CLAIM_S
-        while (ledger := claim_ledger(self.client, stream)) is None:
+        while (ledger := claim_ledger(self.client, stream, properties)) is None:
             if self._is_left_over(stream):
                 registry = shared_registry(self.settings)
                 if registry is not None:
@@ -199,8 +200,9 @@ class Tables(CatalogBase):
         if registry is not None:
             registry.delete_group(stream.scope, stream.name)
         self._end_subscriptions(stream)
+        ledger_deleted = Begun(lambda: delete_ledger(self.client, stream))
         controller.seal_stream(stream)
-        delete_ledger(self.client, stream)
+        ledger_deleted.result()
         controller.delete_stream(stream)
 
     def _end_subscriptions(self, stream: Stream) -> None:

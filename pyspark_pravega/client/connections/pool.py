@@ -7,12 +7,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from pyspark_pravega.client.connections.connection import Connection
 from pyspark_pravega.client.connections.tokens import Tokens
 from pyspark_pravega.client.controller import Controller
-from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.names import Stream, StreamSegments
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
 from pyspark_pravega.security import Tls
@@ -22,6 +23,16 @@ IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where segments are. It can be pickled."""
+
+    tables: dict[tuple[str, str], StreamSegments]
+    """The segments of key-value tables, by scope and name."""
+    endpoints: dict[tuple[Stream, int], tuple[str, int]]
+    """Host and port of the segment store that serves a segment."""
 
 
 class ConnectionPool:
@@ -44,6 +55,8 @@ class ConnectionPool:
         self.tokens = Tokens(controller, enabled=authenticated)
         self._tls = tls
         self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
+        self.table_segments: dict[tuple[str, str], StreamSegments] = {}
+        """Where key-value tables were when they were last opened, by scope and name."""
         self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -190,6 +203,28 @@ class ConnectionPool:
         """Forget where segments were thought to be."""
         for segment_id in segment_ids:
             self._endpoints.pop((stream, segment_id), None)
+
+    def places(self, *streams: Stream) -> Places:
+        """What is known of the places of some streams, and of key-value tables, for another process.
+
+        Args:
+            streams: the streams; of a key-value table the stream of its segments.
+        """
+        return Places(
+            tables={key: segments for key, segments in self.table_segments.items() if segments.stream in streams},
+            endpoints={key: endpoint for key, endpoint in list(self._endpoints.items()) if key[0] in streams},
+        )
+
+    def believe(self, places: Places) -> None:
+        """Begin with what another process has known. What is wrong by now is found out when it is used.
+
+        Args:
+            places: what `places` has told there.
+        """
+        for table, segments in places.tables.items():
+            self.table_segments.setdefault(table, segments)
+        for segment, endpoint in places.endpoints.items():
+            self._endpoints.setdefault(segment, endpoint)
 
     def learn(self, stream: Stream, segment_id: int, error: BaseException) -> None:
         """Learn from what became of a connection: that a token is too old, or that the segment has moved.

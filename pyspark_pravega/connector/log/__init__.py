@@ -26,6 +26,7 @@ from pyspark_pravega.connector.log.ledger import (
     delete_ledger,
     is_ledger_name,
     open_ledger,
+    places,
 )
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
@@ -57,6 +58,7 @@ __all__ = [
     "is_ledger_name",
     "offsets_of",
     "open_ledger",
+    "places",
     "settle",
     "settled_table",
     "take_snapshot",

@@ -31,6 +31,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
+from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
 from pyspark_pravega.clock import now_ms
@@ -282,6 +283,18 @@ class Ledger:
         properties, state = self._table.get(PROPERTIES, STATE)
         return {} if properties is None else dict(properties.content["properties"]), state_of(state)
 
+    def add_properties(self, properties: dict[str, str]) -> bool:
+        """Note the properties of a new table.
+
+        Returns:
+            False when some were noted before.
+        """
+        try:
+            self._table.put((PROPERTIES, NOT_EXISTS, {"properties": properties}))
+        except ConflictError:
+            return False
+        return True
+
     def set_properties(self, properties: dict[str, str]) -> None:
         """Replace the table's properties."""
         self._table.put((PROPERTIES, ANY_VERSION, {"properties": properties}))
@@ -407,30 +420,36 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
         None when it has none: then nobody has written to the stream through this package.
     """
     try:
-        return Ledger(KeyValueTable(client.pool, stream.scope, ledger_name(stream)), stream)
+        return _opened(client, stream)
     except KeyValueTableNotFoundError:
         return None
 
 
 def create_ledger(client: Client, stream: Stream) -> Ledger:
     """A stream's commit log, made when it isn't there."""
-    found = open_ledger(client, stream)
-    if found is not None:
-        return found
-    client.controller.create_key_value_table(stream.scope, ledger_name(stream), partitions=1, key_bytes=KEY_BYTES)
-    return Ledger(KeyValueTable(client.pool, stream.scope, ledger_name(stream)), stream)
+    return open_ledger(client, stream) or _made(client, stream)
 
 
-def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
-    """Make a stream's commit log; of several who try at once only one does.
+def _made(client: Client, stream: Stream) -> Ledger:
+    client.controller.ensure_key_value_table(stream.scope, ledger_name(stream), partitions=1, key_bytes=KEY_BYTES)
+    return _opened(client, stream)
+
+
+def claim_ledger(client: Client, stream: Stream, properties: dict[str, str]) -> Ledger | None:
+    """Make the commit log of a table that is being made; of several who try at once only one does.
+
+    Args:
+        client: the cluster.
+        stream: the table's stream, which isn't there yet.
+        properties: the table's. Whose are noted first has made the log.
 
     Returns:
-        None when it was there.
+        None when it was there, or another one was faster.
     """
-    name = ledger_name(stream)
-    if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
+    if open_ledger(client, stream) is not None:
         return None
-    return Ledger(KeyValueTable(client.pool, stream.scope, name), stream)
+    ledger = _made(client, stream)
+    return ledger if ledger.add_properties(properties) else None
 
 
 def delete_ledger(client: Client, stream: Stream) -> bool:
@@ -440,6 +459,21 @@ def delete_ledger(client: Client, stream: Stream) -> bool:
         False when it had none.
     """
     return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
+
+
+def places(client: Client, stream: Stream) -> Places:
+    """What a client knows of the places of a stream and its commit log, for other processes.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+    """
+    found = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
+    return client.pool.places(stream, *([] if found is None else [found.stream]))
+
+
+def _opened(client: Client, stream: Stream) -> Ledger:
+    return Ledger(KeyValueTable.reopened(client.pool, stream.scope, ledger_name(stream), key=STATE), stream)
 
 
 def is_ledger_name(table: str) -> bool:

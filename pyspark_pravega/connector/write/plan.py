@@ -45,6 +45,7 @@ from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import arrow_safe
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import together
 
 WRITER = "pyspark-pravega"
 """Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
@@ -156,10 +157,11 @@ class WritePlan:
             if options.event_time is not None:
                 raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
             time = None
+        codec, segment_id = together(definition.for_writing, lambda: _a_segment(definition))
         return cls(
             settings=definition.settings,
             stream=definition.stream,
-            codec=definition.for_writing(),
+            codec=codec,
             routing=routing,
             mode=mode,
             lease_ms=options.transaction_timeout_ms,
@@ -168,7 +170,7 @@ class WritePlan:
             query=options.query,
             epoch=options.epoch,
             isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
-            segment_id=_a_segment(definition),
+            segment_id=segment_id,
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,
             staged=staged,
