@@ -70,7 +70,7 @@ def _cpu(spark: SparkSession) -> float:
     return process_tree_cpu_seconds(gateway.proc.pid)
 
 
-def warm(spark: SparkSession, runs: int, tell: Callable[[str], None] = lambda text: None) -> list[str]:
+def warm(spark: SparkSession, runs: int, tell: Callable[[str], object] = str) -> list[str]:
     """Each statement in a session that is warm.
 
     Args:
@@ -127,7 +127,9 @@ def first(sandbox: Sandbox, folder: Path, turns: int) -> list[str]:
             command = [sys.executable, "-m", "benchmarks.statements", "--first", json.dumps(given)]
             output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             measured[kind].append(json.loads(output.splitlines()[-1]))
-    columns = {kind: [statistics.median(figures) for figures in zip(*rows, strict=True)] for kind, rows in measured.items()}
+    columns = {
+        kind: [statistics.median(figures) for figures in zip(*rows, strict=True)] for kind, rows in measured.items()
+    }
     names = ("session made", "first SELECT, two tasks", "second SELECT", "CPU of both", "CPU from start to end")
     lines = ["| a session's first | s | Parquet, s | ratio |", "|---|--:|--:|--:|"]
     for name, ours, theirs in zip(names, columns["ours"], columns["parquet"], strict=True):
@@ -208,7 +210,8 @@ def run(what: list[str], runs: int, turns: int, tell: Callable[[str], None]) -> 
             parts.append(warm(spark, runs))
             tell("\n".join(parts[-1]))
         if "first" in what:
-            rows = "SELECT id, concat('customer-', id % 100) AS customer, id * 0.5D AS amount FROM range(0, 10000, 1, 2)"
+            columns = "id, concat('customer-', id % 100) AS customer, id * 0.5D AS amount"
+            rows = f"SELECT {columns} FROM range(0, 10000, 1, 2)"
             spark.sql(f"CREATE TABLE pravega.bench.first CLUSTERED BY (customer) INTO 2 BUCKETS AS {rows}")
             spark.sql(rows).write.parquet(f"{folder}/first")
         spark.stop()

@@ -4,8 +4,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.api.python.PythonEvalType;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -22,7 +20,6 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.Option;
-import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -93,28 +90,17 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     PythonInputPartition planned = (PythonInputPartition) partition;
-    Tuple2<ChainedPythonFunctions, Object> call =
-        new Tuple2<>(
-            new ChainedPythonFunctions(seq(List.of(source.createPythonFunction(function)))), Long.valueOf(0));
-    ArrowPythonRunner runner =
-        new ArrowPythonRunner(
-            seq(List.of(call)),
-            PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
-            new int[][] {{0}},
-            new StructType().add("struct", UserDefinedPythonDataSource.readInputSchema()),
-            timeZone,
-            false,
-            runnerConf,
-            metrics(),
-            Option.empty(),
-            Option.empty());
     InternalRow argument = new GenericInternalRow(new Object[] {planned.pickedPartition()});
     InternalRow input = new GenericInternalRow(new Object[] {argument});
     scala.collection.Iterator<ColumnarBatch> batches =
-        runner.compute(
+        WorkerRunner.run(
+            source,
+            function,
+            new StructType().add("struct", UserDefinedPythonDataSource.readInputSchema()),
+            timeZone,
+            runnerConf,
             scala.collection.Iterator$.MODULE$.single(scala.collection.Iterator$.MODULE$.single(input)),
-            planned.index(),
-            TaskContext.get());
+            planned.index());
     if (endsSoon) {
       // A worker that has come to its end is used again; another one is stopped, and the next query has to wait for a
       // new one. Listeners are called in the reverse of their order: this one before the runner's, which stops it.

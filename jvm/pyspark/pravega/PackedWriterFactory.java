@@ -2,10 +2,6 @@ package pyspark.pravega;
 
 import java.util.Arrays;
 import java.util.Iterator;
-import java.util.List;
-import org.apache.spark.TaskContext;
-import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.api.python.PythonEvalType;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
@@ -22,8 +18,6 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
-import scala.Option;
-import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -74,25 +68,15 @@ final class PackedWriterFactory implements DataWriterFactory {
 
     @Override
     public void writeAll(Iterator<InternalRow> rows) {
-      Tuple2<ChainedPythonFunctions, Object> call =
-          new Tuple2<>(
-              new ChainedPythonFunctions(ColumnarReaderFactory.seq(List.of(source.createPythonFunction(function)))),
-              Long.valueOf(0));
-      ArrowPythonRunner runner =
-          new ArrowPythonRunner(
-              ColumnarReaderFactory.seq(List.of(call)),
-              PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
-              new int[][] {{0}},
+      scala.collection.Iterator<ColumnarBatch> answers =
+          WorkerRunner.run(
+              source,
+              function,
               INPUT,
               timeZone,
-              false,
               runnerConf,
-              ColumnarReaderFactory.metrics(),
-              Option.empty(),
-              Option.empty());
-      scala.collection.Iterator<ColumnarBatch> answers =
-          runner.compute(
-              CollectionConverters.asScala(new Packs(rows, schema)), partition, TaskContext.get());
+              CollectionConverters.asScala(new Packs(rows, schema)),
+              partition);
       while (answers.hasNext()) {
         ColumnarBatch answer = answers.next();
         if (message != null || answer.numRows() != 1) {

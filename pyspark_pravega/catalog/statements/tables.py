@@ -15,7 +15,15 @@ from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
-from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, open_ledger, settle, take_snapshot
+from pyspark_pravega.connector.log import (
+    Ledger,
+    claim_ledger,
+    delete_ledger,
+    is_ledger_gone,
+    open_ledger,
+    settle,
+    take_snapshot,
+)
 from pyspark_pravega.connector.options import TRUNCATE_LATER
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import Check, TableDefinition
@@ -30,6 +38,7 @@ from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
 from pyspark_pravega.together import Begun, together
 
+_LOOK_S = 0.01
 CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
 
@@ -200,10 +209,15 @@ class Tables(CatalogBase):
         if registry is not None:
             registry.delete_group(stream.scope, stream.name)
         self._end_subscriptions(stream)
-        ledger_deleted = Begun(lambda: delete_ledger(self.client, stream))
+        log = Begun(lambda: delete_ledger(self.client, stream))
         controller.seal_stream(stream)
-        ledger_deleted.result()
+        # The controller's answer comes only when it looks again; the log is gone before.
+        while not (log.wait(_LOOK_S) or is_ledger_gone(self.client, stream)):
+            pass
+        if log.wait(0):
+            log.result()
         controller.delete_stream(stream)
+        log.result()
 
     def _end_subscriptions(self, stream: Stream) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted

@@ -58,12 +58,7 @@ class ControllerTables(ControllerCalls):
         Arguments and errors are those of `create_key_value_table`.
         """
         message = _creation(scope, table, KeyValueTableConfiguration(partitions=partitions, key_bytes=key_bytes))
-        info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
-
-        def is_there() -> bool:
-            return self._rpc.once("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges) is not None
-
-        status = self._rpc.status_or_seen("createKeyValueTable", message, is_there)
+        status = self._rpc.status_or_seen("createKeyValueTable", message, lambda: self.is_key_value_table(scope, table))
         if status is not None:
             _is_created(status, scope, table)
 
@@ -94,6 +89,15 @@ class ControllerTables(ControllerCalls):
         info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
         reply = self._call("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=no_table(scope, table))
         return messages.segments(Stream(scope, f"{table}_kvtable"), reply.segment_ranges, reply.delegation_token)
+
+    def is_key_value_table(self, scope: str, table: str) -> bool:
+        """Whether there is such a key-value table.
+
+        Raises:
+            OperationFailedError: it is being created or deleted.
+        """
+        info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
+        return self._rpc.once("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges) is not None
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:
         """Delete a key-value table with all its entries.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -18,6 +19,7 @@ from pyspark_pravega.errors import (
     ControllerUnavailableError,
     NotFoundError,
     OperationFailedError,
+    PravegaError,
 )
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.settings import controller_addresses
@@ -95,7 +97,7 @@ class ControllerRpc:
         Args:
             method: as of `call`, and so is what isn't named here.
             request: its request.
-            seen: whether it is done. What it may fail with is no answer.
+            seen: whether it is done.
             missing: what to raise when the controller answers NOT_FOUND.
 
         Returns:
@@ -103,23 +105,31 @@ class ControllerRpc:
         """
         begun = Begun(lambda: self.status(method, request, missing=missing))
         while not begun.wait(_LOOK_S):
-            if seen():
-                return None
+            # Why it can't be seen is told by the answer.
+            with suppress(PravegaError):
+                if seen():
+                    return None
         return begun.result()
 
     def once(self, method: str, request: Message, reply: type[Reply]) -> Reply | None:
         """Call a method that changes nothing, a single time.
 
         Returns:
-            The answer; None when the call failed.
+            The answer; None when the controller answers NOT_FOUND.
+
+        Raises:
+            PravegaError: as of `call`.
         """
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
         try:
             answer: Reply = self._stub(self._current, method, request, reply)(
                 request, timeout=self.timeout, metadata=metadata
             )
-        except grpc.RpcError:
-            return None
+        except grpc.RpcError as error:
+            failure: Any = error
+            if failure.code() is grpc.StatusCode.NOT_FOUND:
+                return None
+            self._fail(method, error, None)
         return answer
 
     def call(self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None) -> Reply:

@@ -61,7 +61,7 @@ from pyspark_pravega.connector.log.keys import (
     commit_key,
     query_key,
 )
-from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
+from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError, PravegaError
 
 _SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
@@ -450,6 +450,14 @@ def claim_ledger(client: Client, stream: Stream, properties: dict[str, str]) -> 
         return None
     ledger = _made(client, stream)
     return ledger if ledger.add_properties(properties) else None
+
+
+def is_ledger_gone(client: Client, stream: Stream) -> bool:
+    """Whether it is certain that a stream has no commit log any more, one that is being deleted included."""
+    try:
+        return not client.controller.is_key_value_table(stream.scope, ledger_name(stream))
+    except PravegaError:
+        return False
 
 
 def delete_ledger(client: Client, stream: Stream) -> bool:

@@ -189,9 +189,7 @@ class TableDefinition:
         if self.properties.get(ENCODING_HEADER) == "false":
             return _codec(schema, RegistryEncodings(self.settings, self.stream), header=False)
         codec = COMPRESSIONS[self.properties.get("compression", "none")]
-        encoding_id, encodings = writing_encodings(
-            self.settings, self.stream, self.registered, codec, self.group_made
-        )
+        encoding_id, encodings = writing_encodings(self.settings, self.stream, self.registered, codec, self.group_made)
         if self.format not in FORMATS:
             assert isinstance(self.codec, CustomCodec)
             return self.codec.writing(encoding_id)

@@ -179,12 +179,15 @@ class WritePlan:
 
 def _a_segment(definition: TableDefinition) -> int:
     """A segment that can be written to."""
-    segment_ids = shared_client(definition.settings).controller.current_segments(definition.stream).ids
+    client = shared_client(definition.settings)
+    segment_ids = client.controller.current_segments(definition.stream).ids
     if not segment_ids:
         raise StreamSealedError(
             f'stream "{definition.stream}" is sealed: it can be read and dropped, and nothing can be written to it; a '
             "DROP TABLE that was interrupted leaves it so, and can be run again"
         )
+    # Tasks are told where it is.
+    client.pool.by_place(definition.stream, segment_ids)
     return min(segment_ids)
 
 
