@@ -306,7 +306,7 @@ def memory_of(jvm: int) -> dict[str, float]:
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
-        kind = "jvm" if pid == jvm else "catalog" if b"catalog.service" in command else "workers"
+        kind = "jvm" if pid == jvm else "catalog" if b"process.service" in command else "workers"
         memory[kind] += pages * 4096 / 2**20
     return memory
 
