@@ -153,7 +153,7 @@ def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, tmp_path: Path
     }
     assert re.search(r"== another session\n\[Row\(.*tableName='t'", done.stdout)
     (log,) = events.glob("*/events_*")
-    for part in ("SparkSubmit", "pyspark_pravega.catalog.process.service", "pyspark_pravega.catalog.process.daemon"):
+    for part in ("SparkSubmit", "catalog.process.service", "catalog.process.daemon"):
         assert part in commands
     assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
 
