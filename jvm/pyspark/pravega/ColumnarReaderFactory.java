@@ -24,8 +24,8 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Reads partitions as the Arrow batches that the Python worker sends, without making rows of them. It runs Spark's
- * Arrow runner itself, which is Spark's internal matter: this is the only class that knows it, and where it isn't as
- * expected {@link #available()} is false and Spark's own factory, which makes rows, takes its place.
+ * Arrow runner itself ({@link WorkerRunner}), which is Spark's internal matter: where it isn't as expected {@link
+ * #available()} is false and Spark's own factory, which makes rows, takes its place.
  */
 final class ColumnarReaderFactory implements PartitionReaderFactory {
   private final UserDefinedPythonDataSource source;

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self, TypeVar
 
 from pyspark_pravega.client.connections.connection import Connection
@@ -19,6 +20,8 @@ from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredErr
 from pyspark_pravega.security import Tls
 
 MAX_IDLE_PER_ENDPOINT = 8
+MOST_TOLD = 64
+"""So many segments' places are told to other processes, which ask for the others."""
 IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
 
@@ -212,7 +215,7 @@ class ConnectionPool:
         """
         return Places(
             tables={key: segments for key, segments in self.table_segments.items() if segments.stream in streams},
-            endpoints={key: endpoint for key, endpoint in list(self._endpoints.items()) if key[0] in streams},
+            endpoints=dict(islice((one for one in list(self._endpoints.items()) if one[0][0] in streams), MOST_TOLD)),
         )
 
     def believe(self, places: Places) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.shared import shared_registry
-from pyspark_pravega.connector.table.encodings import RegistryEncodings, writing_encodings
+from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
 from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -238,7 +238,7 @@ def load_definition(
     else:
         schema = _schema(found.schema)
         columns = schema.columns()
-        encodings = RegistryEncodings(settings, stream, found.group_made)
+        encodings = reading_encodings(settings, stream, (found.schema, found.version), found.group_made)
         types = None
         if found.multiple:
             types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)

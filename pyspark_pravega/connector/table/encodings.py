@@ -9,6 +9,7 @@ from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
+from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.settings import Settings
 
@@ -77,6 +78,23 @@ def written_with(schema: SchemaInfo, codec: str) -> WriterSchema:
         type=schema.type,
         schema_data=schema.schema_data,
     )
+
+
+def reading_encodings(
+    settings: Settings, stream: Stream, registered: tuple[SchemaInfo, VersionInfo], group_made: int
+) -> RegistryEncodings:
+    """Encodings that know the ids by which this process has written a schema, so that workers needn't ask for them.
+
+    Args:
+        settings: where the registry is.
+        stream: the stream.
+        registered: the schema.
+        group_made: as of `RegistryEncodings`.
+    """
+    schema, version = registered
+    ids = ((_IDS.get((settings, stream, group_made, version.id, codec)), codec) for codec in compression.CODECS)
+    known = tuple((known_id, written_with(schema, codec)) for known_id, codec in ids if known_id is not None)
+    return RegistryEncodings(settings, stream, group_made, known)
 
 
 def writing_encodings(
