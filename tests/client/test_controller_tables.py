@@ -51,7 +51,7 @@ def test_key_value_tables_are_made_listed_and_deleted(controller: Controller, sc
 @server
 def test_a_table_that_is_made_again_is_another_one(client: Client, scope: str) -> None:
     controller, key = client.controller, bytes(16)
-    controller.ensure_key_value_table(scope, "kv", partitions=1, key_bytes=16)
+    controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=16)
     first = KeyValueTable.reopened(client.pool, scope, "kv", key=key)
     first.put([(key, NOT_EXISTS, b"first")])
     # Now it is known where it is.
@@ -63,8 +63,8 @@ def test_a_table_that_is_made_again_is_another_one(client: Client, scope: str) -
     assert controller.delete_key_value_table(scope, "kv")
     with pytest.raises(KeyValueTableNotFoundError):
         KeyValueTable.reopened(client.pool, scope, "kv", key=key)
-    controller.ensure_key_value_table(scope, "kv", partitions=1, key_bytes=16)
-    controller.ensure_key_value_table(scope, "kv", partitions=1, key_bytes=16)
+    controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=16)
+    controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=16)
     with pytest.raises(SegmentNotFoundError):
         first.get([key])
     second = KeyValueTable.reopened(client.pool, scope, "kv", key=key)
@@ -76,7 +76,7 @@ def test_a_table_that_is_made_again_is_another_one(client: Client, scope: str) -
 def test_places_are_for_other_processes(client: Client, settings: Settings, scope: str) -> None:
     """Who is told where a table is asks no controller, and finds it out where that is wrong."""
     controller, key = client.controller, bytes(16)
-    controller.ensure_key_value_table(scope, "told", partitions=1, key_bytes=16)
+    controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
     table = KeyValueTable.reopened(client.pool, scope, "told", key=key)
     table.put([(key, NOT_EXISTS, b"told")])
     told: Places = pickle.loads(pickle.dumps(client.pool.places(table.segments.stream)))
@@ -86,7 +86,7 @@ def test_places_are_for_other_processes(client: Client, settings: Settings, scop
         found = KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key])
         assert [entry and entry.value for entry in found] == [b"told"]
     assert controller.delete_key_value_table(scope, "told")
-    controller.ensure_key_value_table(scope, "told", partitions=1, key_bytes=16)
+    controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
     nowhere = {segment: ("127.0.0.1", free_ports(1)[0]) for segment in told.endpoints}
     for wrong in (told, Places(tables=told.tables, endpoints=nowhere)):
         with Client(settings) as other:

@@ -103,4 +103,5 @@ class ControllerModel(ControllerTransactions):
         world.step("updateStream")
         self._cluster.configuration = change(before)
 
-    def ensure_key_value_table(self, scope: str, table: str, **_: int) -> None: ...
+    def create_key_value_table(self, scope: str, name: str, **_: int) -> bool:
+        return False

@@ -19,7 +19,6 @@ from pyspark_pravega.connector.log import (
     Ledger,
     claim_ledger,
     delete_ledger,
-    is_ledger_gone,
     open_ledger,
     settle,
     take_snapshot,
@@ -36,9 +35,8 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
-from pyspark_pravega.together import Begun, together
+from pyspark_pravega.together import together
 
-_LOOK_S = 0.01
 CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
 
@@ -142,9 +140,10 @@ class Tables(CatalogBase):
     ) -> None:
         """The stream comes last: before it is there, nobody sees anything of the table."""
         client = self.client
-        ledger = self._claim(stream, request.properties)
+        ledger = self._claim(stream)
         made_group = False
         try:
+            ledger.set_properties(request.properties)
             if registry is not None and formed is not None:
                 info = schema_info(formed)
                 made_group = registry.create_group(
@@ -167,10 +166,10 @@ class Tables(CatalogBase):
         if ledger.properties() != request.properties:
             ledger.set_properties(request.properties)
 
-    def _claim(self, stream: Stream, properties: dict[str, str]) -> Ledger:
+    def _claim(self, stream: Stream) -> Ledger:
         """The table's commit log, which of several who create the table at once only one can make."""
         deadline = time.monotonic() + CLAIM_S
-        while (ledger := claim_ledger(self.client, stream, properties)) is None:
+        while (ledger := claim_ledger(self.client, stream)) is None:
             if self._is_left_over(stream):
                 registry = shared_registry(self.settings)
                 if registry is not None:
@@ -209,15 +208,8 @@ class Tables(CatalogBase):
         if registry is not None:
             registry.delete_group(stream.scope, stream.name)
         self._end_subscriptions(stream)
-        log = Begun(lambda: delete_ledger(self.client, stream))
-        controller.seal_stream(stream)
-        # The controller's answer comes only when it looks again; the log is gone before.
-        while not (log.wait(_LOOK_S) or is_ledger_gone(self.client, stream)):
-            pass
-        if log.wait(0):
-            log.result()
+        together(lambda: controller.seal_stream(stream), lambda: delete_ledger(self.client, stream))
         controller.delete_stream(stream)
-        log.result()
 
     def _end_subscriptions(self, stream: Stream) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted

@@ -43,24 +43,22 @@ class ControllerTables(ControllerCalls):
             ConfigurationError: there are no such tables.
             ScopeNotFoundError: there is no such scope.
         """
+        check_name("scope", scope)
+        check_name("key-value table", table, longest=MAX_TABLE_NAME_LENGTH)
         configuration = KeyValueTableConfiguration(
             partitions=partitions,
             key_bytes=key_bytes,
             secondary_key_bytes=secondary_key_bytes,
             rollover_size_bytes=rollover_size_bytes,
         )
-        message = _creation(scope, table, configuration)
-        return _is_created(self._status("createKeyValueTable", message), scope, table)
-
-    def ensure_key_value_table(self, scope: str, table: str, *, partitions: int, key_bytes: int) -> None:
-        """Create a key-value table, unless it is there. That it can be used is known sooner than who has made it.
-
-        Arguments and errors are those of `create_key_value_table`.
-        """
-        message = _creation(scope, table, KeyValueTableConfiguration(partitions=partitions, key_bytes=key_bytes))
-        status = self._rpc.status_or_seen("createKeyValueTable", message, lambda: self.is_key_value_table(scope, table))
-        if status is not None:
-            _is_created(status, scope, table)
+        status = self._status("createKeyValueTable", messages.table_message(scope, table, configuration))
+        if status == 3:
+            raise no_scope(scope)
+        if status not in (0, 2):
+            raise OperationFailedError(
+                f'the controller could not create key-value table "{scope}/{table}" (status {status})'
+            )
+        return status == 0
 
     def key_value_table_configuration(self, scope: str, table: str) -> KeyValueTableConfiguration:
         """A key-value table's configuration, as far as the server tells it: `rollover_size_bytes` is always 0.
@@ -89,15 +87,6 @@ class ControllerTables(ControllerCalls):
         info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
         reply = self._call("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=no_table(scope, table))
         return messages.segments(Stream(scope, f"{table}_kvtable"), reply.segment_ranges, reply.delegation_token)
-
-    def is_key_value_table(self, scope: str, table: str) -> bool:
-        """Whether there is such a key-value table.
-
-        Raises:
-            OperationFailedError: it is being created or deleted.
-        """
-        info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
-        return self._rpc.once("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges) is not None
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:
         """Delete a key-value table with all its entries.
@@ -133,19 +122,3 @@ class ControllerTables(ControllerCalls):
                     f'the controller could not list the key-value tables of scope "{scope}" (status {page.status})'
                 )
             yield from (info.kvt_name for info in page.kvtables)
-
-
-def _creation(scope: str, table: str, configuration: KeyValueTableConfiguration) -> pb.KeyValueTableConfig:
-    check_name("scope", scope)
-    check_name("key-value table", table, longest=MAX_TABLE_NAME_LENGTH)
-    return messages.table_message(scope, table, configuration)
-
-
-def _is_created(status: int, scope: str, table: str) -> bool:
-    if status == 3:
-        raise no_scope(scope)
-    if status not in (0, 2):
-        raise OperationFailedError(
-            f'the controller could not create key-value table "{scope}/{table}" (status {status})'
-        )
-    return status == 0

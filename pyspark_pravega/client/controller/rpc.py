@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -19,16 +18,12 @@ from pyspark_pravega.errors import (
     ControllerUnavailableError,
     NotFoundError,
     OperationFailedError,
-    PravegaError,
 )
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.settings import controller_addresses
-from pyspark_pravega.together import Begun
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 _MAX_REPLY_BYTES = 64 << 20
-_LOOK_S = 0.01
-"""How often it is looked whether something is done that the controller does later."""
 _ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "createTransaction", "scale"})
 """Methods whose answer is another one when they are done twice: not tried again once they may have arrived."""
 _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream removed")
@@ -86,51 +81,6 @@ class ControllerRpc:
     def status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
         """Call a method whose answer is a status number; arguments as `call`."""
         return self.call(method, request, pb.StatusReply, missing=missing).status
-
-    def status_or_seen(
-        self, method: str, request: Message, seen: Callable[[], bool], *, missing: NotFoundError | None = None
-    ) -> int | None:
-        """Call a method that the controller carries out later, and look meanwhile whether that is done.
-
-        The controller looks every 100 ms only, and answers then.
-
-        Args:
-            method: as of `call`, and so is what isn't named here.
-            request: its request.
-            seen: whether it is done.
-            missing: what to raise when the controller answers NOT_FOUND.
-
-        Returns:
-            The answer; None where it was seen to be done before there was one.
-        """
-        begun = Begun(lambda: self.status(method, request, missing=missing))
-        while not begun.wait(_LOOK_S):
-            # Why it can't be seen is told by the answer.
-            with suppress(PravegaError):
-                if seen():
-                    return None
-        return begun.result()
-
-    def once(self, method: str, request: Message, reply: type[Reply]) -> Reply | None:
-        """Call a method that changes nothing, a single time.
-
-        Returns:
-            The answer; None when the controller answers NOT_FOUND.
-
-        Raises:
-            PravegaError: as of `call`.
-        """
-        metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
-        try:
-            answer: Reply = self._stub(self._current, method, request, reply)(
-                request, timeout=self.timeout, metadata=metadata
-            )
-        except grpc.RpcError as error:
-            failure: Any = error
-            if failure.code() is grpc.StatusCode.NOT_FOUND:
-                return None
-            self._fail(method, error, None)
-        return answer
 
     def call(self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None) -> Reply:
         """Call a method.

@@ -219,16 +219,10 @@ class ControllerStreams(ControllerSegments):
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        info = messages.info(stream)
-
-        def is_sealed() -> bool:
-            current = self._rpc.once("getCurrentSegments", info, pb.SegmentRanges)
-            return current is not None and not current.segment_ranges
-
-        status = self._rpc.status_or_seen("sealStream", info, is_sealed, missing=no_stream(stream))
+        status = self._status("sealStream", messages.info(stream), missing=no_stream(stream))
         if status in (2, 3):
             raise no_stream(stream)
-        if status not in (0, 4, None):
+        if status not in (0, 4):
             raise OperationFailedError(f'the controller could not seal stream "{stream}" (status {status}): try again')
 
     def delete_stream(self, stream: Stream, *, seal: bool = False) -> bool:

@@ -61,7 +61,7 @@ from pyspark_pravega.connector.log.keys import (
     commit_key,
     query_key,
 )
-from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError, PravegaError
+from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
 _SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
@@ -283,18 +283,6 @@ class Ledger:
         properties, state = self._table.get(PROPERTIES, STATE)
         return {} if properties is None else dict(properties.content["properties"]), state_of(state)
 
-    def add_properties(self, properties: dict[str, str]) -> bool:
-        """Note the properties of a new table.
-
-        Returns:
-            False when some were noted before.
-        """
-        try:
-            self._table.put((PROPERTIES, NOT_EXISTS, {"properties": properties}))
-        except ConflictError:
-            return False
-        return True
-
     def set_properties(self, properties: dict[str, str]) -> None:
         """Replace the table's properties."""
         self._table.put((PROPERTIES, ANY_VERSION, {"properties": properties}))
@@ -427,37 +415,23 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
 
 def create_ledger(client: Client, stream: Stream) -> Ledger:
     """A stream's commit log, made when it isn't there."""
-    return open_ledger(client, stream) or _made(client, stream)
-
-
-def _made(client: Client, stream: Stream) -> Ledger:
-    client.controller.ensure_key_value_table(stream.scope, ledger_name(stream), partitions=1, key_bytes=KEY_BYTES)
+    found = open_ledger(client, stream)
+    if found is not None:
+        return found
+    client.controller.create_key_value_table(stream.scope, ledger_name(stream), partitions=1, key_bytes=KEY_BYTES)
     return _opened(client, stream)
 
 
-def claim_ledger(client: Client, stream: Stream, properties: dict[str, str]) -> Ledger | None:
-    """Make the commit log of a table that is being made; of several who try at once only one does.
-
-    Args:
-        client: the cluster.
-        stream: the table's stream, which isn't there yet.
-        properties: the table's. Whose are noted first has made the log.
+def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
+    """Make a stream's commit log; of several who try at once only one does.
 
     Returns:
-        None when it was there, or another one was faster.
+        None when it was there.
     """
-    if open_ledger(client, stream) is not None:
+    name = ledger_name(stream)
+    if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
         return None
-    ledger = _made(client, stream)
-    return ledger if ledger.add_properties(properties) else None
-
-
-def is_ledger_gone(client: Client, stream: Stream) -> bool:
-    """Whether it is certain that a stream has no commit log any more, one that is being deleted included."""
-    try:
-        return not client.controller.is_key_value_table(stream.scope, ledger_name(stream))
-    except PravegaError:
-        return False
+    return _opened(client, stream)
 
 
 def delete_ledger(client: Client, stream: Stream) -> bool:
