@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -180,6 +180,24 @@ class ConnectionPool:
                 places.setdefault(self._endpoints[stream, segment_id], []).append(segment_id)
         next(iter(places.values())).extend(unknown)
         return list(places.values())
+
+    def by_endpoint(
+        self, segments: Mapping[Stream, Iterable[int]]
+    ) -> dict[tuple[str, int], list[tuple[Stream, int]]]:
+        """Segments of many streams by the segment store that serves them, or probably does; see `by_place`.
+
+        Args:
+            segments: stream to segments, at least one each.
+
+        Returns:
+            Host and port to the segments there.
+        """
+        places: dict[tuple[str, int], list[tuple[Stream, int]]] = {}
+        for stream, ids in segments.items():
+            for some in self.by_place(stream, ids):
+                place = self._endpoint(stream, some[0], fresh=False)
+                places.setdefault(place, []).extend((stream, segment_id) for segment_id in some)
+        return places
 
     def confirm(self, stream: Stream, segment_ids: Iterable[int], endpoint: tuple[str, int]) -> None:
         """Remember that a segment store has answered for segments."""

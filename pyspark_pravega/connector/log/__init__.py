@@ -17,7 +17,7 @@ from pyspark_pravega.connector.log.entries import (
     State,
     offsets_of,
 )
-from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.jobs import JobLog, OpenJob
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.ledger import (
     Ledger,
@@ -29,7 +29,7 @@ from pyspark_pravega.connector.log.ledger import (
 )
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
-from pyspark_pravega.connector.log.tail import Snapshot, behind
+from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 
 __all__ = [
     "GRACE_S",
@@ -41,6 +41,7 @@ __all__ = [
     "JsonTable",
     "Ledger",
     "NamedCut",
+    "OpenJob",
     "Progress",
     "Replacement",
     "Snapshot",
@@ -60,6 +61,7 @@ __all__ = [
     "settle",
     "settled_table",
     "take_snapshot",
+    "take_tail",
     "visible_head",
     "withdraw",
 ]

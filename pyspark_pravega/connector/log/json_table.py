@@ -52,14 +52,17 @@ class JsonTable:
         document = self.get(key)[0]
         return None if document is None else document.content
 
-    def iterate(self, *, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, Document]]:
+    def iterate(
+        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, Document]]:
         """All documents, in the order of their keys.
 
         Args:
             prefix: what their keys begin with.
             start: the least key.
+            stop: the first key that isn't wanted any more.
         """
-        for key, entry in self._table.iterate_entries(prefix=prefix, start=start):
+        for key, entry in self._table.iterate_entries(prefix=prefix, start=start, stop=stop):
             yield key, self._load(entry)
 
     def put(self, *changes: Change) -> list[int]:

@@ -21,8 +21,8 @@ def _key(space: int, number: int) -> bytes:
 STATE, PROPERTIES, CUTS, SCHEMAS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3)
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
-FIRST_JOB = _key(_JOBS, 0)
-"""From here on all keys are of jobs."""
+FIRST_QUERY, FIRST_JOB = _key(_QUERIES, 0), _key(_JOBS, 0)
+"""From the one to the other all keys are of queries, and behind that of jobs."""
 
 
 def commit_key(version: int) -> bytes:

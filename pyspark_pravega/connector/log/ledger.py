@@ -48,11 +48,13 @@ from pyspark_pravega.connector.log.entries import (
     state_of,
     stored,
 )
-from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
+from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, forget_abandoned, noted_transactions, open_jobs
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
     COMMITS,
     CUTS,
+    FIRST_JOB,
+    FIRST_QUERY,
     KEY_BYTES,
     PROPERTIES,
     SCHEMAS,
@@ -236,7 +238,18 @@ class Ledger:
         """The transactions of all attempts of all jobs that haven't come to their end."""
         return noted_transactions(self._table)
 
+    def open_jobs(self) -> list[OpenJob]:
+        """The jobs that haven't come to their end, the oldest first."""
+        return open_jobs(self._table)
+
     # Queries
+
+    def queries(self) -> list[tuple[Progress, int]]:
+        """How far each streaming query has come in writing to the stream, and when that was, in ms since 1970."""
+        return [
+            (progress_of(document.content["query"], document), document.content.get("at", 0))
+            for _, document in self._table.iterate(start=FIRST_QUERY, stop=FIRST_JOB)
+        ]
 
     def progress(self, query: str) -> Progress:
         """How far a query has come.
