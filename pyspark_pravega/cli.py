@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from pyspark_pravega import live
     from pyspark_pravega.sandbox import commands as sandbox
     from pyspark_pravega.sql import commands as sql
     from pyspark_pravega.sql import doctor, lag, pack, rows, streams
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     lag.register(subparsers)
     streams.register(subparsers)
     rows.register(subparsers)
+    live.register(subparsers)
     pack.register(subparsers)
     sandbox.register(subparsers)
     return parser

@@ -131,6 +131,12 @@ class Sampler:
             chosen = self._watched.values() if streams is None else [self._watched[s] for s in streams]
             return [_line(one) for one in chosen]
 
+    def samples(self, stream: Stream) -> list[tuple[int, int, int]]:
+        """The last samples of a stream: when (ms since 1970), bytes and events written until then, the oldest first."""
+        with self._lock:
+            watched = self._watched.get(stream)
+            return [(round(one.at * 1000), one.bytes, one.events) for one in watched.samples] if watched else []
+
     def follow(self, stream: Stream, seconds: float) -> dict[int, list[tuple[float, int]]]:
         """Remember the tails of a stream's segments for some time.
 

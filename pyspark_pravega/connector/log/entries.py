@@ -152,6 +152,8 @@ class Commit:
     epoch: int | None = None
     replacement: str | None = None
     """The statement that made the table another one with it: `Replacement.id`."""
+    started_at: int | None = None
+    """When its commit was begun, in ms since 1970; None in logs that didn't keep it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +237,7 @@ def commit_of(content: Content) -> Commit:
         query=content.get("query"),
         epoch=content.get("epoch"),
         replacement=content.get("replacement"),
+        started_at=content.get("started_at"),
     )
 
 

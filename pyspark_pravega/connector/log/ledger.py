@@ -163,6 +163,7 @@ class Ledger:
             query=done.query,
             epoch=done.epoch,
             replacement=None if replacement is None else replacement.id,
+            started_at=done.started_at,
         )
         changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, asdict(commit))]
         if replacement is not None and replacement.properties is not None:
