@@ -18,12 +18,11 @@ from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import appended_events, survey
 from pyspark_pravega.errors import NotFoundError, PravegaError
-from pyspark_pravega.live.watched import Watched, places
+from pyspark_pravega.live.watched import REFRESHED_S, Watched, places
 
 LEAST_S = 0.9
 """A sample that isn't older is as good as a new one, for several who look."""
 LISTED_S = 5.0
-REFRESHED_S = 30.0
 IN_TURN = 25
 """So many streams that nobody asked for are sampled, too, each time: they are sorted by what is known of them."""
 _AT_ONCE = 8
@@ -158,7 +157,7 @@ class Sampler:
         try:
             watched.refresh(self.client, now)
         except PravegaError as error:
-            watched.error, watched.sampled_at = str(error), now
+            watched.fail(error, now)
 
     def _look(self, due: Sequence[Watched], now: float) -> None:
         found = survey(self.client.pool, places(due)) if due else {}
@@ -181,8 +180,10 @@ class Sampler:
                 try:
                     one.count_commits()
                 except PravegaError as error:
-                    one.error = str(error)
-            one.remember(at, now)
+                    one.fail(error, now)
+                    continue
+            if one.error is None:
+                one.remember(at, now)
 
 
 def _line(watched: Watched) -> StreamLine:

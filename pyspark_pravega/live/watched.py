@@ -17,6 +17,10 @@ RATE_S = 5.0
 STALE_S = 90.0
 """Samples that are older say nothing of the rate now."""
 _COUNTED_VERSIONS = 100
+_PATIENT_SAMPLES = 3
+_RETRIED_S = 5.0
+REFRESHED_S = 30.0
+"""So often the list of segments is taken anew, where nothing else asks for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +58,15 @@ class Watched:
     committed_events: int = 0
     ledger: Ledger | None = None
     state: State | None = None
+    rows: int | None = None
+    """As the commit log has counted them, where nobody else has written and nothing is truncated; else None."""
     error: str | None = None
     """Why it can't be looked at."""
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
     followed_until: float = 0.0
     """Until then, by `time.monotonic`, tails are remembered, segment by segment."""
+    uncounted: int = 0
+    """So many of the last samples didn't agree with the commit log: a commit may be under way."""
     tails: dict[int, deque[tuple[float, int]]] = field(default_factory=dict)
     """Of a stream that is followed: when, in seconds since 1970, a segment's tail was where."""
 
@@ -71,13 +79,6 @@ class Watched:
     def events(self) -> int:
         """That were ever written, as far as anybody counts them."""
         return sum(self.direct_events.values()) + self.committed_events
-
-    @property
-    def rows(self) -> int | None:
-        """As the commit log has counted them, where nobody else has written and nothing is truncated; else None."""
-        state = self.state
-        whole = state is not None and state.pending is None and not any(self.begins.values())
-        return state.rows if state is not None and whole and state.bytes == self.written else None
 
     def refresh(self, client: Client, now: float) -> None:
         """Take the list of segments anew, and open the commit log.
@@ -143,6 +144,7 @@ class Watched:
         if self.samples and at - self.samples[-1].at > STALE_S:
             self.samples.clear()
         self.samples.append(Sample(at=at, bytes=self.written, events=self.events))
+        self._count_rows()
         self.sampled_at = now
         if now > self.followed_until:
             self.tails.clear()
@@ -154,6 +156,16 @@ class Watched:
                 tails[-1] = (at, offset)
             else:
                 tails.append((at, offset))
+
+    def fail(self, error: Exception, now: float) -> None:
+        """Note why the stream can't be looked at; it is tried again some seconds later.
+
+        Args:
+            error: what has happened.
+            now: by `time.monotonic`.
+        """
+        self.error, self.sampled_at, self.refreshed_at = str(error), now, now - REFRESHED_S + _RETRIED_S
+        self.samples.clear()
 
     def rates(self) -> tuple[float | None, float | None]:
         """Bytes and events a second that are written now; None where there is one sample only."""
@@ -169,6 +181,16 @@ class Watched:
         """Bytes a second between each two of the last samples, the oldest first."""
         pairs = zip(list(self.samples)[:-1], list(self.samples)[1:], strict=True)
         return [(after.bytes - before.bytes) / max(0.001, after.at - before.at) for before, after in pairs]
+
+    def _count_rows(self) -> None:
+        state = self.state
+        if state is not None and state.pending is None and state.bytes == self.written and not any(self.begins.values()):
+            self.rows, self.uncounted = state.rows, 0
+            return
+        # While rows are committed the log and the segments tell of different moments.
+        self.uncounted += 1
+        if self.uncounted > _PATIENT_SAMPLES or state is None:
+            self.rows = None
 
     def _see(self, segment_id: int, begin: int, end: int) -> bool:
         before = self.offsets.get(segment_id, 0)

@@ -17,7 +17,7 @@ function open() {
   let name;
   [name, view] = route();
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (link.dataset.view === name || (name === "stream" && link.dataset.view === "streams")) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   document.title = `${view.title} · pravega-spark`;
   main.replaceChildren(view.element);

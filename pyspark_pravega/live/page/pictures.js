@@ -1,5 +1,5 @@
 // Canvases: a stream's key ranges over time, and uPlot's charts of rates and commits.
-import { bytes, color, make, moment, perSecond, short } from "./values.js";
+import { bytes, color, make, measure, moment, perSecond, short } from "./values.js";
 
 const SCALES = {
   light: ["#e4e9ee", "#b7d6ec", "#6fb0dc", "#2f7fb8", "#f0a63a", "#c2410c"],
@@ -85,8 +85,9 @@ export function segmentsPicture() {
       const end = one.ended_at === null ? until : one.ended_at;
       if (end < from) continue;
       const high = y(one.max_key), tall = y(one.min_key) - high;
-      for (let number = 1; number < one.points.length; number += 1) {
-        const [began, before] = one.points[number - 1], [ended, after] = one.points[number];
+      const points = steps(one.points, Math.max(3000, 4 * (until - from) / width));
+      for (let number = 1; number < points.length; number += 1) {
+        const [began, before] = points[number - 1], [ended, after] = points[number];
         if (ended < from) continue;
         pen.fillStyle = rateColor(1000 * (after - before) / Math.max(1, ended - began));
         pen.fillRect(x(began), high, Math.max(0.6, x(ended) - x(began) + 0.3), tall);
@@ -154,17 +155,24 @@ export function segmentsPicture() {
   };
 }
 
-/** When a stream was scaled, and whether segments were split or merged. */
+/** When a stream was scaled, and whether segments were split or merged: the begins of all epochs but the first one. */
 export function scales(segments) {
-  const made = new Map(), ended = new Map();
-  for (const one of segments) {
-    made.set(one.epoch, [...(made.get(one.epoch) || []), one]);
-    if (one.ended_at !== null) ended.set(one.ended_at, (ended.get(one.ended_at) || 0) + 1);
-  }
-  return [...made].filter(([epoch]) => epoch > 0 && segments.some((one) => one.epoch < epoch)).map(([, ones]) => {
-    const at = Math.min(...ones.map((one) => one.made_at)), before = ended.get(at) || 0;
-    return [at, before < ones.length ? "split" : before > ones.length ? "merge" : "scale"];
+  const made = new Map();
+  for (const one of segments) made.set(one.epoch, [...(made.get(one.epoch) || []), one]);
+  return [...made].filter(([epoch]) => epoch > Math.min(...made.keys())).map(([, ones]) => {
+    const ids = new Set(ones.map((one) => one.segment));
+    const before = segments.filter((one) => one.successors.some((id) => ids.has(id))).length;
+    return [Math.min(...ones.map((one) => one.made_at)), before < ones.length ? "split" : before > ones.length ? "merge" : "renewal"];
   }).sort((a, b) => a[0] - b[0]);
+}
+
+/** A segment's tails, far enough from each other in time that the rate between two of them says something. */
+function steps(points, least) {
+  const kept = [points[0]];
+  for (const point of points.slice(1, -1)) if (point[0] - kept[kept.length - 1][0] >= least) kept.push(point);
+  const last = points[points.length - 1];
+  if (kept.length > 1 && last[0] - kept[kept.length - 1][0] < least / 2) kept.pop();
+  return points.length > 1 ? [...kept, last] : kept;
 }
 
 function axes(size) {
@@ -192,7 +200,7 @@ function chart(name, options, height) {
   };
 }
 
-const value = (unit) => (plot, number) => (number === null || number === undefined ? "–" : `${short(number)}${unit}`);
+const value = (unit) => (plot, number) => (number === null || number === undefined ? "–" : measure(number, unit));
 const at = (plot, seconds) => (seconds ? moment(seconds * 1000) : "–");
 
 export const ratesChart = () => chart("Rates", () => ({

@@ -1,6 +1,6 @@
 // One stream, and the streaming queries.
 import { commitsChart, lastRate, ratesChart, segmentName, segmentsPicture } from "./pictures.js";
-import { ago, ask, bytes, fill, lasting, make, moment, nameOf, panel, perSecond, short, table, whole } from "./values.js";
+import { ago, ask, bytes, fill, lasting, make, measure, moment, nameOf, panel, perSecond, table, whole } from "./values.js";
 
 const RANGES = [["5 min", 300e3], ["1 h", 3600e3], ["24 h", 86400e3], ["all", 0]];
 const KEPT = 600, SLOW = 5;
@@ -131,7 +131,7 @@ export function queriesView() {
     fill(list.body, answer.queries.flatMap((one) => {
       const common = (cells) => [make("span", { class: "mono" }, one.query || "–"), ...cells, make("span", { class: "mono" }, one.checkpoint)];
       if (one.error) return [common([make("span", { class: "tag bad" }, one.error), one.batch === null ? "–" : String(one.batch), "–", "–", "–"])];
-      return one.sources.map((source) => common([make("a", { href: nameOf(source.stream) }, source.stream), String(one.batch), ago(one.committed_at, answer.at), bytes(source.bytes_behind), `${short(source.events_behind)}`]));
+      return one.sources.map((source) => common([make("a", { href: nameOf(source.stream) }, source.stream), String(one.batch), ago(one.committed_at, answer.at), bytes(source.bytes_behind), measure(source.events_behind, "")]));
     }), [2, 4, 5]);
     note.textContent = answer.queries.length ? "From checkpoints on this machine. Events are estimated beyond 64 KiB." : answer.folders ? "No query has begun yet in the folders of --checkpoint." : "Start the page with --checkpoint FOLDER, a query's checkpointLocation or a folder of some, to see how far queries are behind.";
   }

@@ -1,5 +1,5 @@
 // All streams: a table of which only the lines in view are in the document, and only those are asked for.
-import { ago, ask, bytes, make, nameOf, perSecond, short, whole } from "./values.js";
+import { ago, ask, bytes, make, measure, nameOf, perSecond, whole } from "./values.js";
 
 const COLUMNS = [
   ["table", "Table", ""], ["bytes_in", "In", "n"], ["curve", "Last minute", ""], ["events_in", "Events in", "n"], ["bytes_out", "Out", "n"],
@@ -11,8 +11,8 @@ const asked = { sort: "table", descending: false, text: "" };
 export function streamsView(soon) {
   const search = make("input", { type: "search", placeholder: "Filter  ( / )", "aria-label": "Filter streams by name", value: asked.text, spellcheck: "false", autocomplete: "off" });
   const sums = make("span", { class: "quiet", role: "status" });
-  const above = make("tr", { "aria-hidden": "true" }, make("td", { colspan: COLUMNS.length }));
-  const below = make("tr", { "aria-hidden": "true" }, make("td", { colspan: COLUMNS.length }));
+  const above = make("tr", { "aria-hidden": "true" }, make("td"));
+  const below = make("tr", { "aria-hidden": "true" }, make("td"));
   const heads = COLUMNS.map(([name, title, kind]) => {
     const inner = name === "curve" ? title : make("button", { type: "button", onclick: () => sortBy(name) }, title);
     return make("th", { scope: "col", class: `${kind} c-${name}`, "data-column": name }, inner);
@@ -75,6 +75,7 @@ export function streamsView(soon) {
     row.title = one.error || "";
     cells.bytes_in.textContent = one.error ? "error" : perSecond(one.bytes_in, "B");
     cells.events_in.textContent = perSecond(one.events_in, "");
+    for (const rate of ["bytes_in", "events_in"]) cells[rate].classList.toggle("quiet", !one[rate]);
     cells.bytes_out.textContent = perSecond(one.bytes_out, "B");
     cells.bytes.textContent = bytes(one.bytes);
     cells.rows.textContent = whole(one.rows);
@@ -107,7 +108,7 @@ export function streamsView(soon) {
       if (head.dataset.column === asked.sort) head.setAttribute("aria-sort", asked.descending ? "descending" : "ascending"); else head.removeAttribute("aria-sort");
     }
     const count = answer.matching === answer.total ? whole(answer.total) : `${whole(answer.matching)} of ${whole(answer.total)}`;
-    sums.textContent = `${count} stream${answer.total === 1 ? "" : "s"} · in ${short(answer.bytes_in)}B/s · ${short(answer.events_in)} events/s`;
+    sums.textContent = `${count} stream${answer.total === 1 ? "" : "s"} · in ${perSecond(answer.bytes_in, "B")} · ${measure(answer.events_in, "")} events/s`;
     empty.hidden = answer.matching > 0;
     empty.textContent = answer.total ? "No stream has such a name." : "There are no streams yet: CREATE TABLE makes one.";
   }

@@ -11,8 +11,15 @@ export function short(number) {
   return number.toFixed(digits) + UNITS[power];
 }
 
-export const bytes = (number) => (number === null || number === undefined ? "–" : `${short(number)}B`);
-export const perSecond = (number, unit) => (number === null || number === undefined ? "–" : `${short(number)}${unit}/s`);
+/** The same with a unit, its prefix beside it: 1.23 kB. */
+export function measure(number, unit) {
+  if (number === null || number === undefined) return "–";
+  const text = short(number), prefix = /[A-Z]$/i.test(text) ? text.slice(-1) : "";
+  return `${prefix ? text.slice(0, -1) : text}${unit || !prefix ? "\u202f" : ""}${prefix}${unit}`.trimEnd();
+}
+
+export const bytes = (number) => measure(number, "B");
+export const perSecond = (number, unit) => (number === null || number === undefined ? "–" : `${measure(number, unit)}/s`);
 export const whole = (number) => (number === null || number === undefined ? "?" : number.toLocaleString("en-US"));
 
 const two = (number) => String(number).padStart(2, "0");
