@@ -163,7 +163,9 @@ class Gallery:
             points.setdefault(segment_id, []).extend((round(at * 1000), offset) for at, offset in some)
         now = now_ms()
         pictures = [
-            self._segment(segment_id, segment_id in current.ids, head.get(segment_id, 0), points.get(segment_id, []), now)
+            self._segment(
+                segment_id, segment_id in current.ids, head.get(segment_id, 0), points.get(segment_id, []), now
+            )
             for segment_id in ids
             if segment_id in self._states
         ]
@@ -199,8 +201,10 @@ class Gallery:
             due = f"what version {state.cleaning.version} has replaced"
         policy = self.client.controller.stream_configuration(self.stream).retention
         if policy is None:
-            return None if due is None else RetentionPicture(
-                policy="everything is kept", bytes=0, versions=None, until=None, due=due
+            return (
+                None
+                if due is None
+                else RetentionPicture(policy="everything is kept", bytes=0, versions=None, until=None, due=due)
             )
         shown = list(segments)
         kept = sum(one.end_offset - one.start_offset for one in shown)

@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "pravega-spark", ""
     timeout = _IDLE_S
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """Answer a request."""
         try:
             self._check_host()
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: Any) -> None:
         """Paths hold the token, so nothing is logged."""
 
     def _check_host(self) -> None:

@@ -24,9 +24,7 @@ _OTHER_SCREEN, _FIRST_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _ENDS = frozenset("qQ\x03\x04")
 
 
-def show(
-    answers: Answers, *, sort: str, once: bool, as_json: bool = False, most: int | None, interval_s: float
-) -> int:
+def show(answers: Answers, *, sort: str, once: bool, as_json: bool = False, most: int | None, interval_s: float) -> int:
     """Show streams, until q is pressed or for once.
 
     Args:

@@ -184,7 +184,12 @@ class Watched:
 
     def _count_rows(self) -> None:
         state = self.state
-        if state is not None and state.pending is None and state.bytes == self.written and not any(self.begins.values()):
+        if (
+            state is not None
+            and state.pending is None
+            and state.bytes == self.written
+            and not any(self.begins.values())
+        ):
             self.rows, self.uncounted = state.rows, 0
             return
         # While rows are committed the log and the segments tell of different moments.

@@ -28,7 +28,14 @@ _FLAGS = [
     "--force-color-profile=srgb",
 ]
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "ArrowDown": "\ue015", "ArrowRight": "\ue014", "End": "\ue010"}
+KEYS = {
+    "Tab": "\ue004",
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+    "ArrowDown": "\ue015",
+    "ArrowRight": "\ue014",
+    "End": "\ue010",
+}
 PATIENCE_S = 60.0
 
 
@@ -122,9 +129,7 @@ def browser(folder: Path, *, width: int = 1400, height: int = 900) -> Iterator[B
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    driver = subprocess.Popen(
-        ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as http:
             _until(lambda: http.get("/status").json()["value"]["ready"])

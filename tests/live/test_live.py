@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from catalog_tools import insert, make, plan, write
+from catalog_tools import insert, make, plan
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -28,9 +28,9 @@ from pyspark_pravega.live import sampling, tables
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.metrics import METRICS
 from pyspark_pravega.live.server import FILES, LiveServer
+from pyspark_pravega.live.top import short
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.live.top import short
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[2]
@@ -209,9 +209,7 @@ def checkpoint(folder: Path, offset: SourceOffset) -> None:
     (folder / "metadata").write_text(json.dumps({"id": "0c3e"}))
 
 
-def test_queries_and_metrics(
-    catalog: Catalog, client: Client, settings: Settings, scope: str, tmp_path: Path
-) -> None:
+def test_queries_and_metrics(catalog: Catalog, client: Client, settings: Settings, scope: str, tmp_path: Path) -> None:
     """Prometheus' own parser reads them; figures are those of the client and of the checkpoint."""
     table = make(catalog, scope, "orders", segments=2)
     insert(catalog, table, *range(10))
@@ -318,7 +316,10 @@ def test_with_authentication_and_tls_and_no_right_to_one_stream(secure_sandbox: 
     table = make(catalog, "guarded", f"t-{time.time_ns()}")
     insert(catalog, table, 1, 2, 3)
     with LiveServer(Answers(admin)) as server:
-        told = [httpx.get(f"{server.url}api/{path}").text for path in ("streams", f"stream?name={table}", f"rows?name={table}")]
+        told = [
+            httpx.get(f"{server.url}api/{path}").text
+            for path in ("streams", f"stream?name={table}", f"rows?name={table}")
+        ]
         assert json.loads(told[2])["rows"] == [["1", "n1"], ["2", "n2"], ["3", "n3"]]
         assert {line["stream"]: line["rows"] for line in json.loads(told[0])["lines"]}[str(table)] == 3
         assert admin.password
@@ -380,9 +381,7 @@ def test_top_prints_a_table_once(
     assert json.loads(line)["bytes_in"] == 0
 
 
-def test_top_ends_with_q_and_leaves_the_terminal_as_it_was(
-    catalog: Catalog, settings: Settings, scope: str
-) -> None:
+def test_top_ends_with_q_and_leaves_the_terminal_as_it_was(catalog: Catalog, settings: Settings, scope: str) -> None:
     import os
     import pty
     import sys

@@ -181,9 +181,7 @@ class ConnectionPool:
         next(iter(places.values())).extend(unknown)
         return list(places.values())
 
-    def by_endpoint(
-        self, segments: Mapping[Stream, Iterable[int]]
-    ) -> dict[tuple[str, int], list[tuple[Stream, int]]]:
+    def by_endpoint(self, segments: Mapping[Stream, Iterable[int]]) -> dict[tuple[str, int], list[tuple[Stream, int]]]:
         """Segments of many streams by the segment store that serves them, or probably does; see `by_place`.
 
         Args:
