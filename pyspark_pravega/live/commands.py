@@ -127,6 +127,7 @@ def _token(file: Path | None) -> str | None:
         raise ConfigurationError(f"token file {file} can't be used: {error.strerror}") from None
     if len(token) < _SHORTEST_TOKEN or not token.replace("-", "").replace("_", "").isalnum() or not token.isascii():
         raise ConfigurationError(
-            f"token file {file} must hold {_SHORTEST_TOKEN} or more letters, digits, - and _: delete it to get a new one"
+            f"token file {file} must hold {_SHORTEST_TOKEN} letters, digits, - and _ or more: "
+            "delete it to get a new one"
         )
     return token

@@ -163,9 +163,7 @@ class Gallery:
             points.setdefault(segment_id, []).extend((round(at * 1000), offset) for at, offset in some)
         now = now_ms()
         pictures = [
-            self._segment(
-                segment_id, segment_id in current.ids, head.get(segment_id, 0), points.get(segment_id, []), now
-            )
+            self._segment(segment_id, head.get(segment_id, 0), points.get(segment_id, []), now)
             for segment_id in ids
             if segment_id in self._states
         ]
@@ -184,7 +182,9 @@ class Gallery:
             states = self._transactions(pending.transactions)
             own = JobPicture(job=pending.job, since=pending.started_at, transactions=states, committing=True)
             return [own, *(self._job(job.job, job.since, job.transactions, None) for job in jobs)]
-        return [self._job(job.job, job.since, job.transactions, pending and pending.job) for job in jobs]
+        return [
+            self._job(job.job, job.since, job.transactions, None if pending is None else pending.job) for job in jobs
+        ]
 
     def retention(
         self, segments: Iterable[SegmentPicture], commits: Iterable[Commit], state: State
@@ -236,11 +236,9 @@ class Gallery:
         self._commits |= {commit.version: commit for commit in (ledger.commits(missing) if missing else ())}
         return [self._commits[version] for version in wanted if version in self._commits]
 
-    def _segment(
-        self, segment_id: int, is_current: bool, head: int, points: list[tuple[int, int]], now: int
-    ) -> SegmentPicture:
+    def _segment(self, segment_id: int, head: int, points: list[tuple[int, int]], now: int) -> SegmentPicture:
         state, owns = self._states[segment_id], self._ranges[segment_id]
-        successors = () if is_current else self._followers(segment_id)
+        successors = self._followers(segment_id) if state.sealed else ()
         made = [self._states[s].created_ms for s in successors if s in self._states]
         ended = min(made) if made else None
         known = [(state.created_ms, 0), *sorted(points), (ended or now, state.write_offset)]

@@ -105,7 +105,7 @@ class _Server(ThreadingHTTPServer):
         """Who closes a page in the midst of an answer is no error."""
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A request that gets no answer."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(HTTPStatus.OK, self._metrics().encode(), CONTENT_TYPE)
             else:
                 self._send_json(HTTPStatus.OK, self._answer(path, query))
-        except _Refused as refused:
+        except _RefusedError as refused:
             self._send_json(refused.status, {"error": str(refused)})
         except NotFoundError as error:
             self._send_json(HTTPStatus.NOT_FOUND, {"error": str(error)})
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _check_host(self) -> None:
         """Another name for this machine may be somebody's page, which would read through its visitor's browser."""
         if self.headers.get("Host", "") not in self.server.hosts:
-            raise _Refused(HTTPStatus.FORBIDDEN, "the Host header must name 127.0.0.1 or localhost, and the port")
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "the Host header must name 127.0.0.1 or localhost, and the port")
 
     def _place(self) -> tuple[str, dict[str, str]]:
         """The path behind the token, and the query."""
@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not slash and token == "metrics" and kind.lower() == "bearer":
             token, slash, path = given.strip(), "/", "metrics"
         if not slash or not hmac.compare_digest(token.encode(), self.server.token.encode()):
-            raise _Refused(
+            raise _RefusedError(
                 HTTPStatus.FORBIDDEN, "the address lacks the token: use the one that pravega-spark ui has printed"
             )
         return path, {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "api/streams":
             sort = query.get("sort", "table")
             if sort not in SORTS:
-                raise _Refused(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(SORTS)}")
+                raise _RefusedError(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(SORTS)}")
             return answers.streams(
                 sort=sort,
                 descending=query.get("order") == "descending",
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             if path == "api/stream":
                 return answers.stream(stream)
             return answers.table(stream) if path == "api/table" else answers.rows(stream, _number(query, "count", 20))
-        raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
+        raise _RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
 
     def _metrics(self) -> str:
         answers = self.server.answers
@@ -207,5 +207,5 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a number of 0 or more")
+        raise _RefusedError(HTTPStatus.BAD_REQUEST, f"{name} must be a number of 0 or more")
     return int(text)

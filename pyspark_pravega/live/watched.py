@@ -101,7 +101,7 @@ class Watched:
         there = {part.segment_id for part in tail.parts}
         for known in (self.kept, self.begins, self.offsets, self.tails):
             for segment_id in known.keys() - there:
-                del known[segment_id]  # type: ignore[attr-defined]
+                del known[segment_id]
         for part in tail.parts:
             self._see(part.segment_id, part.start, part.end)
 

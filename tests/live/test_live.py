@@ -1,4 +1,4 @@
-"""What the live page, `top` and collectors are told, beside what the client, SQL's tables and Prometheus' parser say."""
+"""What the live page, `top` and collectors are told, beside what client, catalog and Prometheus' parser say."""
 
 from __future__ import annotations
 
@@ -230,7 +230,8 @@ def test_queries_and_metrics(catalog: Catalog, client: Client, settings: Setting
         response = httpx.get(f"{server.url}metrics")
     assert by_header.status_code == 200
     assert response.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    families = {family.name: family for family in text_string_to_metric_families(response.text)}
+    parsed = text_string_to_metric_families(response.text)  # type: ignore[no-untyped-call]
+    families = {family.name: family for family in parsed}
     assert families.keys() == {metric.name for metric in METRICS}
     samples = {sample.name: sample for family in families.values() for sample in family.samples}
     of_stream = {"scope": scope, "stream": "orders"}

@@ -1,7 +1,8 @@
 """Bytes of single segments: `reading`, `writing`, events beyond a block (`large_events`), and `gathering`.
 
-`held` bounds the connections of writers. `surveying` asks for the states of many streams' segments at once. `gathering` copies what several transactions hold into one. The room uses
-`connections` and below, and knows no events but their frames.
+`held` bounds the connections of writers. `surveying` asks for the states of many streams' segments at once.
+`gathering` copies what several transactions hold into one. The room uses `connections` and below, and
+knows no events but their frames.
 """
 
 from pyspark_pravega.client.segments.gathering import Staged, gather, gather_by_epoch
