@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,7 +187,7 @@ class Gallery:
         ]
 
     def retention(
-        self, segments: Iterable[SegmentPicture], commits: Iterable[Commit], state: State
+        self, segments: Sequence[SegmentPicture], commits: Sequence[Commit], state: State
     ) -> RetentionPicture | None:
         """What is truncated next; None where everything is kept, and nothing is due.
 
@@ -206,12 +206,10 @@ class Gallery:
                 if due is None
                 else RetentionPicture(policy="everything is kept", bytes=0, versions=None, until=None, due=due)
             )
-        shown = list(segments)
-        kept = sum(one.end_offset - one.start_offset for one in shown)
-        begins = {one.segment: one.start_offset for one in shown}
+        kept = sum(one.end_offset - one.start_offset for one in segments)
         goes, last, first = 0, None, None
         for commit in commits:
-            before = sum(_until(commit.cut, one) - begins[one.segment] for one in shown)
+            before = sum(_until(commit.cut, one) - one.start_offset for one in segments)
             is_old = (
                 kept - before >= policy.minimum
                 if policy.retention_type is RetentionType.SIZE
@@ -219,8 +217,8 @@ class Gallery:
             )
             if before > 0 and is_old:
                 goes, last, first = before, commit, first or commit
-        if not goes and policy.retention_type is RetentionType.SIZE:
-            goes = max(0, kept - policy.minimum) if not any(True for _ in commits) else 0
+        if not commits and policy.retention_type is RetentionType.SIZE:
+            goes = max(0, kept - policy.minimum)
         return RetentionPicture(
             policy=_words(policy),
             bytes=goes,
@@ -231,6 +229,10 @@ class Gallery:
 
     def _last_commits(self, ledger: Ledger, state: State) -> list[Commit]:
         wanted = range(max(1, state.version - MOST_COMMITS + 1), state.version + 1)
+        newest = max(self._commits, default=0)
+        if newest and ledger.commits([newest]) != [self._commits[newest]]:
+            # The table was dropped and made again.
+            self._commits.clear()
         missing = [version for version in wanted if version not in self._commits]
         self._commits = {v: c for v, c in self._commits.items() if v in wanted}
         self._commits |= {commit.version: commit for commit in (ledger.commits(missing) if missing else ())}
@@ -305,7 +307,8 @@ def _until(cut: Mapping[int, int], segment: SegmentPicture) -> int:
     """How far a segment was written at a cut that was the stream's tail."""
     if segment.segment in cut:
         return max(segment.start_offset, min(segment.end_offset, cut[segment.segment]))
-    return segment.end_offset if segment.epoch <= max(s >> 32 for s in cut) else segment.start_offset
+    last_epoch = max(map(segment_epoch, cut), default=-1)
+    return segment.end_offset if segment.epoch <= last_epoch else segment.start_offset
 
 
 def _ascending(points: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:

@@ -97,7 +97,7 @@ def short(number: float | None) -> str:
     power = 0
     while abs(number) >= 999.5 and power < len(_UNITS) - 1:
         number, power = number / 1000, power + 1
-    digits = 0 if power == 0 and number == round(number) else max(0, 2 - len(str(int(abs(number)))) + 1 - (power == 0))
+    digits = 0 if power == 0 and number == round(number) else max(0, (3 if power else 2) - len(str(int(abs(number)))))
     return f"{number:.{digits}f}{_UNITS[power]}"
 
 

@@ -166,6 +166,8 @@ class Watched:
         """
         self.error, self.sampled_at, self.refreshed_at = str(error), now, now - REFRESHED_S + _RETRIED_S
         self.samples.clear()
+        # It may have been dropped and made again, with a log of its own.
+        self.ledger, self.state, self.rows = None, None, None
 
     def rates(self) -> tuple[float | None, float | None]:
         """Bytes and events a second that are written now; None where there is one sample only."""

@@ -96,6 +96,11 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     Tuple2<ChainedPythonFunctions, Object> call =
         new Tuple2<>(
             new ChainedPythonFunctions(seq(List.of(source.createPythonFunction(function)))), Long.valueOf(0));
+    Map<String, SQLMetric> counts = counts();
+    // Called last: listeners are called in the reverse of their order.
+    TaskCompletionListener counted =
+        task -> MetricSources.partitionRead(counts.get("pythonNumRowsReceived"), counts.get("pythonDataReceived"));
+    TaskContext.get().addTaskCompletionListener(counted);
     ArrowPythonRunner runner =
         new ArrowPythonRunner(
             seq(List.of(call)),
@@ -105,7 +110,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
             timeZone,
             false,
             runnerConf,
-            metrics(),
+            PythonUtils.toScalaMap(counts),
             Option.empty(),
             Option.empty());
     InternalRow argument = new GenericInternalRow(new Object[] {planned.pickedPartition()});
@@ -130,13 +135,17 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     }
   }
 
-  /** The runner counts into these; nobody shows them. */
+  /** A runner counts into these; nobody shows them. */
   static scala.collection.immutable.Map<String, SQLMetric> metrics() {
+    return PythonUtils.toScalaMap(counts());
+  }
+
+  private static Map<String, SQLMetric> counts() {
     Map<String, SQLMetric> metrics = new HashMap<>();
     names(PythonSQLMetrics.pythonSizeMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("size", -1)));
     names(PythonSQLMetrics.pythonTimingMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("timing", -1)));
     names(PythonSQLMetrics.pythonOtherMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("sum", -1)));
-    return PythonUtils.toScalaMap(metrics);
+    return metrics;
   }
 
   private static Iterable<String> names(scala.collection.immutable.Map<String, String> descriptions) {

@@ -41,6 +41,7 @@ final class PravegaStreamingWrite implements StreamingWrite {
     JsonNode report =
         write.end("commitWrite", messages, "query", write.queryId(), "run", run, "epoch", epoch);
     write.table().report(report);
+    MetricSources.committed(report);
   }
 
   @Override

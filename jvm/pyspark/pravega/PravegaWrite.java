@@ -178,6 +178,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   public void commit(WriterCommitMessage[] messages) {
     JsonNode report = end("commitWrite", messages, "seen", kind == Kind.APPEND ? List.of() : SeenTable.of(table));
     metrics = WriteMetrics.of(report);
+    MetricSources.committed(report);
   }
 
   @Override

@@ -43,7 +43,7 @@ async function look(mine) {
     live.classList.toggle("beat");
   } catch (problem) {
     if (shown !== view || mine !== turn) return;
-    error.textContent = problem instanceof TypeError ? "pravega-spark ui doesn't answer: it has ended, or this machine is busy" : problem.message;
+    error.textContent = problem.message;
     error.hidden = false;
     say("off", "no answer");
   }

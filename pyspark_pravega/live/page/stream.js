@@ -42,7 +42,7 @@ export function streamView(name) {
   const element = make("div", {}, make("div", { class: "bar" }, make("a", { href: "#/", "aria-label": "All streams" }, "← Streams"), title), figures.element,
     make("div", { class: "grid" }, segments.element, ratesPanel.element, commitsPanel.element, rowsPanel.element, commitList.element, open.element, queryPanel.element, retention.element, schema.element, versions.element));
   const samples = new Map();
-  let turns = 0, lastRows = "";
+  let turns = 0, lastRows = "", rowsOf = -1;
 
   async function look() {
     const answer = await ask("stream", { name });
@@ -64,7 +64,10 @@ export function streamView(name) {
     showCommits(answer);
     showOpen(answer);
     if (turns % SLOW === 0) showTable(await ask("table", { name }));
-    if (turns % 2 === 0) showRows(await ask("rows", { name, count: 20 }));
+    if (turns % (2 * SLOW) === 0 || (turns % 2 === 0 && rowsOf !== line.written_bytes)) {
+      rowsOf = line.written_bytes;
+      showRows(await ask("rows", { name, count: 20 }));
+    }
     turns += 1;
   }
 

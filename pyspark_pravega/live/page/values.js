@@ -79,7 +79,12 @@ export function panel(title, width, ...children) {
 
 /** What the server answers; an error with its sentence where it doesn't. */
 export async function ask(path, query = {}) {
-  const answer = await fetch(`api/${path}?${new URLSearchParams(query)}`, { headers: { Accept: "application/json" } });
+  let answer;
+  try {
+    answer = await fetch(`api/${path}?${new URLSearchParams(query)}`);
+  } catch {
+    throw new Error("pravega-spark ui doesn't answer: it has ended, or this machine is busy");
+  }
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error || `the server answered ${answer.status}`);
   return content;
