@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from browser_tools import MISSING, Browser, browser, browser_is_there
+from PIL import Image
 from pyspark.sql import SparkSession
 
 import pyspark_pravega
@@ -90,9 +91,11 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
 
 
 def take(window: Browser, name: str) -> None:
-    """Store what the window shows."""
+    """Store what the window shows, with 128 colours, which are enough for it."""
     file = IMAGES / f"{name}.png"
     window.picture(file)
+    with Image.open(file) as whole:
+        whole.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
     size = file.stat().st_size
     print(f"{file}: {size:,} bytes")
     assert size < MOST_BYTES, f"{file} is larger than {MOST_BYTES:,} bytes"
