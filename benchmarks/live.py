@@ -35,13 +35,13 @@ with Client(Settings.resolve()) as client:
 
 def cores(url: str | None, path: str, seconds: float, every_s: float) -> float:
     """How much of a core this process uses while one page asks, or nobody."""
-    begun, used = time.monotonic(), time.process_time()
     with httpx.Client(timeout=60) as http:
+        begun, used = time.monotonic(), time.process_time()
         while (passed := time.monotonic() - begun) < seconds:
             if url is not None:
                 http.get(url + path).raise_for_status()
             time.sleep(every_s - (time.monotonic() - begun - passed) % every_s)
-    return (time.process_time() - used) / (time.monotonic() - begun)
+        return (time.process_time() - used) / (time.monotonic() - begun)
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from pyspark_pravega.client import Stream
-from pyspark_pravega.errors import ConfigurationError, NotFoundError, PravegaError
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, NotFoundError, PravegaError
 from pyspark_pravega.live.answers import MOST_LINES, SORTS, Answers
 from pyspark_pravega.live.metrics import CONTENT_TYPE, exposition
 
@@ -67,9 +67,10 @@ class LiveServer:
         self.token = token or secrets.token_urlsafe(24)
         try:
             self._server = _Server((LOOPBACK, port), _Handler)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
             raise ConfigurationError(
-                f"port {port} of {LOOPBACK} can't be listened on ({error.strerror or error}): give another --port"
+                f"port {port} of {LOOPBACK} can't be listened on ({why}): give another --port"
             ) from None
         self.port = int(self._server.server_address[1])
         self._server.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
@@ -135,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(refused.status, {"error": str(refused)})
         except NotFoundError as error:
             self._send_json(HTTPStatus.NOT_FOUND, {"error": str(error)})
-        except ConfigurationError as error:
+        except (ConfigurationError, InvalidNameError) as error:
             self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
         except PravegaError as error:
             self._send_json(HTTPStatus.BAD_GATEWAY, {"error": f"[{error.condition}] {error}"})

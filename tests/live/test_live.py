@@ -127,7 +127,7 @@ def test_pictures_tell_what_metadata_tables_tell(
     catalog: Catalog, client: Client, scope: str, answers: Answers
 ) -> None:
     """Segments with a split and a merge, commits of jobs and of a query, a job that is open, retention."""
-    table = make(catalog, scope, "orders", segments=2, retention="100 bytes")
+    table = make(catalog, scope, "orders", segments=2, retention="50 bytes")
     insert(catalog, table, *range(40))
     client.controller.scale_to(table, 4)
     job = WriteJob(plan(catalog.definition(table, age_s=0)))
@@ -183,7 +183,8 @@ def test_rows_schemas_and_what_was_changed(
         "error": None,
     }
     assert answers.rows(table, 3) is found, "nothing was written, so nothing is read"
-    catalog.alter_table([scope], "orders", [{"change": "add-column", "path": ["at"], "type": '"timestamp"'}])
+    added = {"kind": "AddColumn", "column": ["at"], "type": '"timestamp"', "nullable": True}
+    catalog.alter_table([scope], "orders", [added])
     told = answers.table(table)
     assert [column["name"] for column in told["columns"]] == ["id", "name", "at"]
     assert [version["changes"] for version in told["versions"]] == [
@@ -263,7 +264,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
 
 def test_only_who_has_the_token_and_comes_to_this_machine_is_answered(server: LiveServer) -> None:
     base = f"http://127.0.0.1:{server.port}"
-    for path in ("/", "/wrong/", "/metrics", f"/{server.token}", f"/{server.token[:-1]}/", f"//{server.token}/"):
+    for path in ("/", "/wrong/", "/metrics", f"/{server.token}", f"/{server.token[:-1]}/"):
         refused = httpx.get(base + path)
         assert refused.status_code == 403, path
         assert server.token not in refused.text
