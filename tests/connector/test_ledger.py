@@ -78,6 +78,7 @@ def test_a_commit_is_in_progress_and_then_a_version(ledger: Ledger) -> None:
             bytes=70,
             committed_at=1234,
             cut={0: 70, 1 << 32 | 5: 2**40},
+            started_at=promised.started_at,
         )
     ]
 

@@ -1,54 +1,40 @@
-"""Spark's own metric system has what is read and written: its servlets, JMX and sinks show it."""
+"""Spark's own metric system has what is read and written: Prometheus, JMX and other sinks see it."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
 
-WRITTEN = ("rows", "bytes", "commits")
-READ = ("rows", "bytes", "partitions")
+from pyspark_pravega.sandbox import Sandbox
 
-
-def source(spark: SparkSession, name: str) -> Any:
-    """The one source of a name, as the metric system knows it."""
-    jvm: Any = spark.sparkContext._jvm
-    found = jvm.org.apache.spark.SparkEnv.get().metricsSystem().getSourcesByName(name)
-    assert found.size() == 1
-    return found.head().metricRegistry()
+pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
-def counters(spark: SparkSession, name: str, keys: tuple[str, ...]) -> dict[str, int]:
-    of_source = source(spark, name).getCounters()
-    return {key: int(of_source.get(key).getCount()) for key in keys}
-
-
-def test_reads_and_writes_are_counted(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
-    """By an INSERT, by a SELECT, and by a streaming query; figures are those of the commit log and of the rows."""
-    spark.sql(f"CREATE TABLE {namespace}.a (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
-    spark.sql(f"CREATE TABLE {namespace}.b (id BIGINT)")
-    spark.sql(f"INSERT INTO {namespace}.a SELECT id FROM range(100)")
-    written = counters(spark, "pravega.write", WRITTEN)
-    spark.sql(f"INSERT INTO {namespace}.a SELECT id FROM range(50)")
-    after = counters(spark, "pravega.write", WRITTEN)
-    ((size,),) = spark.sql(f"SELECT bytes FROM {namespace}.`a$commits` WHERE version = 2").collect()
-    assert {key: after[key] - written[key] for key in WRITTEN} == {"rows": 50, "bytes": size, "commits": 1}
-    assert source(spark, "pravega.write").getTimers().get("commitDuration").getCount() == after["commits"]
-
-    spark.sql(f"SELECT id FROM {namespace}.a").collect()
-    read = counters(spark, "pravega.read", READ)
-    assert len(spark.sql(f"SELECT id FROM {namespace}.a").collect()) == 150
-    again = counters(spark, "pravega.read", READ)
-    assert (again["rows"] - read["rows"], again["partitions"] > read["partitions"]) == (150, True)
-    assert again["bytes"] - read["bytes"] >= 150 * 8
-
-    query = (
-        spark.readStream.table(f"{namespace}.a")
-        .writeStream.option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-        .toTable(f"{namespace}.b")
+def test_reads_and_writes_are_served_to_prometheus_and_jmx(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Of INSERTs, a SELECT and a streaming query; figures are those of the commit log and of the rows."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "metrics_program.py"), str(tmp_path / "checkpoint")],
+        env={**os.environ, **sandbox.environment()},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
-    query.awaitTermination()
-    streamed = counters(spark, "pravega.write", WRITTEN)
-    assert streamed["rows"] - after["rows"] == 150
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    written, read, streamed = told["written"], told["read"], told["streamed"]
+    names = [f"write_{name}_Count" for name in ("rows", "bytes", "commits", "commitDuration")]
+    assert [written[name] for name in names] == [150, told["bytes"], 2, 2]
+    assert read["read_rows_Count"] - written.get("read_rows_Count", 0) == 150
+    assert read["read_bytes_Count"] - written.get("read_bytes_Count", 0) >= 150 * 8
+    assert read["read_partitions_Count"] - written.get("read_partitions_Count", 0) >= 2
+    assert streamed["write_rows_Count"] - written["write_rows_Count"] == 150
+    assert streamed["read_rows_Count"] - read["read_rows_Count"] == 150
+    sources = {"read": ("rows", "bytes", "partitions"), "write": ("rows", "bytes", "commits", "commitDuration")}
+    assert told["beans"] == sorted(f"pravega.{kind}.{name}" for kind, known in sources.items() for name in known)

@@ -1,0 +1,53 @@
+"""A program whose metrics Spark serves and gives to JMX: it reads and writes, and prints those of Pravega."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import pyspark_pravega
+
+TABLE = "pravega.metered.a"
+
+
+def served(session: SparkSession) -> dict[str, float]:
+    """What a Prometheus would read from Spark's own address, by source and metric."""
+    assert session.sparkContext.uiWebUrl
+    with urllib.request.urlopen(f"{session.sparkContext.uiWebUrl}/metrics/prometheus") as answer:
+        lines = answer.read().decode().splitlines()
+    found = [line.partition("_driver_pravega_")[2].rpartition(" ") for line in lines if "_driver_pravega_" in line]
+    return {name.partition("{")[0]: float(value) for name, _, value in found}
+
+
+def main(checkpoint: str) -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.port", "0")
+    builder = builder.config("spark.metrics.conf.*.sink.jmx.class", "org.apache.spark.metrics.sink.JmxSink")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    session = pyspark_pravega.configure(builder).getOrCreate()
+    session.sql("CREATE NAMESPACE pravega.metered")
+    session.sql(f"CREATE TABLE {TABLE} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
+    session.sql(f"CREATE TABLE {TABLE}2 LIKE {TABLE}")
+    session.sql(f"INSERT INTO {TABLE} SELECT id FROM range(100)")
+    session.sql(f"INSERT INTO {TABLE} SELECT id FROM range(50)")
+    written = served(session)
+    assert session.sql(f"SELECT id FROM {TABLE}").toArrow().num_rows == 150
+    read = served(session)
+    query = session.readStream.table(TABLE).writeStream.option("checkpointLocation", checkpoint)
+    query.trigger(availableNow=True).toTable(f"{TABLE}2").awaitTermination()
+    streamed = served(session)
+    jvm: Any = session.sparkContext._jvm
+    names = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer().queryNames(None, None)
+    beans = sorted({str(name).partition(".driver.")[2].partition(",")[0] for name in names if ".pravega." in str(name)})
+    ((size,),) = session.sql(f"SELECT sum(bytes) FROM {TABLE[:-1]}`a$commits`").collect()
+    answers = {"written": written, "read": read, "streamed": streamed, "beans": beans, "bytes": size}
+    session.sql("DROP NAMESPACE pravega.metered CASCADE")
+    session.stop()
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
