@@ -162,17 +162,17 @@ class Sampler:
     def _look(self, due: Sequence[Watched], now: float) -> None:
         found = survey(self.client.pool, places(due)) if due else {}
         at = time.time()
-        grown: dict[Stream, list[int]] = {}
+        grown: dict[Stream, set[int]] = {}
         for one in due:
-            states = {s: found[one.stream, s] for s in one.current if (one.stream, s) in found}
-            if ids := one.take(states):
+            before = one.current
+            states = {s: found[one.stream, s] for s in before if (one.stream, s) in found}
+            ids = set(one.take(states))
+            if not one.refreshed_at:
+                # A scale is seen at once. What was appended before it is counted, too.
+                self._refresh(one, now)
+                ids |= before
+            if one.error is None and (ids := ids | one.uncounted_segments()):
                 grown[one.stream] = ids
-        sealed = [one for one in due if not one.refreshed_at]
-        for one in sealed:
-            # A scale is seen at once.
-            self._refresh(one, now)
-            if one.current and one.error is None:
-                grown[one.stream] = list(one.current)
         for (stream, segment_id), events in (appended_events(self.client.pool, grown) if grown else {}).items():
             self._watched[stream].direct_events[segment_id] = events
         for one in due:

@@ -105,6 +105,10 @@ class Watched:
         for part in tail.parts:
             self._see(part.segment_id, part.start, part.end)
 
+    def uncounted_segments(self) -> set[int]:
+        """Segments of which it isn't known yet how many events were appended."""
+        return self.offsets.keys() - self.direct_events.keys()
+
     def take(self, states: dict[int, SegmentState | None]) -> list[int]:
         """Take over where the tails of current segments are.
 
@@ -206,7 +210,7 @@ class Watched:
         self.offsets[segment_id] = end
         self.kept[segment_id] = end - self.begins[segment_id]
         self.written += end - before
-        return end > before or segment_id not in self.direct_events
+        return end > before
 
 
 def places(watched: Iterable[Watched]) -> dict[Stream, frozenset[int]]:

@@ -92,9 +92,10 @@ def test_samples_tell_what_the_client_tells(catalog: Catalog, client: Client, sc
         (size(client, table) - first[str(table)]["bytes"]) / 40
     )
 
-    client.controller.scale_to(raw, 4)
-    with client.writer(raw) as writer:
-        writer.write_batch([b"y" * 10] * 50, [str(number) for number in range(50)])
+    for segments, count in ((6, 20), (5, 20), (4, 10)):
+        client.controller.scale_to(raw, segments)
+        with client.writer(raw) as writer:
+            writer.write_batch([b"y" * 10] * count, [str(number) for number in range(count)])
     third = eventually(lambda: (found := lines(answers)[str(raw)])["segments"] == 4 and found)
     assert (third["bytes"], third["written_bytes"], third["written_events"]) == (size(client, raw), 100 * 18, 100)
 
@@ -183,6 +184,10 @@ def test_rows_schemas_and_what_was_changed(
         "error": None,
     }
     assert answers.rows(table, 3) is found, "nothing was written, so nothing is read"
+    with monkeypatch.context() as narrow:
+        narrow.setattr(tables, "MOST_BYTES", 10)
+        insert(catalog, table, 32)
+        assert "pravega-spark tail" in answers.rows(table, 3)["error"]
     added = {"kind": "AddColumn", "column": ["at"], "type": '"timestamp"', "nullable": True}
     catalog.alter_table([scope], "orders", [added])
     told = answers.table(table)
@@ -191,9 +196,6 @@ def test_rows_schemas_and_what_was_changed(
         ("+ id bigint", "+ name string"),
         ("+ at timestamp",),
     ]
-    monkeypatch.setattr(tables, "MOST_BYTES", 10)
-    insert(catalog, table, 32)
-    assert "pravega-spark tail" in answers.rows(table, 3)["error"]
     assert tables.changed({"a": "int", "b": "int"}, {"a": "bigint", "c": "int"}) == (
         "+ c int",
         "- b int",
