@@ -119,7 +119,10 @@ def live_page(environment: Mapping[str, str]) -> tuple[str, int]:
     )
     assert page.stdout is not None
     with page.stdout as told:
-        return told.readline().strip(), page.pid
+        address = told.readline().strip()
+    if not address:
+        sys.exit("The page didn't start; `.venv/bin/pravega-spark ui` says why.")
+    return address, page.pid
 
 
 @contextmanager

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
+import pty
 import re
+import signal
 import stat
+import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +23,7 @@ import pytest
 from catalog_tools import insert, make, plan
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from examples.nyc_flights import live_page
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.cli import main
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
@@ -26,6 +33,7 @@ from pyspark_pravega.connector.write import WriteJob
 from pyspark_pravega.connector.write.job import Epoch
 from pyspark_pravega.live import sampling, tables
 from pyspark_pravega.live.answers import Answers
+from pyspark_pravega.live.commands import _token
 from pyspark_pravega.live.metrics import METRICS
 from pyspark_pravega.live.server import FILES, LiveServer
 from pyspark_pravega.live.top import short
@@ -300,8 +308,6 @@ def test_only_who_has_the_token_and_comes_to_this_machine_is_answered(server: Li
     ],
 )
 def test_what_is_asked_wrongly_is_an_error_in_one_sentence(server: LiveServer, path: str, status: int) -> None:
-    import http.client
-
     # httpx would tidy the path.
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", f"/{server.token}/{path}")
@@ -355,11 +361,19 @@ def test_the_commands_say_what_is_wrong_before_they_begin(
         assert main(arguments) == 1, arguments
         (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pravega-spark: [")]
         assert words in line
-    from pyspark_pravega.live.commands import _token
-
     token = _token(tmp_path / "token")
     assert token == _token(tmp_path / "token")
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+
+
+def test_the_demo_leaves_a_page_that_a_signal_ends(sandbox: Sandbox) -> None:
+    address, process = live_page(sandbox.environment())
+    try:
+        assert httpx.get(address).status_code == 200
+        assert httpx.get(f"{address}api/streams").json()["total"] >= 0
+    finally:
+        os.kill(process, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
 
 
 def test_top_prints_a_table_once(
@@ -386,11 +400,6 @@ def test_top_prints_a_table_once(
 
 
 def test_top_ends_with_q_and_leaves_the_terminal_as_it_was(catalog: Catalog, settings: Settings, scope: str) -> None:
-    import os
-    import pty
-    import sys
-    import termios
-
     insert(catalog, make(catalog, scope, "orders"), 1)
     child, terminal = pty.fork()
     if child == 0:
