@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,26 +131,18 @@ def test_a_thousand_streams_stay_smooth(client: Client, scope: str, page: tuple[
     assert_sound(window)
 
 
-def test_nobody_asks_while_the_page_is_hidden(
-    settings: Settings, scope: str, window: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moments: list[float] = []
-    answers = Answers(settings, scope=scope)
-    look = answers.streams
-
-    def counted(**arguments: Any) -> dict[str, Any]:
-        moments.append(time.monotonic())
-        return look(**arguments)
-
-    monkeypatch.setattr(answers, "streams", counted)
-    with LiveServer(answers) as server:
-        window.open(server.url)
-        window.wait("it is live", IS_LIVE)
-        wait(window, "a second look", "asked() > 1")
-        told(window, "hide(true)")
-        window.wait("rest", "return document.querySelector('#live-text').textContent === 'resting'")
-        before = len(moments)
-        told(window, "hide(false)")
-        window.wait("it is live again", IS_LIVE)
-        assert len(moments) == before + 1
-        window.open("about:blank")
+def test_nobody_asks_while_the_page_is_hidden(page: tuple[Browser, str]) -> None:
+    window, url = page
+    window.open(url)
+    window.wait("it is live", IS_LIVE)
+    told(window, "countRequests()")
+    told(window, "hide(true)")
+    window.wait("rest", "return document.querySelector('#live-text').textContent === 'resting'")
+    before = window.run("return window.requests")
+    # Not even for another view.
+    window.run("location.hash = '#/queries'")
+    window.wait("the other view", "return document.querySelector('h1').textContent === 'Streaming queries'")
+    assert window.run("return window.requests") == before
+    told(window, "hide(false)")
+    window.wait("it is live again", IS_LIVE)
+    assert window.run("return window.requests") > before
