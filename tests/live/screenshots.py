@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from pyspark_pravega.settings import Settings
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MOST_BYTES = 150_000
 TABLES = {
-    "orders": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 2, "500 KB"),
+    "orders": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 2, "300 KB"),
     "payments": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 4, "7 days"),
     "returns": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 1, "30 days"),
     "large_orders": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 2, "30 days"),
@@ -40,18 +40,18 @@ RAW = {"clicks": 6, "visits": 3, "audit": 1, "sensor_readings": 8, "shipments": 
 NAMES = ["ann", "bob", "chen", "dora", "emil", "fatima", "gus", "hana"]
 
 
-def rows(number: int, count: int) -> pa.RecordBatch:
-    """Orders as a shop may have them."""
+def rows(number: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
+    """Orders as a shop may have them, with these columns."""
     dice = random.Random(number)
     cents = [dice.randrange(100, 20_000) for _ in range(count)]
-    return pa.record_batch(
-        {
-            "id": pa.array(range(number, number + count), pa.int64()),
-            "customer": pa.array([dice.choice(NAMES) for _ in range(count)]),
-            "amount": pa.array([f"{cent / 100:.2f}" for cent in cents]).cast(pa.decimal128(10, 2)),
-            "at": pa.array([datetime.now(UTC)] * count, pa.timestamp("us", "UTC")),
-        }
-    )
+    known = {
+        "id": pa.array(range(number, number + count), pa.int64()),
+        "customer": pa.array([dice.choice(NAMES) for _ in range(count)]),
+        "amount": pa.array([f"{cent / 100:.2f}" for cent in cents]).cast(pa.decimal128(10, 2)),
+        "at": pa.array([datetime.now(UTC)] * count, pa.timestamp("us", "UTC")),
+        "coupon": pa.array([dice.choice(["SPRING", "WELCOME", None, None]) for _ in range(count)]),
+    }
+    return pa.record_batch({column: known[column] for column in columns})
 
 
 @contextmanager
@@ -62,9 +62,10 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
     def insert(table: str, count: int, pause_s: float) -> None:
         number = 0
         while not ended.wait(pause_s * random.uniform(0.5, 1.5)):
-            job = WriteJob(WritePlan.of(catalog.definition(Stream("shop", table)), WriteOptions()))
+            definition = catalog.definition(Stream("shop", table), age_s=0)
+            job = WriteJob(WritePlan.of(definition, WriteOptions()))
             some = max(1, round(count * random.uniform(0.3, 1.6)))
-            job.commit_job([job.write_partition(0, iter([rows(number, some)]))])
+            job.commit_job([job.write_partition(0, iter([rows(number, some, definition.schema.fieldNames())]))])
             number += some
 
     def click(stream: Stream, rate: int) -> None:
@@ -91,11 +92,11 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
 
 
 def take(window: Browser, name: str) -> None:
-    """Store what the window shows, with 128 colours, which are enough for it."""
+    """Store what the window shows."""
     file = IMAGES / f"{name}.png"
     window.picture(file)
     with Image.open(file) as whole:
-        whole.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
+        whole.convert("RGB").save(file, optimize=True)
     size = file.stat().st_size
     print(f"{file}: {size:,} bytes")
     assert size < MOST_BYTES, f"{file} is larger than {MOST_BYTES:,} bytes"
@@ -140,12 +141,12 @@ def main() -> int:
             with browser(folder / "profile", width=1280, height=900) as window:
                 window.viewport(1280, 560)
                 window.open(f"{server.url}#/stream/{orders}")
-                time.sleep(15)
+                time.sleep(12)
                 client.controller.scale_to(orders, 4)
                 spark.sql("ALTER TABLE pravega.shop.orders ADD COLUMNS (coupon STRING)")
-                time.sleep(15)
+                time.sleep(12)
                 client.controller.scale_to(orders, 6)
-                time.sleep(15)
+                time.sleep(12)
                 client.controller.scale_to(orders, 3)
                 time.sleep(10)
                 window.viewport(1280, 800)
@@ -160,7 +161,7 @@ def main() -> int:
                 window.run("location.hash = '#/'")
                 time.sleep(2)
                 window.run("document.querySelector('[data-column=bytes_in] button').click()")
-                time.sleep(25)
+                time.sleep(20)
                 take(window, "streams")
                 window.emulate(prefers_color_scheme="dark")
                 window.viewport(1280, 260)

@@ -2,8 +2,8 @@
 import { bytes, color, make, measure, moment, perSecond, short } from "./values.js";
 
 const SCALES = {
-  light: ["#e4e9ee", "#b7d6ec", "#6fb0dc", "#2f7fb8", "#f0a63a", "#c2410c"],
-  dark: ["#26323d", "#1f4f73", "#2f7fb8", "#6fb7e9", "#f2b84b", "#ff8a4c"],
+  light: ["#e4e9ee", "#c6def1", "#7db8e3", "#3b82c4", "#5b4bb0", "#c0407d"],
+  dark: ["#26323d", "#1f4b70", "#2f7fbf", "#69b3ee", "#b79bf5", "#ff8fb8"],
 };
 const isDark = () => {
   const chosen = document.documentElement.dataset.theme;
