@@ -94,7 +94,7 @@ class Answers:
             PravegaError: the servers can't be asked.
         """
         if stream not in self.sampler.streams():
-            raise StreamNotFoundError(f'stream "{stream}" does not exist')
+            raise _no_stream(stream)
         self.sampler.follow(stream, _FOLLOWED_S)
         self.sampler.sample([stream], others=0)
         tails = self.sampler.follow(stream, _FOLLOWED_S)
@@ -108,7 +108,9 @@ class Answers:
             for source in one.sources
             if source.stream == str(stream)
         ]
-        (line,) = self.sampler.lines([stream])
+        line = next(iter(self.sampler.lines([stream])), None)
+        if line is None:
+            raise _no_stream(stream)
         pictures = plain(gallery.look(tails))
         return {
             "at": round(time.time() * 1000),
@@ -162,9 +164,9 @@ class Answers:
                 return
             lines = query_lines(self.client, self.checkpoints)
             streams = {Stream.parse(source.stream) for line in lines for source in line.sources}
-            known = set(self.sampler.streams())
+            self.sampler.streams()
             self.sampler.sample(streams, others=0)
-            written = {line.stream: line.written_bytes for line in self.sampler.lines(streams & known)}
+            written = {line.stream: line.written_bytes for line in self.sampler.lines(streams)}
             out: dict[str, float] = {}
             for line in lines:
                 for source in line.sources:
@@ -185,6 +187,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     return value
+
+
+def _no_stream(stream: Stream) -> StreamNotFoundError:
+    return StreamNotFoundError(f'stream "{stream}" does not exist')
 
 
 def _forget_old(kept: dict[Stream, Any]) -> None:

@@ -200,12 +200,10 @@ class Gallery:
         if state.cleaning is not None and not state.cleaning.done:
             due = f"what version {state.cleaning.version} has replaced"
         policy = self.client.controller.stream_configuration(self.stream).retention
+        if policy is None and due is None:
+            return None
         if policy is None:
-            return (
-                None
-                if due is None
-                else RetentionPicture(policy="everything is kept", bytes=0, versions=None, until=None, due=due)
-            )
+            return RetentionPicture(policy="everything", bytes=0, versions=None, until=None, due=due)
         kept = sum(one.end_offset - one.start_offset for one in segments)
         goes, last, first = 0, None, None
         for commit in commits:

@@ -66,9 +66,10 @@ def query_lines(client: Client, folders: Iterable[Path]) -> list[QueryLine]:
 
     Args:
         client: the cluster.
-        folders: as of `checkpoints_in`.
+        folders: as of `checkpoints_in`; those that are gone meanwhile are passed over.
     """
-    return [_line(client, folder) for folder in checkpoints_in(folders)]
+    there = [folder for folder in folders if folder.is_dir()]
+    return [_line(client, folder) for folder in checkpoints_in(there)]
 
 
 def _line(client: Client, folder: Path) -> QueryLine:

@@ -124,11 +124,11 @@ class Sampler:
         """What is known of streams, without asking anybody.
 
         Args:
-            streams: which ones; all when None.
+            streams: which ones, without those that aren't there; all when None.
         """
         with self._lock:
-            chosen = self._watched.values() if streams is None else [self._watched[s] for s in streams]
-            return [_line(one) for one in chosen]
+            chosen = self._watched.keys() if streams is None else streams
+            return [_line(self._watched[stream]) for stream in chosen if stream in self._watched]
 
     def samples(self, stream: Stream) -> list[tuple[int, int, int]]:
         """The last samples of a stream: when (ms since 1970), bytes and events written until then, the oldest first."""
