@@ -68,6 +68,12 @@ function commits() {
   return [...document.querySelectorAll("[aria-label^='Commits, the'] tbody tr")].map((one) => one.cells[2].textContent);
 }
 
+/** The second column of the last rows, and how it is marked, by the first one. */
+function values() {
+  const rows = [...document.querySelectorAll("table.rows tbody tr")].map((one) => one.cells);
+  return Object.fromEntries(rows.map(([id, value]) => [id.textContent, [value.className, value.textContent]]));
+}
+
 /** Begins to measure the longest task of the page. */
 function watchTasks() {
   window.longest = 0;

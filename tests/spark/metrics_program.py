@@ -25,6 +25,9 @@ def served(session: SparkSession) -> dict[str, float]:
 
 def main(checkpoint: str) -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.port", "0")
+    servlet = "spark.metrics.conf.*.sink.prometheusServlet"
+    builder = builder.config(f"{servlet}.class", "org.apache.spark.metrics.sink.PrometheusServlet")
+    builder = builder.config(f"{servlet}.path", "/metrics/prometheus")
     builder = builder.config("spark.metrics.conf.*.sink.jmx.class", "org.apache.spark.metrics.sink.JmxSink")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     session = pyspark_pravega.configure(builder).getOrCreate()
