@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,12 @@ def test_a_stream_while_it_is_written_and_scaled(
 def test_a_thousand_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
     """Few lines are in the document, each look is a short task, and the last stream can be reached."""
     window, url = page
-    for number in range(MANY):
+
+    def create(number: int) -> None:
         client.controller.create_stream(Stream(scope, f"s-{number:04}"), StreamConfiguration(scaling=ScalingPolicy()))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(create, range(MANY)))
     window.open(url)
     window.wait("all streams", "return document.querySelector('.bar').textContent.includes('1,000 streams')")
     told(window, "watchTasks()")
