@@ -20,7 +20,6 @@ from pyspark_pravega.settings import Settings
 
 SORTS = ("table", "segments", "bytes", "rows", "version", "committed_at", "bytes_in", "events_in", "bytes_out")
 """What streams can be sorted by."""
-MOST_LINES = 200
 _FOLLOWED_S = 30.0
 _QUERIES_S = 2.0
 _KEPT = 32
@@ -58,7 +57,7 @@ class Answers:
             descending: whether the largest come first; what isn't known comes last in any case.
             text: only streams whose names hold this.
             begin: the first line, from 0.
-            count: how many lines, at most `MOST_LINES`.
+            count: how many lines.
 
         Returns:
             `at` (ms since 1970), `lines`, `begin`, `matching` (how many streams hold the text), `total`, and the sums
@@ -68,14 +67,14 @@ class Answers:
             PravegaError: the servers can't be asked.
         """
         streams = self.sampler.streams()
-        shown = self._sorted(sort, descending, text)[begin : begin + min(count, MOST_LINES)]
+        shown = self._sorted(sort, descending, text)[begin : begin + count]
         self.sampler.sample([Stream.parse(line.stream) for line in shown])
         self._measure_out()
         lines = self._sorted(sort, descending, text)
         every = self.sampler.lines()
         return {
             "at": round(time.time() * 1000),
-            "lines": [self._line(line) for line in lines[begin : begin + min(count, MOST_LINES)]],
+            "lines": [self._line(line) for line in lines[begin : begin + count]],
             "begin": begin,
             "matching": len(lines),
             "total": len(streams),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -20,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, NotFoundError, PravegaError
-from pyspark_pravega.live.answers import MOST_LINES, SORTS, Answers
+from pyspark_pravega.live.answers import SORTS, Answers
 from pyspark_pravega.live.metrics import CONTENT_TYPE, exposition
 
 LOOPBACK = "127.0.0.1"
@@ -48,6 +49,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _IDLE_S = 60.0
+_MOST_LINES = 200
+"""Of the table of streams, in one answer."""
 
 
 class LiveServer:
@@ -103,7 +106,9 @@ class _Server(ThreadingHTTPServer):
     hosts: set[str]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who closes a page in the midst of an answer is no error."""
+        """Who closes a page in the midst of an answer is no error; all else is told on standard error."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 class _RefusedError(Exception):
@@ -175,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
                 descending=query.get("order") == "descending",
                 text=query.get("text", ""),
                 begin=_number(query, "begin", 0),
-                count=min(MOST_LINES, _number(query, "count", 50)),
+                count=min(_MOST_LINES, _number(query, "count", 50)),
             )
         if path == "api/queries":
             return answers.queries()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark_pravega.errors import ScopeNotFoundError
-from pyspark_pravega.live.answers import MOST_LINES, Answers
+from pyspark_pravega.live.answers import Answers
 
 COLUMNS = ("TABLE", "SEGMENTS", "IN B/s", "IN EVENTS/s", "OUT B/s", "BYTES", "ROWS", "VERSION", "COMMITTED")
 _LEFT = {0, 8}
@@ -50,9 +50,12 @@ def show(answers: Answers, *, sort: str, once: bool, as_json: bool = False, most
         return answers.streams(sort=sort, descending=sort != "table", count=count)
 
     if once or not sys.stdout.isatty():
-        look(most or MOST_LINES)
+        # What comes first is known when all have been looked at twice.
+        answers.sampler.sample(answers.sampler.streams())
         time.sleep(interval_s)
-        found = look(most or MOST_LINES)
+        streams = answers.sampler.streams()
+        answers.sampler.sample(streams)
+        found = look(most or len(streams))
         for line in map(json.dumps, found["lines"]) if as_json else table(found["lines"]):
             print(line)
         return 0
