@@ -92,11 +92,14 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
 
 
 def take(window: Browser, name: str) -> None:
-    """Store what the window shows."""
+    """Store what the window shows; with 256 colours where it would be too large."""
     file = IMAGES / f"{name}.png"
     window.picture(file)
     with Image.open(file) as whole:
-        whole.convert("RGB").save(file, optimize=True)
+        picture = whole.convert("RGB")
+    picture.save(file, optimize=True)
+    if file.stat().st_size >= MOST_BYTES:
+        picture.quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     size = file.stat().st_size
     print(f"{file}: {size:,} bytes")
     assert size < MOST_BYTES, f"{file} is larger than {MOST_BYTES:,} bytes"
