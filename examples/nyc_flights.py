@@ -83,7 +83,7 @@ def main() -> int:
     say("Checked: the answers equal those computed from the files with pyarrow alone.")
     if keep:
         address, process = live_page(environment)
-        say(KEPT.format(address=address, process=process))
+        say(KEPT.format(address=address, process=process.pid))
     return 0
 
 
@@ -99,14 +99,14 @@ and stop them with:
     .venv/bin/pravega-spark sandbox stop"""
 
 
-def live_page(environment: Mapping[str, str]) -> tuple[str, int]:
+def live_page(environment: Mapping[str, str]) -> tuple[str, subprocess.Popen[str]]:
     """Start `pravega-spark ui`, which goes on when this program has ended.
 
     Args:
         environment: leads to the servers.
 
     Returns:
-        The page's address, and the number of its process.
+        The page's address, and its process.
     """
     page = subprocess.Popen(
         [*CLI, "ui"],
@@ -122,7 +122,7 @@ def live_page(environment: Mapping[str, str]) -> tuple[str, int]:
         address = told.readline().strip()
     if not address:
         sys.exit("The page didn't start; `.venv/bin/pravega-spark ui` says why.")
-    return address, page.pid
+    return address, page
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import signal
 import stat
 import sys
 import termios
@@ -372,8 +371,8 @@ def test_the_demo_leaves_a_page_that_a_signal_ends(sandbox: Sandbox) -> None:
         assert httpx.get(address).status_code == 200
         assert httpx.get(f"{address}api/streams").json()["total"] >= 0
     finally:
-        os.kill(process, signal.SIGTERM)
-        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+        process.terminate()
+        assert process.wait() == 0
 
 
 def test_top_prints_a_table_once(
