@@ -1,11 +1,10 @@
-"""A program whose metrics Spark serves and gives to JMX: it reads and writes, and prints those of Pravega."""
+"""A program whose metrics Spark serves: it reads and writes, and prints those of Pravega."""
 
 from __future__ import annotations
 
 import json
 import sys
 import urllib.request
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +27,6 @@ def main(checkpoint: str) -> None:
     servlet = "spark.metrics.conf.*.sink.prometheusServlet"
     builder = builder.config(f"{servlet}.class", "org.apache.spark.metrics.sink.PrometheusServlet")
     builder = builder.config(f"{servlet}.path", "/metrics/prometheus")
-    builder = builder.config("spark.metrics.conf.*.sink.jmx.class", "org.apache.spark.metrics.sink.JmxSink")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     session = pyspark_pravega.configure(builder).getOrCreate()
     session.sql("CREATE NAMESPACE pravega.metered")
@@ -42,11 +40,8 @@ def main(checkpoint: str) -> None:
     query = session.readStream.table(TABLE).writeStream.option("checkpointLocation", checkpoint)
     query.trigger(availableNow=True).toTable(f"{TABLE}2").awaitTermination()
     streamed = served(session)
-    jvm: Any = session.sparkContext._jvm
-    names = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer().queryNames(None, None)
-    beans = sorted({str(name).partition(".driver.")[2].partition(",")[0] for name in names if ".pravega." in str(name)})
     ((size,),) = session.sql(f"SELECT sum(bytes) FROM {TABLE[:-1]}`a$commits`").collect()
-    answers = {"written": written, "read": read, "streamed": streamed, "beans": beans, "bytes": size}
+    answers = {"written": written, "read": read, "streamed": streamed, "bytes": size}
     session.sql("DROP NAMESPACE pravega.metered CASCADE")
     session.stop()
     print(json.dumps(answers))
