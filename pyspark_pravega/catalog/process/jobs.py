@@ -46,10 +46,10 @@ from pyspark_pravega.connector.read import (
     Moment,
     RowChangesReader,
     bounded_snapshot,
-    changed_ranges,
     check_extents,
     committed_ranges,
     parts_of_keys,
+    row_changes,
     rows_at,
     snapshot_reader,
     snapshot_until,
@@ -162,9 +162,9 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
         if definition.key is not None:
             assert ledger is not None
-            until, changed = changed_ranges(client, ledger, first, last)
-            reader = RowChangesReader(definition, until, changed, request.columns)
-            slices = [] if until is None else [part for part in until.parts if part.size]
+            changes = row_changes(client, ledger, first, last)
+            reader = RowChangesReader(definition, changes, request.columns, max_keys=between.max_keys)
+            slices = [] if changes is None else [one.part for one in changes.ranges]
         else:
             committed = committed_ranges(client, ledger, first, last) if ledger is not None and first <= last else []
             reader = ChangesReader(definition, committed, request.columns)

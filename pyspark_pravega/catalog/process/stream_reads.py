@@ -9,7 +9,7 @@ from typing import Any
 from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
 from pyspark_pravega.catalog.process.protocol import OpenedStream, Source, Text64, text_of
 from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
-from pyspark_pravega.connector.read import ChangesRange, ChangesReader
+from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import ChangesSource, SeveralStreamsReader, StreamSource, check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
@@ -36,19 +36,25 @@ class StreamRead:
         Raises:
             ConfigurationError: an option is unknown or malformed.
         """
-        definition.check_appended("a streaming read")
+        changes = None if position is None else position.get("changes")
+        if changes is None:
+            definition.check_appended("a streaming read")
         given = canonical(options, TABLE_READ_KEYS, "read option")
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)
         self.options = ReadOptions.parse(given)
         client, stream = shared_client(definition.settings), definition.stream
-        self.reader: SeveralStreamsReader | ChangesReader
+        self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
         self.source: Any
-        if position is not None and "changes" in position:
+        if changes is not None:
             check_no_bounds(self.options)
-            self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
-            self.source = ChangesSource(client, stream, ChangesRange.of(position["changes"]), self.options)
+            keyed = definition.key is not None
+            if keyed:
+                self.reader = RowChangesReader(definition, None, columns, max_keys=self.options.max_keys)
+            else:
+                self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
+            self.source = ChangesSource(client, stream, ChangesRange.of(changes), self.options, keyed=keyed)
         else:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)

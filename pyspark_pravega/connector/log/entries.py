@@ -29,6 +29,8 @@ class Replacement:
     id: str | None = None
     """What identifies the statement that makes the table another one, with other columns and properties; None where
     only its rows are replaced."""
+    compacts: bool = False
+    """Whether it changes no row: a compaction writes the rows once more, as they were at that cut."""
     properties: dict[str, str] | None = None
     """The table's properties from then on; None where they stay."""
     stream: dict[str, Any] | None = None
@@ -152,6 +154,13 @@ class Commit:
     epoch: int | None = None
     replacement: str | None = None
     """The statement that made the table another one with it: `Replacement.id`."""
+    begins: dict[int, int] = field(default_factory=dict)
+    """Where the table's rows begin from it on, as of `Replacement`; empty where it only adds rows, and in logs that
+    didn't keep it."""
+    compacts: bool = False
+    """As of `Replacement`."""
+    replaced: int = 0
+    """Of a version that takes the place of all rows: the one before that did so; 0 when there was none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +210,15 @@ def state_of(document: Document | None) -> State:
     )
 
 
+def commit_content(commit: Commit) -> Content:
+    """A version as it is stored."""
+    content = asdict(commit)
+    for name in ("begins", "compacts", "replaced"):
+        if not content[name]:
+            del content[name]
+    return content
+
+
 def state_content(state: State) -> Content:
     """A log's state as it is stored."""
     content = {key: value for key, value in asdict(state).items() if key not in _ONLY_WHEN_SET or value}
@@ -235,6 +253,9 @@ def commit_of(content: Content) -> Commit:
         query=content.get("query"),
         epoch=content.get("epoch"),
         replacement=content.get("replacement"),
+        begins=offsets_of(content.get("begins", {})),
+        compacts=content.get("compacts", False),
+        replaced=content.get("replaced", 0),
     )
 
 

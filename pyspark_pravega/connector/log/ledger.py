@@ -41,6 +41,7 @@ from pyspark_pravega.connector.log.entries import (
     NamedCut,
     Progress,
     State,
+    commit_content,
     commit_of,
     cuts_of,
     progress_of,
@@ -161,8 +162,11 @@ class Ledger:
             query=done.query,
             epoch=done.epoch,
             replacement=None if replacement is None else replacement.id,
+            begins={} if replacement is None else replacement.begins,
+            compacts=replacement is not None and replacement.compacts,
+            replaced=0 if replacement is None else state.replaced_rows,
         )
-        changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, asdict(commit))]
+        changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, commit_content(commit))]
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))
         if done.query is None or done.epoch is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,16 +51,18 @@ def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> 
     return [sorted(chain, key=lambda part: part.segment_id) for chain in found]
 
 
-def arrange_chains(client: Client, snapshot: Snapshot) -> list[ChainPartition]:
+def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | None = None) -> list[ChainPartition]:
     """Share a keyed table's segments out among tasks.
 
     Args:
         client: tells what part of the key space a segment has owned.
         snapshot: what is to be read.
+        only: segments; chains without any of them are left out. None for all chains.
     """
     parts = [part for part in snapshot.parts if part.size]
     ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
-    packed = pack(chains(parts, ranges), lambda chain: sum(part.size for part in chain), PACKED_BYTES)
+    found = [chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)]
+    packed = pack(found, lambda chain: sum(part.size for part in chain), PACKED_BYTES)
     partitions = []
     for some in packed:
         ordered = sorted((part for chain in some for part in chain), key=lambda part: part.segment_id)

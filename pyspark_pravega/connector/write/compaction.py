@@ -65,7 +65,7 @@ class CompactingJob(WriteJob):
             )
         check_nobody_needs_them(client, ledger, stream)
         self._before = take_snapshot(client, stream, ledger).cut
-        return Replacement(begins=dict(proper_cut(client, stream, self._base)), keeps=True)
+        return Replacement(begins=dict(proper_cut(client, stream, self._base)), keeps=True, compacts=True)
 
     def note_places(self, ledger: Ledger, messages: Sequence[TaskMessage]) -> None:
         """Note where the rows lie that were written, if nothing of others came between: then reads needn't look for
