@@ -17,11 +17,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
-from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.read import BatchReader, SlicePartition
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Routing
+from pyspark_pravega.connector.write import key_places
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -150,8 +149,7 @@ def wanted_fractions(
         arrays = [_typed([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(columns)]
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         return None
-    routing = Routing.parse(definition.routing_key, columns)
-    return key_fractions(routing.keys(pa.RecordBatch.from_arrays(arrays, names=list(columns))))
+    return key_places(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
 
 
 def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:

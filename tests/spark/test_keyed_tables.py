@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from keyed_tables import FORMATS, KeyedRun
 from pauses import Pause
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from streaming_tools import run_available
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.settings import Settings
@@ -128,6 +129,57 @@ def test_what_others_wrote_meanwhile_is_a_conflict(spark: SparkSession, namespac
                 assert {row.id: row.v for row in spark.table(table).collect()} == expected, (name, level)
 
 
+def test_only_what_a_statement_has_read_is_a_conflict(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Under `serializable`: of the keys that it names, if it names them; and a compaction changes nothing."""
+    other, t = spark.newSession(), f"{namespace}.t"
+    spark.sql(
+        f"CREATE TABLE {t} (id BIGINT NOT NULL, v BIGINT, PRIMARY KEY (id) NOT ENFORCED) "
+        "TBLPROPERTIES ('segments' = '3')"
+    )
+    update, delete = (
+        f"UPDATE {t} SET v = held(v) + 1 WHERE id IN (1, 2)",
+        f"DELETE FROM {t} WHERE id = 1 AND held(v) > 0",
+    )
+    everything = f"UPDATE {t} SET v = held(v) + 1"
+    insert, compact = f"INSERT INTO {t} VALUES ", f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')"
+    changed, gone, incremented = {1: 2, 2: 2, 3: 1}, {2: 1, 3: 1}, {1: 2, 2: 2, 3: 2}
+    cases: list[tuple[str, list[str], dict[int, int] | None]] = [
+        (update, [insert + "(3, 30), (4, 4)"], {**changed, 3: 30, 4: 4}),
+        (update, [insert + "(3, 30)", insert + "(2, 20)"], None),
+        (update, [f"DELETE FROM {t} WHERE id = 3"], {1: 2, 2: 2}),
+        (update, [f"DELETE FROM {t} WHERE id = 1"], None),
+        (update, [f"INSERT OVERWRITE {t} SELECT * FROM {t}"], None),
+        (update, [compact, insert + "(3, 30)"], {**changed, 3: 30}),
+        (update, [compact, insert + "(1, 10)"], None),
+        (delete, [insert + "(2, 20)"], {**gone, 2: 20}),
+        (delete, [insert + "(1, 10)"], None),
+        (everything, [compact], incremented),
+        (everything, [compact, compact], incremented),
+        (everything, [compact, insert + "(4, 4)"], None),
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        for number, (statement, meanwhile, expected) in enumerate(cases):
+            spark.sql(f"INSERT OVERWRITE {t} VALUES (1, 1), (2, 1), (3, 1)")
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            pause = Pause(folder)
+            pause.register(spark)
+
+            def run(text: str = statement) -> object:
+                return spark.sql(text)
+
+            def others(texts: list[str] = meanwhile) -> None:
+                for text in texts:
+                    other.sql(text)
+
+            if expected is None:
+                with pytest.raises(Exception, match=r"PRAVEGA_WRITE_CONFLICT.*Nothing was written"):
+                    pause.around(pool, run, others)
+                continue
+            pause.around(pool, run, others)
+            assert {row.id: row.v for row in spark.table(t).collect()} == expected, (statement, meanwhile)
+
+
 def _error(spark: SparkSession, statement: str) -> str:
     try:
         spark.sql(statement).collect()
@@ -229,6 +281,49 @@ def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: s
     log = spark.readStream.table(f"{namespace}.`merged$log`").selectExpr("word", "_operation")
     log.writeStream.format("memory").queryName("seen_changes").trigger(availableNow=True).start().awaitTermination()
     assert [row.word for row in spark.table("seen_changes").where("_operation = 'delete'").collect()] == ["b"]
+
+
+def test_changes_of_rows_as_a_stream(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """The same as a batch tells, over restarts and compactions; a replacement of all rows is told, or passed over."""
+    t = f"{namespace}.t"
+    name = t.removeprefix("pravega.")
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)")
+    frame = spark.readStream.option("startingVersion", 1).option("maxEventsPerTrigger", 3).changes(t)
+    assert frame.isStreaming
+
+    def told(checkpoint: str = "all", changes: DataFrame = frame) -> list[list[tuple[object, ...]]]:
+        sink = run_available(changes, tmp_path / checkpoint)
+        batches = [sink.rows[number] for number in sorted(sink.rows)]
+        order = ("_commit_version", "_change_type", "id", "v")
+        return [sorted(tuple(row[name] for name in order) for row in rows) for rows in batches if rows]
+
+    spark.sql(f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    spark.sql(f"UPDATE {t} SET v = 'x' WHERE id = 1")
+    first, second = (
+        [(1, "insert", 1, "a"), (1, "insert", 2, "b"), (1, "insert", 3, "c")],
+        [
+            (2, "update_postimage", 1, "x"),
+            (2, "update_preimage", 1, "a"),
+        ],
+    )
+    assert told() == [first, second]
+    spark.sql(f"CALL pravega.system.compact('{name}')")
+    spark.sql(f"DELETE FROM {t} WHERE id = 2")
+    spark.sql(f"INSERT INTO {t} VALUES (2, 'again'), (3, 'c2')")
+    third = [(4, "delete", 2, "b")]
+    fourth = [(5, "insert", 2, "again"), (5, "update_postimage", 3, "c2"), (5, "update_preimage", 3, "c")]
+    assert [row for batch in told() for row in batch] == [*third, *fourth]
+    assert told("later", spark.readStream.option("startingVersion", 4).changes(t)) == [[*third, *fourth]]
+    assert told("whole", spark.readStream.changes(t)) == [[*third, *fourth]]
+    # Which rows there were isn't known any more.
+    with pytest.raises(StreamingQueryException, match="took the place of all rows"):
+        told("gone", spark.readStream.option("startingVersion", 1).changes(t))
+    spark.sql(f"INSERT OVERWRITE {t} VALUES (7, 'new')")
+    spark.sql(f"UPDATE {t} SET v = 'newer'")
+    with pytest.raises(StreamingQueryException, match=r"version 6 took the place of all rows.*failOnDataLoss"):
+        told()
+    seventh = [(7, "update_postimage", 7, "newer"), (7, "update_preimage", 7, "new")]
+    assert told("all", frame.sparkSession.readStream.option("failOnDataLoss", "false").changes(t)) == [seventh]
 
 
 def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:

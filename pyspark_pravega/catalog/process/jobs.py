@@ -157,6 +157,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     ledger = open_ledger(client, stream)
     reader: DataSourceReader
     seen = None
+    fractions = None if definition.key is None else wanted_fractions(definition, request.predicates)
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
         first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
@@ -185,13 +186,12 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                     f'stream "{stream}" was made another table (version {whole.replaced_table}) after this query was '
                     "planned: run it again"
                 )
-            seen = Seen.of(client, whole)
+            seen = Seen.of(client, whole, fractions)
             snapshot = bounded_snapshot(client, whole, between)
         bounds = Bounds() if definition.key is not None else Bounds.of(request.predicates, own_columns)
         snapshot = narrowed(snapshot, bounds, ledger)
-        if definition.key is not None:
-            fractions = wanted_fractions(definition, request.predicates)
-            snapshot = snapshot if fractions is None else parts_of_keys(client, snapshot, fractions)
+        if fractions is not None:
+            snapshot = parts_of_keys(client, snapshot, fractions)
         reader = snapshot_reader(definition, snapshot, request.columns, between)
         slices = [part for part in snapshot.parts if part.size]
     size = sum(part.size for part in slices)

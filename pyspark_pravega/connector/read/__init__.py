@@ -21,7 +21,7 @@ from pyspark_pravega.connector.read.committed import (
     committed_ranges,
     first_whole_version,
 )
-from pyspark_pravega.connector.read.eras import first_needed, rows_at
+from pyspark_pravega.connector.read.eras import first_needed, only_compacted_since, rows_at
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
@@ -61,6 +61,7 @@ __all__ = [
     "first_whole_version",
     "moment_at",
     "moment_of",
+    "only_compacted_since",
     "parts_of_keys",
     "resolve_end",
     "resolve_start",

@@ -168,6 +168,18 @@ class KeyedReader(BatchReader):
                 else:
                     yield from self._rows_at(parts, np.sort((rows[PLACE].to_numpy() & ~WRITTEN) >> 1), kept)
 
+    def written_keys(self, parts: Sequence[SegmentPart]) -> Iterator[pa.RecordBatch]:
+        """The keys of events, without those of rows that a compaction has only written once more.
+
+        Args:
+            parts: where the events lie.
+        """
+        for part in parts:
+            for found in self._frames(part):
+                keys = self._keys(found.frames, part.segment_id, found.start, 0, (0.0, 1.0))
+                keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).select(list(self._key.columns))
+                yield from keys.combine_chunks().to_batches()
+
     # First pass: keys
 
     def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: Kept) -> Last:

@@ -25,7 +25,7 @@ from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.changes import CHANGE_COLUMNS, INSERT
 from pyspark_pravega.connector.read.committed import CommittedRange, committed_ranges
-from pyspark_pravega.connector.read.eras import era_of_changes, events_of
+from pyspark_pravega.connector.read.eras import events_of_changes
 from pyspark_pravega.connector.read.keyed import (
     MERGED_ROWS,
     OFFSET_BITS,
@@ -38,7 +38,6 @@ from pyspark_pravega.connector.read.keyed import (
     is_among,
 )
 from pyspark_pravega.connector.read.reader import output_schema
-from pyspark_pravega.connector.read.versions import Moment, commit_of
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import SegmentTruncatedError, VersionNotFoundError
@@ -90,10 +89,9 @@ def row_changes(client: Client, ledger: Ledger, first: int, last: int) -> RowCha
     """
     if first > last:
         return None
-    era = era_of_changes(client, ledger, first, last)
-    end = Moment(offsets=commit_of(ledger, ledger.stream, last).cut, name=f"version {last}", version=last)
+    era, snapshot = events_of_changes(client, ledger, first, last)
     return RowChanges(
-        snapshot=events_of(client, ledger.stream, era, end),
+        snapshot=snapshot,
         ranges=tuple(committed_ranges(client, ledger, first, last)),
         base=era.version if era.version >= first else 0,
     )
@@ -291,7 +289,8 @@ def _with_versions(table: pa.Table, added: CommittedRange) -> pa.Table:
     """
     table = table.filter(pc.greater_equal(table[PLACE], WRITTEN))
     offsets = ((table[PLACE].to_numpy() & ~WRITTEN) >> 1) & np.int64((1 << OFFSET_BITS) - 1)
-    return table.append_column(_VERSION, pa.array(added.versions[added.indexes(offsets)]))
+    versions = pa.array(added.versions[added.indexes(offsets)])
+    return table.add_column(table.num_columns - 1, _VERSION, versions)
 
 
 def _changes(whole: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -1,0 +1,206 @@
+"""Tables with keys: of which events the rows of a moment are made.
+
+A version that takes the place of all rows begins an era: from it on, the rows are made of the events behind a stream
+cut that its entry in the commit log names. A compaction begins one, too, but changes no row: the rows that it has
+written are those of that cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.positions import CutOrder, compare_cuts, proper_cut
+from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
+from pyspark_pravega.connector.read.versions import (
+    Moment,
+    commit_of,
+    parts_until,
+    reaches,
+    snapshot_until,
+    truncated,
+)
+from pyspark_pravega.errors import InvalidStreamCutError, SegmentTruncatedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Era:
+    """Versions whose rows are made of the events behind one cut."""
+
+    version: int
+    """The one that began it; 0 for the first one of all."""
+    begins: Mapping[int, int] | None
+    """The cut, empty for the stream's first event; None in logs that didn't keep it: then it is the stream's head."""
+    compacts: bool
+    """Whether a compaction began it."""
+
+
+def eras(ledger: Ledger | None) -> Iterator[Era]:
+    """A table's eras, the last one first, as far back as the log knows.
+
+    Args:
+        ledger: the stream's commit log, if it has one.
+    """
+    number = 0 if ledger is None else ledger.state().replaced_rows
+    while ledger is not None and number:
+        found = ledger.commits([number])
+        if not found or not found[0].begins:
+            yield Era(version=number, begins=None, compacts=False)
+            return
+        yield Era(version=number, begins=found[0].begins, compacts=found[0].compacts)
+        number = found[0].replaced
+    yield Era(version=0, begins={}, compacts=False)
+
+
+def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
+    """What a table with a key held at a moment: its rows are made of all events of an era until then, so none may be
+    missing.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        moment: the moment.
+
+    Raises:
+        SegmentTruncatedError: some of them are gone.
+    """
+    ledger = open_ledger(client, stream)
+    last = None
+    for era in eras(ledger):
+        last = last or era
+        if not _is_in(client, stream, ledger, moment, era):
+            continue
+        try:
+            return events_of(client, stream, era, moment)
+        except SegmentTruncatedError:
+            if era == last:
+                raise
+            break
+    assert last is not None
+    if moment.version is None:
+        raise truncated(stream, moment.name)
+    raise SegmentTruncatedError(
+        f'{moment.name} of stream "{stream}" is gone: version {last.version} took the place of all its rows; read that '
+        "one, or a later one"
+    )
+
+
+def events_of(client: Client, stream: Stream, era: Era, moment: Moment) -> Snapshot:
+    """The events of an era until a moment.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        era: the era.
+        moment: the moment; it isn't before the era.
+
+    Raises:
+        SegmentTruncatedError: some of them are gone.
+    """
+    if era.begins is None:
+        return snapshot_until(client, stream, moment)
+    if era.begins:
+        start = Moment(offsets=dict(era.begins), name=f"version {era.version}")
+        return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, start, moment)))
+    head = client.controller.head(stream)
+    if any(offset or segment_id >> 32 for segment_id, offset in head.items()):
+        raise truncated(stream, moment.name)
+    return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
+
+
+def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> tuple[Era, Snapshot]:
+    """What tells what some versions have changed: the rows before them, and all of their events.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        first: the first version.
+        last: the last one.
+
+    Returns:
+        An era, and its events until the last version.
+
+    Raises:
+        SegmentTruncatedError: one of the versions took the place of all rows, or what they were before is gone.
+        VersionNotFoundError: a version isn't known any more.
+    """
+    stream = ledger.stream
+    end = Moment(offsets=commit_of(ledger, stream, last).cut, name=f"version {last}", version=last)
+    newest = None
+    for era in eras(ledger):
+        newest = newest or era
+        if era.version > last or (era.version >= first and era.compacts and not _covers(client, ledger, era, first)):
+            continue
+        if era.version >= first and not era.compacts:
+            newest = era
+            break
+        try:
+            return era, events_of(client, stream, era, end)
+        except SegmentTruncatedError:
+            break
+    assert newest is not None
+    raise SegmentTruncatedError(
+        f'what version {first} of stream "{stream}" has changed can\'t be told: version {newest.version} took the '
+        f"place of all rows, and what they were before is gone; begin with {newest.version + 1}"
+    )
+
+
+def only_compacted_since(ledger: Ledger, version: int) -> bool:
+    """Whether no later version than one took the place of all rows, but compactions, which change none.
+
+    Args:
+        ledger: the stream's commit log.
+        version: the version.
+    """
+    for era in eras(ledger):
+        if era.version <= version:
+            return True
+        if not era.compacts:
+            return False
+    return True
+
+
+def first_needed(ledger: Ledger, version: int) -> dict[int, int]:
+    """Where the events begin that the rows of a version are made of: whoever wants to tell later changes needs them.
+
+    Args:
+        ledger: the stream's commit log.
+        version: the version.
+
+    Returns:
+        A stream cut; empty where it isn't known, or where it is the stream's first event.
+    """
+    era = next((era for era in eras(ledger) if era.version <= version), None)
+    return {} if era is None else dict(era.begins or {})
+
+
+def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment, era: Era) -> bool:
+    if not era.version:
+        return True
+    if moment.version is not None:
+        return era.version <= moment.version
+    # A cut has no version; it must have the rows that took the place of all others.
+    found = [] if ledger is None else ledger.commits([era.version])
+    if not found:
+        return True
+    try:
+        return reaches(parts_until(client, stream, None, moment), found[0].cut)
+    except SegmentTruncatedError:
+        return False
+
+
+def _covers(client: Client, ledger: Ledger, era: Era, version: int) -> bool:
+    """Whether an era begins where a version begins, or before."""
+    if version < 2 or not era.begins:
+        return False
+    stream, begins = ledger.stream, Moment(offsets=dict(era.begins), name=f"version {era.version}")
+    before = Moment(offsets=commit_of(ledger, stream, version - 1).cut, name=f"version {version - 1}")
+    try:
+        cuts = [proper_cut(client, stream, moment.offsets) for moment in (begins, before)]
+        if compare_cuts(client.controller, *cuts) in (CutOrder.SAME, CutOrder.BEFORE):
+            return True
+        # A stream that was only scaled between them holds the same events.
+        return not any(part.size for part in parts_until(client, stream, before, begins))
+    except (InvalidStreamCutError, SegmentTruncatedError):
+        return False
