@@ -73,7 +73,7 @@ def compact_with(
     steps = meanwhile or {}
     steps.get(STEPS[0], lambda: None)()
     snapshot = take_snapshot(client, definition.stream)
-    job = CompactingJob(WritePlan.of(definition, WriteOptions()), snapshot.cut, snapshot.version)
+    job = CompactingJob(WritePlan.of(definition, WriteOptions()), snapshot)
     steps.get(STEPS[1], lambda: None)()
     reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions())
     messages: Sequence[Any] = [job.write_partition(n, reader.read(part)) for n, part in enumerate(reader.partitions())]

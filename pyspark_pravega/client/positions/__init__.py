@@ -4,10 +4,8 @@ The value itself is `client.stream_cut.StreamCut`. It uses `segments` and below.
 """
 
 from pyspark_pravega.client.positions.cuts import (
-    CutOrder,
     SegmentRanges,
     check_cut,
-    compare_cuts,
     later_cut,
     proper_cut,
     tail_cut,
@@ -17,11 +15,9 @@ from pyspark_pravega.client.positions.parts import SegmentPart, parts_between
 from pyspark_pravega.client.positions.watermarks import watermarks
 
 __all__ = [
-    "CutOrder",
     "SegmentPart",
     "SegmentRanges",
     "check_cut",
-    "compare_cuts",
     "later_cut",
     "parts_between",
     "proper_cut",

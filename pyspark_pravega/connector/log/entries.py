@@ -29,8 +29,9 @@ class Replacement:
     id: str | None = None
     """What identifies the statement that makes the table another one, with other columns and properties; None where
     only its rows are replaced."""
-    compacts: bool = False
-    """Whether it changes no row: a compaction writes the rows once more, as they were at that cut."""
+    base: int | None = None
+    """Of a compaction, which changes no row but writes the rows at that cut once more: the first version that lies
+    behind the cut with all of its events."""
     properties: dict[str, str] | None = None
     """The table's properties from then on; None where they stay."""
     stream: dict[str, Any] | None = None
@@ -157,7 +158,7 @@ class Commit:
     begins: dict[int, int] = field(default_factory=dict)
     """Where the table's rows begin from it on, as of `Replacement`; empty where it only adds rows, and in logs that
     didn't keep it."""
-    compacts: bool = False
+    base: int | None = None
     """As of `Replacement`."""
     replaced: int = 0
     """Of a version that takes the place of all rows: the one before that did so; 0 when there was none."""
@@ -213,8 +214,8 @@ def state_of(document: Document | None) -> State:
 def commit_content(commit: Commit) -> Content:
     """A version as it is stored."""
     content = asdict(commit)
-    for name in ("begins", "compacts", "replaced"):
-        if not content[name]:
+    if not commit.begins:
+        for name in ("begins", "base", "replaced"):
             del content[name]
     return content
 
@@ -254,7 +255,7 @@ def commit_of(content: Content) -> Commit:
         epoch=content.get("epoch"),
         replacement=content.get("replacement"),
         begins=offsets_of(content.get("begins", {})),
-        compacts=content.get("compacts", False),
+        base=content.get("base"),
         replaced=content.get("replaced", 0),
     )
 

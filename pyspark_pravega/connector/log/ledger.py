@@ -163,7 +163,7 @@ class Ledger:
             epoch=done.epoch,
             replacement=None if replacement is None else replacement.id,
             begins={} if replacement is None else replacement.begins,
-            compacts=replacement is not None and replacement.compacts,
+            base=None if replacement is None else replacement.base,
             replaced=0 if replacement is None else state.replaced_rows,
         )
         changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, commit_content(commit))]

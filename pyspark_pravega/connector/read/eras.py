@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.positions import CutOrder, compare_cuts, proper_cut
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
 from pyspark_pravega.connector.read.versions import (
     Moment,
@@ -21,7 +20,7 @@ from pyspark_pravega.connector.read.versions import (
     snapshot_until,
     truncated,
 )
-from pyspark_pravega.errors import InvalidStreamCutError, SegmentTruncatedError
+from pyspark_pravega.errors import SegmentTruncatedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +31,8 @@ class Era:
     """The one that began it; 0 for the first one of all."""
     begins: Mapping[int, int] | None
     """The cut, empty for the stream's first event; None in logs that didn't keep it: then it is the stream's head."""
-    compacts: bool
-    """Whether a compaction began it."""
+    base: int | None = None
+    """Where a compaction began it: the first version that lies behind the cut with all of its events."""
 
 
 def eras(ledger: Ledger | None) -> Iterator[Era]:
@@ -46,11 +45,11 @@ def eras(ledger: Ledger | None) -> Iterator[Era]:
     while ledger is not None and number:
         found = ledger.commits([number])
         if not found or not found[0].begins:
-            yield Era(version=number, begins=None, compacts=False)
+            yield Era(version=number, begins=None)
             return
-        yield Era(version=number, begins=found[0].begins, compacts=found[0].compacts)
+        yield Era(version=number, begins=found[0].begins, base=found[0].base)
         number = found[0].replaced
-    yield Era(version=0, begins={}, compacts=False)
+    yield Era(version=0, begins={})
 
 
 def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
@@ -130,9 +129,9 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
     newest = None
     for era in eras(ledger):
         newest = newest or era
-        if era.version > last or (era.version >= first and era.compacts and not _covers(client, ledger, era, first)):
+        if era.version > last or (era.version >= first and era.base is not None and first < era.base):
             continue
-        if era.version >= first and not era.compacts:
+        if era.version >= first and era.base is None:
             newest = era
             break
         try:
@@ -156,7 +155,7 @@ def only_compacted_since(ledger: Ledger, version: int) -> bool:
     for era in eras(ledger):
         if era.version <= version:
             return True
-        if not era.compacts:
+        if era.base is None:
             return False
     return True
 
@@ -187,20 +186,4 @@ def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment
     try:
         return reaches(parts_until(client, stream, None, moment), found[0].cut)
     except SegmentTruncatedError:
-        return False
-
-
-def _covers(client: Client, ledger: Ledger, era: Era, version: int) -> bool:
-    """Whether an era begins where a version begins, or before."""
-    if version < 2 or not era.begins:
-        return False
-    stream, begins = ledger.stream, Moment(offsets=dict(era.begins), name=f"version {era.version}")
-    before = Moment(offsets=commit_of(ledger, stream, version - 1).cut, name=f"version {version - 1}")
-    try:
-        cuts = [proper_cut(client, stream, moment.offsets) for moment in (begins, before)]
-        if compare_cuts(client.controller, *cuts) in (CutOrder.SAME, CutOrder.BEFORE):
-            return True
-        # A stream that was only scaled between them holds the same events.
-        return not any(part.size for part in parts_until(client, stream, before, begins))
-    except (InvalidStreamCutError, SegmentTruncatedError):
         return False

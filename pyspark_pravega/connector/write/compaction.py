@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_number
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.log import Ledger, Replacement, State, create_ledger, settle, take_snapshot
+from pyspark_pravega.connector.log import Ledger, Replacement, Snapshot, State, create_ledger, settle, take_snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import ChangeCodec, TableDefinition, checks_of
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.seen import parts_since
 from pyspark_pravega.errors import ConflictError, TableChangedError, UnsupportedOperationError, WriteConflictError
 
 _THREADS = 2
@@ -44,28 +45,34 @@ class CompactingJob(WriteJob):
 
     replaces = True
 
-    def __init__(self, plan: WritePlan, base: Mapping[int, int], version: int) -> None:
+    def __init__(self, plan: WritePlan, base: Snapshot) -> None:
         """Begin a job.
 
         Args:
             plan: how to write; the table has a key.
-            base: where the stream ended when its rows were read: segment id to offset in bytes.
-            version: the last version that was read.
+            base: the stream when its rows were read.
         """
         assert isinstance(plan.codec, ChangeCodec)
-        self._base, self._version = dict(base), version
+        self._base = base
         self._before: Mapping[int, int] = {}
         super().__init__(replace(plan, codec=plan.codec.compacting()))
+        client = shared_client(plan.settings)
+        ledger = create_ledger(client, plan.stream)
+        last = [commit.cut for commit in ledger.commits([base.version] if base.version else [])]
+        since = parts_since(client, base, last[0]) if last else list(base.parts)
+        # What others have written since belongs to the next version.
+        is_whole = since is not None and not any(part.size for part in since)
+        self._first_whole = base.version + (1 if is_whole else 2)
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement:
         client, stream = shared_client(self.plan.settings), self.plan.stream
-        if state.replaced_rows > self._version or state.truncation_due:
+        if state.replaced_rows > self._base.version or state.truncation_due:
             raise WriteConflictError(
                 f'stream "{stream}" was not compacted: another statement has replaced all its rows meanwhile'
             )
         check_nobody_needs_them(client, ledger, stream)
         self._before = take_snapshot(client, stream, ledger).cut
-        return Replacement(begins=dict(proper_cut(client, stream, self._base)), keeps=True, compacts=True)
+        return Replacement(begins=dict(proper_cut(client, stream, self._base.cut)), keeps=True, base=self._first_whole)
 
     def note_places(self, ledger: Ledger, messages: Sequence[TaskMessage]) -> None:
         """Note where the rows lie that were written, if nothing of others came between: then reads needn't look for
@@ -153,7 +160,7 @@ def compact(definition: TableDefinition) -> Compacted:
         raise TableChangedError(f'stream "{stream}" was made another table just now: run it again')
     names = [check.name for check in checks_of(definition.properties)]
     plan = WritePlan.of(definition, WriteOptions(writer_mode=EXACTLY_ONCE), checks=names)
-    job = CompactingJob(replace(plan, event_time=None), snapshot.cut, snapshot.version)
+    job = CompactingJob(replace(plan, event_time=None), snapshot)
     reader = snapshot_reader(definition, snapshot, definition.schema.fieldNames(), ReadOptions())
     partitions = list(enumerate(reader.partitions()))
     try:

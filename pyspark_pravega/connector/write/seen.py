@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -95,7 +96,7 @@ def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
     """
     if state.replaced_rows > seen.version:
         return False
-    parts = _parts_since(client, tail, seen)
+    parts = parts_since(client, tail, seen.offsets)
     return parts is not None and not any(part.size for part in parts)
 
 
@@ -116,7 +117,7 @@ def is_same_for_keys(
     compacted = state.replaced_rows > seen.version
     if compacted and not only_compacted_since(ledger, seen.version):
         return False
-    parts = _parts_since(client, tail, seen)
+    parts = parts_since(client, tail, seen.offsets)
     if parts is None:
         # It was removed by a compaction that has read it.
         return False
@@ -135,13 +136,19 @@ def is_same_for_keys(
     return True
 
 
-def _parts_since(client: Client, tail: Snapshot, seen: Seen) -> list[SegmentPart] | None:
-    """What came to a stream since it was read; None where some of that is gone."""
-    if seen.offsets == tail.cut:
+def parts_since(client: Client, tail: Snapshot, offsets: Mapping[int, int]) -> list[SegmentPart] | None:
+    """What came to a stream since a moment; None where some of that is gone.
+
+    Args:
+        client: the cluster.
+        tail: the stream now.
+        offsets: where it ended then: segment id to offset in bytes.
+    """
+    if offsets == tail.cut:
         return []
     # A stream that was only scaled holds the same events.
     try:
-        cut = proper_cut(client, tail.stream, seen.offsets)
+        cut = proper_cut(client, tail.stream, offsets)
         segment_ids = client.controller.segments_between(tail.stream, cut)
         ends = tail.cut
         states = segment_states(client.pool, tail.stream, segment_ids)
