@@ -246,6 +246,51 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) ->
         spark.readStream.table(t).writeStream.format("noop").start().processAllAvailable()
 
 
+def test_a_join_with_few_keys_reads_their_segments(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """And a MERGE from few rows has read, and conflicts in, these keys only."""
+    t, few, other = f"{namespace}.t", f"{namespace}.few", spark.newSession()
+    spark.sql(
+        f"CREATE TABLE {t} (id BIGINT NOT NULL, region STRING NOT NULL, v BIGINT, PRIMARY KEY (id, region) "
+        "NOT ENFORCED) TBLPROPERTIES ('segments' = '16')"
+    )
+    spark.sql(f"INSERT INTO {t} SELECT id, 'eu', 1 FROM range(200)")
+    spark.sql(f"CREATE TABLE {few} (id BIGINT, region STRING, word STRING)")
+    spark.sql(f"INSERT INTO {few} VALUES (7, 'eu', 'yes'), (8, 'eu', 'yes'), (9, 'us', 'yes'), (10, 'eu', 'no')")
+    wanted = f"(SELECT * FROM {few} WHERE word = 'yes')"
+    join = spark.sql(f"SELECT t.id, t.v FROM {t} t JOIN {wanted} s ON t.id = s.id AND t.region = s.region")
+    assert sorted(row.id for row in join.collect()) == [7, 8]
+    assert segments_read(join) <= 6
+    # With one of the key's columns alone nothing is known.
+    half = spark.sql(f"SELECT t.id FROM {t} t JOIN {wanted} s ON t.id = s.id")
+    assert sorted(row.id for row in half.collect()) == [7, 8, 9]
+    assert segments_read(half) == 16
+    old = spark.sql(f"SELECT t.v FROM {t} VERSION AS OF 1 t JOIN {wanted} s ON t.id = s.id AND t.region = s.region")
+    assert [row.v for row in old.collect()] == [1, 1]
+
+    merge = (
+        f"MERGE INTO {t} t USING {wanted} s ON t.id = s.id AND t.region = s.region "
+        "WHEN MATCHED THEN UPDATE SET v = held(t.v) + 1 WHEN NOT MATCHED THEN INSERT (id, region, v) VALUES (s.id, "
+        "s.region, 0)"
+    )
+    with ThreadPoolExecutor(1) as pool:
+        for name, meanwhile in (("another", "(50, 'eu', 50)"), ("one of them", "(8, 'eu', 80)")):
+            folder = tmp_path / name
+            folder.mkdir()
+            pause = Pause(folder)
+            pause.register(spark)
+
+            def insert(rows: str = meanwhile) -> object:
+                return other.sql(f"INSERT INTO {t} VALUES {rows}")
+
+            if name == "another":
+                pause.around(pool, lambda: spark.sql(merge), insert)
+                continue
+            with pytest.raises(Exception, match=r"PRAVEGA_WRITE_CONFLICT.*rows with keys"):
+                pause.around(pool, lambda: spark.sql(merge), insert)
+    found = {(row.id, row.region): row.v for row in spark.table(t).where("v <> 1").collect()}
+    assert found == {(7, "eu"): 2, (8, "eu"): 80, (9, "us"): 0, (50, "eu"): 50}
+
+
 def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
     """Append, update mode, and MERGE in foreachBatch; each micro-batch once over a restart."""
     source, counts, merged = (f"{namespace}.{name}" for name in ("source", "counts", "merged"))

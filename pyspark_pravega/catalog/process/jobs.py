@@ -331,7 +331,7 @@ def take_over_query(plan: bytes, query: str, run: str) -> None:
         query: the query's id.
         run: the driver's.
     """
-    take_over(_unpickle(plan), query, run)
+    take_over(unpickle(plan), query, run)
 
 
 class WriteJobs:
@@ -362,7 +362,7 @@ class WriteJobs:
         Raises:
             UnsupportedOperationError: it can't be done in this writer mode.
         """
-        job = kind(_unpickle(plan))
+        job = kind(unpickle(plan))
         unpacked = packed if packed is not None and can_unpack(packed) else None
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -381,7 +381,7 @@ class WriteJobs:
             writer: what `begin` returned.
             partitions: how many partitions the write has.
         """
-        self._keep_alive(_unpickle(writer), partitions)
+        self._keep_alive(unpickle(writer), partitions)
 
     def _keep_alive(self, job: WriteJob, partitions: int) -> None:
         if job.plan.mode != EXACTLY_ONCE:
@@ -408,10 +408,10 @@ class WriteJobs:
             TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
             WriteConflictError: what is to be replaced isn't what the statement has read; nothing is visible.
         """
-        job: WriteJob = _unpickle(writer)
+        job: WriteJob = unpickle(writer)
         # From here on the commit itself keeps them open.
         self._stop(job)
-        unpickled = [None if message is None else _unpickle(message) for message in messages]
+        unpickled = [None if message is None else unpickle(message) for message in messages]
         if isinstance(job, ReadingJob):
             return job.commit_job(unpickled, epoch, seen)
         return job.commit_job(unpickled, epoch)
@@ -423,9 +423,9 @@ class WriteJobs:
             writer: what `begin` returned.
             messages: the pickled messages of its tasks; None where one has failed.
         """
-        job: WriteJob = _unpickle(writer)
+        job: WriteJob = unpickle(writer)
         self._stop(job)
-        job.abort_job([None if message is None else _unpickle(message) for message in messages])
+        job.abort_job([None if message is None else unpickle(message) for message in messages])
 
     def _stop(self, job: WriteJob) -> None:
         running = self._running.pop(job.job, None)
@@ -462,7 +462,8 @@ def pickle(value: object) -> bytes:
     return pickled
 
 
-def _unpickle(data: bytes) -> Any:
+def unpickle(data: bytes) -> Any:
+    """What `pickle` has made."""
     return pickleSer.loads(data)  # type: ignore[no-untyped-call]
 
 

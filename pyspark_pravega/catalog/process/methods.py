@@ -18,9 +18,11 @@ from pyspark_pravega.catalog.process.jobs import (
     check_read,
     count_rows,
     merges_schema,
+    pickle,
     plan_scan,
     plan_write,
     take_over_query,
+    unpickle,
 )
 from pyspark_pravega.catalog.process.protocol import (
     BegunWrite,
@@ -28,6 +30,7 @@ from pyspark_pravega.catalog.process.protocol import (
     CommitReport,
     CountedRows,
     MetadataTable,
+    NarrowedScan,
     Parameter,
     PlannedScan,
     PlannedWrite,
@@ -41,6 +44,7 @@ from pyspark_pravega.catalog.process.protocol import (
 )
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.pushdown import narrowed_chains
 from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.table import (
@@ -267,6 +271,27 @@ class CatalogMethods(StreamReads):
             "rows": scan.rows,
             "segments": scan.slices,
             "seen": None if scan.seen is None else scan.seen.to_json(),
+        }
+
+    def narrow_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        partitions: list[Text64],
+        seen: str | None,
+        predicates: list[dict[str, Any]],
+    ) -> NarrowedScan | None:
+        planned = [unpickle(bytes_of(partition)) for partition in partitions]
+        read = None if seen is None else Seen.from_json(seen)
+        narrowed = narrowed_chains(self._definition(namespace, table, options), planned, read, predicates)
+        if narrowed is None:
+            return None
+        left, read = narrowed
+        return {
+            "partitions": [text_of(pickle(partition)) for partition in left],
+            "segments": len({part.segment_id for partition in left for part in partition.parts}),
+            "seen": None if read is None else read.to_json(),
         }
 
     def plan_write(

@@ -140,6 +140,14 @@ class PlannedScan(TypedDict):
     """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
 
 
+class NarrowedScan(TypedDict):
+    """What of a `PlannedScan` is left when a join's other side has told its keys."""
+
+    partitions: list[Text64]
+    segments: int
+    seen: str | None
+
+
 class CountedRows(TypedDict):
     """How many rows a table has, as its commit log has counted them."""
 
@@ -326,6 +334,17 @@ class Methods(Protocol):
         limit: int | None = None,
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`."""
+
+    def narrow_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        partitions: list[Text64],
+        seen: str | None,
+        predicates: list[dict[str, Any]],
+    ) -> NarrowedScan | None:
+        """What of a planned read further predicates leave, as of the same moment; None for all of it."""
 
     def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
         """How many rows a table has, where the commit log knows; else None."""

@@ -7,7 +7,7 @@ rows of a moment are made), `row_changes` (what versions have changed). It uses 
 """
 
 from pyspark_pravega.connector.read.bounded import bounded_snapshot
-from pyspark_pravega.connector.read.chains import arrange_chains, parts_of_keys
+from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains, chains_of_keys, parts_of_keys
 from pyspark_pravega.connector.read.changes import (
     CHANGE_COLUMNS,
     ChangesRange,
@@ -40,6 +40,7 @@ __all__ = [
     "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
     "BatchReader",
+    "ChainPartition",
     "ChangesRange",
     "ChangesReader",
     "CommittedPartition",
@@ -51,6 +52,7 @@ __all__ = [
     "arrange",
     "arrange_chains",
     "bounded_snapshot",
+    "chains_of_keys",
     "check_extents",
     "check_order",
     "commits_between",

@@ -13,6 +13,8 @@ from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
 
+Floats = npt.NDArray[np.float64]
+
 
 @dataclass
 class ChainPartition(SlicePartition):
@@ -82,7 +84,7 @@ def _pieces(part: SegmentPart, compacted: Mapping[int, tuple[int, int]]) -> Iter
             yield replace(part, start=start, end=end), is_compacted
 
 
-def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.float64]) -> Snapshot:
+def parts_of_keys(client: Client, snapshot: Snapshot, fractions: Floats) -> Snapshot:
     """The part of a snapshot that may hold some keys.
 
     Args:
@@ -90,10 +92,37 @@ def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.
         snapshot: what there is.
         fractions: where in the key space the keys lie, each in [0, 1).
     """
-    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in snapshot.parts])
+    holding = _segments_of_keys(client, snapshot.parts, fractions)
+    return replace(snapshot, parts=tuple(part for part in snapshot.parts if part.segment_id in holding))
 
-    def may_hold(part: SegmentPart) -> bool:
-        owned = ranges[part.segment_id]
-        return bool(((fractions >= owned.min_key) & (fractions < owned.max_key)).any())
 
-    return replace(snapshot, parts=tuple(part for part in snapshot.parts if may_hold(part)))
+def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractions: Floats) -> list[ChainPartition]:
+    """What of some chains may hold some keys; chains of which nothing is left are left out.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        partitions: the chains.
+        fractions: as of `parts_of_keys`.
+    """
+    holding = _segments_of_keys(client, [part for partition in partitions for part in partition.parts], fractions)
+    found = (
+        [
+            (part, compacted)
+            for part, compacted in zip(partition.parts, partition.compacted, strict=True)
+            if part.segment_id in holding
+        ]
+        for partition in partitions
+    )
+    return [ChainPartition(parts) for parts in found if parts]
+
+
+def _segments_of_keys(client: Client, parts: Sequence[SegmentPart], fractions: Floats) -> set[int]:
+    if not parts:
+        return set()
+    ordered = np.sort(fractions)
+    ranges = client.controller.segment_ranges(parts[0].stream, sorted({part.segment_id for part in parts}))
+    return {
+        segment_id
+        for segment_id, owned in ranges.items()
+        if np.searchsorted(ordered, owned.min_key) < np.searchsorted(ordered, owned.max_key)
+    }
