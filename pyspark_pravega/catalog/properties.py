@@ -16,6 +16,7 @@ from pyspark_pravega.catalog.stream_properties import stream_configuration as co
 from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
+    COMPACT_WHEN,
     EVENT_TIME,
     EXACTLY_ONCE,
     ISOLATION_LEVEL,
@@ -33,6 +34,7 @@ from pyspark_pravega.connector.table import (
     KEY_TYPES,
     MODE,
     PRIMARY_KEY,
+    ROW_COLUMN,
     SCHEMA_TYPE,
     Check,
     TableDefinition,
@@ -55,7 +57,7 @@ from pyspark_pravega.serde.lenient import FAIL_FAST, MODES, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
-from pyspark_pravega.values import flag
+from pyspark_pravega.values import flag, size
 
 FORMAT = "format"
 COMPATIBILITY = "compatibility"
@@ -69,7 +71,9 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
-_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER})
+_WRITES = frozenset(
+    {ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, COMPACT_WHEN}
+)
 _EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
 _OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
@@ -420,6 +424,12 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         kept[WRITER_MODE] = writer_mode(kept[WRITER_MODE])
     if ISOLATION_LEVEL in kept:
         kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
+    if COMPACT_WHEN in kept:
+        size(COMPACT_WHEN, kept[COMPACT_WHEN])
+        if PRIMARY_KEY not in kept or ROW_COLUMN in kept:
+            raise ConfigurationError(
+                f'"{COMPACT_WHEN}" goes with "{PRIMARY_KEY}" in a table that is written here: leave it out'
+            )
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
     for name in (CLUSTER_BY_KEY, TRUNCATE_LATER):

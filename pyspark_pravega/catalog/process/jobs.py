@@ -17,6 +17,7 @@ from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partiti
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
+from pyspark_pravega.catalog.process.compactions import Compactions
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     Bounds,
@@ -342,6 +343,7 @@ class WriteJobs:
 
     def __init__(self) -> None:
         self._running: dict[uuid.UUID, ExitStack] = {}
+        self._compactions = Compactions()
 
     def begin(
         self,
@@ -413,8 +415,11 @@ class WriteJobs:
         self._stop(job)
         unpickled = [None if message is None else unpickle(message) for message in messages]
         if isinstance(job, ReadingJob):
-            return job.commit_job(unpickled, epoch, seen)
-        return job.commit_job(unpickled, epoch)
+            report = job.commit_job(unpickled, epoch, seen)
+        else:
+            report = job.commit_job(unpickled, epoch)
+        self._compactions.consider(job.plan)
+        return report
 
     def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Throw a write away.

@@ -6,7 +6,7 @@ entry is, `json_table` how they are kept. `recovery` ends commits of the dead, `
 It uses the client only.
 """
 
-from pyspark_pravega.connector.log.cleaning import clean, is_empty_before
+from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
@@ -60,6 +60,7 @@ __all__ = [
     "settle",
     "settled_table",
     "take_snapshot",
+    "truncate_at",
     "visible_head",
     "withdraw",
 ]

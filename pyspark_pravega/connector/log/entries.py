@@ -48,6 +48,8 @@ class Cleaning:
     """The stream is to be truncated here; empty when that is done."""
     stream: dict[str, Any] | None = None
     """As of `Replacement`."""
+    held: bool = False
+    """Whether somebody may need what lies before the cut: then who compacts next looks whether that is still so."""
 
     @property
     def done(self) -> bool:
@@ -131,7 +133,9 @@ class State:
             bytes=None if replacement.keeps else done.bytes,
             replaced_rows=version,
             replaced_table=self.replaced_table if replacement.id is None else version,
-            cleaning=Cleaning(version=version, begins=replacement.begins, stream=stream),
+            cleaning=Cleaning(
+                version=version, begins=replacement.begins, stream=stream, held=replacement.base is not None
+            ),
             truncation_due=False,
             compacted={},
         )

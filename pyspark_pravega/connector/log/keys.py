@@ -18,7 +18,7 @@ def _key(space: int, number: int) -> bytes:
     return struct.pack(">QQ", space, number)
 
 
-STATE, PROPERTIES, CUTS, SCHEMAS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3)
+STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3), _key(0, 4)
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
 FIRST_JOB = _key(_JOBS, 0)

@@ -8,6 +8,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 1 | the table's properties |
 | 0, 2 | the stream cuts that have names |
 | 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
+| 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
@@ -58,6 +59,7 @@ from pyspark_pravega.connector.log.keys import (
     PROPERTIES,
     SCHEMAS,
     STATE,
+    SUBSCRIBERS,
     commit_key,
     query_key,
 )
@@ -379,6 +381,24 @@ class Ledger:
             return {"cuts": {name: asdict(cut) for name, cut in change(cuts_of(before)).items()}}
 
         self._table.change(CUTS, changed)
+
+    def subscribers(self) -> dict[str, int]:
+        """The last version that each subscriber has read, of those who have said so."""
+        content = self._table.content(SUBSCRIBERS)
+        return {} if content is None else dict(content["versions"])
+
+    def note_subscriber(self, name: str, version: int) -> None:
+        """Note how far a subscriber has read.
+
+        Args:
+            name: the subscriber, `scope/group`.
+            version: the last version that it has read.
+        """
+
+        def changed(before: Content | None) -> Content:
+            return {"versions": {**({} if before is None else before["versions"]), name: version}}
+
+        repeated(lambda: self._table.change(SUBSCRIBERS, changed))
 
     def _complete_epoch(self, state: State, after: State, changes: Sequence[Change], query: str, epoch: int) -> State:
         while True:

@@ -21,7 +21,7 @@ from pyspark_pravega.connector.read.committed import (
     committed_ranges,
     first_whole_version,
 )
-from pyspark_pravega.connector.read.eras import first_needed, only_compacted_since, rows_at
+from pyspark_pravega.connector.read.eras import Era, era_at, era_of, eras, only_compacted_since, rows_at
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
@@ -33,7 +33,7 @@ from pyspark_pravega.connector.read.row_changes import (
     row_change_partitions,
     row_changes,
 )
-from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
+from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, parts_until, snapshot_until
 
 __all__ = [
     "CHANGE_COLUMNS",
@@ -44,6 +44,7 @@ __all__ = [
     "ChangesRange",
     "ChangesReader",
     "CommittedPartition",
+    "Era",
     "KeyedReader",
     "Moment",
     "RowChangesPartition",
@@ -58,13 +59,16 @@ __all__ = [
     "commits_between",
     "committed_partitions",
     "committed_ranges",
-    "first_needed",
+    "era_at",
+    "era_of",
+    "eras",
     "first_told_version",
     "first_whole_version",
     "moment_at",
     "moment_of",
     "only_compacted_since",
     "parts_of_keys",
+    "parts_until",
     "resolve_end",
     "resolve_start",
     "row_change_partitions",

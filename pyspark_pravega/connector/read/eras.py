@@ -160,18 +160,31 @@ def only_compacted_since(ledger: Ledger, version: int) -> bool:
     return True
 
 
-def first_needed(ledger: Ledger, version: int) -> dict[int, int]:
-    """Where the events begin that the rows of a version are made of: whoever wants to tell later changes needs them.
+def era_of(ledger: Ledger, version: int) -> Era | None:
+    """The era of a version: who wants to tell later changes needs its events from the begin on.
 
     Args:
         ledger: the stream's commit log.
         version: the version.
 
     Returns:
-        A stream cut; empty where it isn't known, or where it is the stream's first event.
+        None where it isn't known any more.
     """
-    era = next((era for era in eras(ledger) if era.version <= version), None)
-    return {} if era is None else dict(era.begins or {})
+    return next((era for era in eras(ledger) if era.version <= version), None)
+
+
+def era_at(client: Client, ledger: Ledger, moment: Moment) -> Era | None:
+    """The era of a moment.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        moment: the moment.
+
+    Returns:
+        None where it isn't known any more.
+    """
+    return next((era for era in eras(ledger) if _is_in(client, ledger.stream, ledger, moment, era)), None)
 
 
 def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment, era: Era) -> bool:

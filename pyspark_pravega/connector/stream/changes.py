@@ -28,7 +28,7 @@ from pyspark_pravega.connector.read import (
     commits_between,
     committed_partitions,
     committed_ranges,
-    first_needed,
+    era_of,
     first_told_version,
     first_whole_version,
     row_change_partitions,
@@ -233,8 +233,12 @@ class ChangesSource:
         if self._subscription is None or ledger is None:
             return
         for commit in ledger.commits([end.commit]):
-            # What rows were before is told by events that lie far behind.
-            needed = first_needed(ledger, end.commit) if self._keyed else commit.cut
+            needed = commit.cut
+            if self._keyed:
+                # What rows were before is told by events that lie far behind.
+                ledger.note_subscriber(self._subscription.of(self._stream), end.commit)
+                era = era_of(ledger, end.commit)
+                needed = {} if era is None or not era.begins else dict(era.begins)
             if needed:
                 cut = proper_cut(self._client, self._stream, needed)
                 self._subscription.tell(SourceOffset({self._stream: StreamPosition(cut=cut)}))

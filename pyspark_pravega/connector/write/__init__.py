@@ -1,14 +1,15 @@
 """Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces and `deltas`
-changes rows, `compaction` writes those of a table with a key once more.
+changes rows, `compaction` writes those of a table with a key once more, and `keeping` removes what nobody needs then.
 
 `seen` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
 their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `connector.table`, `connector.log` and
 `connector.read`.
 """
 
-from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact
+from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact, compact_if_due
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
+from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
     ReadingJob,
@@ -40,9 +41,11 @@ __all__ = [
     "check_rows",
     "check_trigger",
     "compact",
+    "compact_if_due",
     "is_replaced",
     "is_same",
     "key_places",
+    "release",
     "replace_all",
     "take_over",
     "time_column",

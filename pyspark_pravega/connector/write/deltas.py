@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from pyspark_pravega.connector.log import Ledger, Replacement, State, take_snapshot
 from pyspark_pravega.connector.options import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import DELETED, ChangeCodec, load_definition
+from pyspark_pravega.connector.table import DELETED, ChangeCodec
 from pyspark_pravega.connector.write.job import TaskMessage
 from pyspark_pravega.connector.write.overwrite import ReadingJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
+from pyspark_pravega.connector.write.seen import Seen
 from pyspark_pravega.errors import DuplicateKeyError, UnsupportedOperationError, WriteConflictError
 
 ROW_OPERATION = "_row_operation"
@@ -60,10 +60,7 @@ class DeltaJob(ReadingJob):
             client, stream = shared_client(self.plan.settings), self.plan.stream
             tail = take_snapshot(client, stream, ledger)
             for one in self._seen:
-                if is_same(client, tail, state, one):
-                    continue
-                definition = load_definition(client, self.plan.settings, stream)
-                if not is_same_for_keys(client, ledger, definition, tail, state, one):
+                if not self._is_same(ledger, tail, state, one):
                     raise self._conflict(state, one)
             # When another commit comes first, only what is newer has to be looked at.
             self._seen = [replace(one, version=state.version, offsets=tail.cut) for one in self._seen]

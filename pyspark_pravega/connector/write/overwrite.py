@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -18,6 +19,7 @@ from pyspark_pravega.connector.log import (
     Intent,
     Ledger,
     Replacement,
+    Snapshot,
     State,
     clean,
     settle,
@@ -25,9 +27,10 @@ from pyspark_pravega.connector.log import (
 )
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.write.plan import StagedTable, WritePlan
-from pyspark_pravega.connector.write.seen import Seen, is_same
+from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
 from pyspark_pravega.errors import ConflictError, UnsupportedOperationError, WriteConflictError
 
 
@@ -73,6 +76,16 @@ class ReadingJob(WriteJob):
         self._seen = [one for one in seen if one.controller_uri == self.plan.settings.controller_uri]
         return super().commit_job(messages, epoch)
 
+    def _is_same(self, ledger: Ledger, tail: Snapshot, state: State, seen: Seen) -> bool:
+        """Whether what the statement has read still is so; of a table with a key, for the keys that it has named."""
+        client, stream = shared_client(self.plan.settings), self.plan.stream
+        if is_same(client, tail, state, seen):
+            return True
+        if not isinstance(self.plan.codec, ChangeCodec):
+            return False
+        definition = load_definition(client, self.plan.settings, stream)
+        return is_same_for_keys(client, ledger, definition, tail, state, seen)
+
 
 class OverwritingJob(ReadingJob):
     """Writes rows that take the place of all that are there."""
@@ -86,7 +99,7 @@ class OverwritingJob(ReadingJob):
         begins = dict(proper_cut(client, stream, tail.cut))
         keeps = False
         # What lies before the cut isn't asked about: it was read, or it is replaced all the same.
-        news = [one for one in self._seen if not is_same(client, tail, state, one)]
+        news = [one for one in self._seen if not self._is_same(ledger, tail, state, replace(one, keys=None))]
         if news:
             if self.plan.isolation == SERIALIZABLE or staged is not None:
                 raise self._conflict(state, news[0])

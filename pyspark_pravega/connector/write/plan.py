@@ -15,6 +15,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Replacement
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
+    COMPACT_WHEN,
     EVENT_TIME,
     EXACTLY_ONCE,
     ISOLATION_LEVEL,
@@ -45,6 +46,7 @@ from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import arrow_safe
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.values import size
 
 WRITER = "pyspark-pravega"
 """Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
@@ -93,6 +95,8 @@ class WritePlan:
     epoch: int | None
     isolation: str = SERIALIZABLE
     """One of `options.ISOLATION_LEVELS`."""
+    compact_when: int | None = None
+    """After how many bytes of events since the last compaction a commit starts one; None for never."""
     segment_id: int
     """A segment that the stream had: a stream that was dropped and made again never has it."""
     replaced_table: int = 0
@@ -168,6 +172,7 @@ class WritePlan:
             query=options.query,
             epoch=options.epoch,
             isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
+            compact_when=size(COMPACT_WHEN, properties[COMPACT_WHEN]) if COMPACT_WHEN in properties else None,
             segment_id=_a_segment(definition),
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,
