@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +43,6 @@ class KeyedRun:
         self.random, self._last_replaced = random.Random(self.seed), 0
         self.table = f"{self.namespace}.keyed_{self.seed}"
         self.stream = Stream(self.namespace.split(".")[1].replace("_", "-"), f"keyed-{self.seed}")
-        self.follower = Follower(self)
         self._clause = "PRIMARY KEY (id, region) NOT ENFORCED" if self.random.random() < 0.7 else ""
         more = "" if self._clause else ", 'primary-key' = 'id, region'"
         self.run(
@@ -50,6 +50,7 @@ class KeyedRun:
             f"place STRUCT<x: INT, y: STRING>{', ' + self._clause if self._clause else ''}) TBLPROPERTIES ("
             f"'format' = '{self.random.choice(FORMATS)}', 'segments' = '{self.random.choice((1, 3))}'{more})"
         )
+        self.follower = Follower(self)
 
     def run(self, statement: str) -> None:
         """Run a statement, and remember it."""
@@ -152,7 +153,7 @@ class KeyedRun:
 
     def compact(self) -> None:
         """The same rows, in as many events."""
-        if self.follower.version < self._version():
+        if not self.follower.keeps and self.follower.version < self._version():
             self.follower.expect_loss(self._version() + 1)
         self.run(f"CALL pravega.system.compact(table => '{self.table.removeprefix('pravega.')}')")
         log = load_definition(self.client, self.settings, self.stream).as_log()
@@ -220,6 +221,11 @@ class KeyedRun:
     def _check_version(self, version: int, rows: dict[Row, Row]) -> None:
         if version >= self._last_replaced:
             assert self.in_spark(f"VERSION AS OF {version}") == rows, f"version {version}; {self.story()}"
+            return
+        if self.follower.keeps:
+            # It may be there still.
+            with suppress(AnalysisException):
+                assert self.in_spark(f"VERSION AS OF {version}") == rows, f"version {version}; {self.story()}"
             return
         with pytest.raises(AnalysisException, match=f"version {version} of .* is gone"):
             self.in_spark(f"VERSION AS OF {version}")
@@ -297,10 +303,14 @@ class Follower:
         self._run = run
         self.rows: dict[Row, Row] = {}
         self.changes: list[Change] = []
+        self.keeps = run.seed % 2 == 1
+        """Whether a subscriber keeps events from being removed by compactions."""
         self.since = 0
         """Of later versions all changes were seen."""
         self._offset: str | None = None
         self._lost_with = 0
+        if self.keeps:
+            self._source(ReadOptions(subscriber=f"follower-{run.seed}")).subscribe()
 
     @property
     def version(self) -> int:
@@ -333,13 +343,22 @@ class Follower:
         assert self.version == version, run.story()
         assert self.rows == rows, run.story()
 
+    def _source(self, options: ReadOptions) -> ChangesSource:
+        run = self._run
+        return ChangesSource(run.client, run.stream, ChangesRange(from_version="1"), options, keyed=True)
+
     def _read(self, max_events: int | None) -> None:
         run = self._run
-        options = ReadOptions(max_events=max_events, max_keys=run.random.choice((None, 3)))
+        options = ReadOptions(
+            max_events=max_events,
+            max_keys=run.random.choice((None, 3)),
+            subscriber=f"follower-{run.seed}" if self.keeps else None,
+        )
         definition = load_definition(run.client, run.settings, run.stream)
         columns = [*definition.schema.fieldNames(), *CHANGE_COLUMNS.fieldNames()]
         while True:
-            source = ChangesSource(run.client, run.stream, ChangesRange(from_version="1"), options, keyed=True)
+            source = self._source(options)
+            source.subscribe()
             start = source.initial_offset() if self._offset is None else ChangesOffset.from_json(self._offset)
             end = source.latest_offset(start)
             if end == start:
@@ -355,6 +374,9 @@ class Follower:
             apply(self.rows, changes, run.story())
             self.changes += changes
             self._offset = end.to_json()
+            if run.random.random() < 0.7:
+                # Else it dies before.
+                source.commit(end)
 
 
 def _quoted(word: str) -> str:
