@@ -154,7 +154,6 @@ def test_only_what_a_statement_has_read_is_a_conflict(spark: SparkSession, names
         (delete, [insert + "(2, 20)"], {**gone, 2: 20}),
         (delete, [insert + "(1, 10)"], None),
         (everything, [compact], incremented),
-        (everything, [compact, compact], incremented),
         (everything, [compact, insert + "(4, 4)"], None),
     ]
     with ThreadPoolExecutor(1) as pool:
