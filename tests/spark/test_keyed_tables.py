@@ -356,7 +356,7 @@ def test_changes_of_rows_as_a_stream(spark: SparkSession, namespace: str, tmp_pa
     assert told("later", spark.readStream.option("startingVersion", 4).changes(t)) == [[*third, *fourth]]
     assert told("whole", spark.readStream.changes(t)) == [[*third, *fourth]]
     # Which rows there were isn't known any more.
-    with pytest.raises(StreamingQueryException, match="took the place of all rows"):
+    with pytest.raises(StreamingQueryException, match="is a compaction, and what the rows were before is gone"):
         told("gone", spark.readStream.option("startingVersion", 1).changes(t))
     spark.sql(f"INSERT OVERWRITE {t} VALUES (7, 'new')")
     spark.sql(f"UPDATE {t} SET v = 'newer'")
@@ -403,8 +403,9 @@ def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     assert counted is not None
     assert tuple(counted) == (11, 5)
     spark.sql(f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')")
-    with pytest.raises(PySparkException, match=r"version 6 took the place of all rows.*begin with 7"):
-        changes("FROM VERSION 6")
+    with pytest.raises(PySparkException, match=r"version 6 is a compaction, and what the rows were.*begin with 6"):
+        changes("FROM VERSION 5")
+    assert changes("FROM VERSION 6") == []
     spark.sql(f"DELETE FROM {t} WHERE id = 3")
     assert changes("FROM VERSION 7") == [(7, "delete", 3, "c")]
 

@@ -139,9 +139,11 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
         except SegmentTruncatedError:
             break
     assert newest is not None
+    why = "took the place of all rows" if newest.base is None else "is a compaction"
+    begin = newest.version + 1 if newest.base is None else newest.base
     raise SegmentTruncatedError(
-        f'what version {first} of stream "{stream}" has changed can\'t be told: version {newest.version} took the '
-        f"place of all rows, and what they were before is gone; begin with {newest.version + 1}"
+        f'what version {first} of stream "{stream}" has changed can\'t be told: version {newest.version} {why}, and '
+        f"what the rows were before is gone; begin with {begin}"
     )
 
 
