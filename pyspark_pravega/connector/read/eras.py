@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
+from pyspark_pravega.connector.log import Ledger, Snapshot, State, open_ledger
 from pyspark_pravega.connector.read.versions import (
     Moment,
     commit_of,
@@ -36,18 +36,21 @@ class Era:
 
 
 def eras(ledger: Ledger | None) -> Iterator[Era]:
-    """A table's eras, the last one first, as far back as the log knows.
+    """A table's eras, the last one first, as far back as the log knows; none of a table that it has replaced.
 
     Args:
         ledger: the stream's commit log, if it has one.
     """
-    number = 0 if ledger is None else ledger.state().replaced_rows
+    state = State() if ledger is None else ledger.state()
+    number = state.replaced_rows
     while ledger is not None and number:
         found = ledger.commits([number])
         if not found or not found[0].begins:
             yield Era(version=number, begins=None)
             return
         yield Era(version=number, begins=found[0].begins, base=found[0].base)
+        if number == state.replaced_table:
+            return
         number = found[0].replaced
     yield Era(version=0, begins={})
 

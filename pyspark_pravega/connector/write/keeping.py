@@ -28,31 +28,39 @@ def release(client: Client, ledger: Ledger, *, one_more: bool = False) -> None:
         ledger: the table's commit log.
         one_more: whether the events of the era before stay, too, for queries that are under way.
     """
-    state = ledger.state()
-    if state.cleaning is None or not state.cleaning.begins or not state.cleaning.held:
-        return None
     try:
-        known = list(eras(ledger))
-        numbers = [era.version for era in known]
-        oldest = min(1 if one_more else 0, len(known) - 1)
-        for era in _needed(client, ledger):
-            oldest = len(known) if era is None else max(oldest, numbers.index(era.version))
-        if not oldest:
-            cleaning = replace(state.cleaning, held=False)
-            clean(client, ledger, ledger.cleaned(state, cleaning))
-        elif oldest < len(known) and known[oldest].begins:
-            cut = StreamCut(ledger.stream, dict(known[oldest].begins or {}))
-            if not is_empty_before(client, ledger.stream, cut):
-                truncate_at(client, cut)
-    except ConflictError:
-        # Somebody has committed meanwhile.
-        return release(client, ledger, one_more=one_more)
+        while not _is_released(client, ledger, one_more=one_more):
+            pass
     except PravegaError as error:
         _log.warning(
             'what the compaction of stream "%s" has left could not be removed yet, the next one will: %s',
             ledger.stream,
             error,
         )
+
+
+def _is_released(client: Client, ledger: Ledger, *, one_more: bool) -> bool:
+    """Whether all that may be removed is; False when somebody has committed meanwhile."""
+    state = ledger.state()
+    if state.cleaning is None or not state.cleaning.begins or not state.cleaning.held:
+        return True
+    known = list(eras(ledger))
+    oldest = min(1 if one_more else 0, len(known) - 1)
+    for era in _needed(client, ledger):
+        before = [] if era is None else [i for i, one in enumerate(known) if one.version <= era.version]
+        oldest = max(oldest, min(before, default=len(known)))
+    if oldest and (oldest == len(known) or not known[oldest].begins):
+        return True
+    if oldest:
+        cut = StreamCut(ledger.stream, dict(known[oldest].begins or {}))
+        if not is_empty_before(client, ledger.stream, cut):
+            truncate_at(client, cut)
+        return True
+    try:
+        clean(client, ledger, ledger.cleaned(state, replace(state.cleaning, held=False)))
+    except ConflictError:
+        return False
+    return True
 
 
 def _needed(client: Client, ledger: Ledger) -> Iterator[Era | None]:
