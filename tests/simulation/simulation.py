@@ -24,8 +24,9 @@ from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, ledge
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import writer
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, replace_all
+from pyspark_pravega.connector.write.overwrite import OverwritingJob, replace_all
 from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.seen import Seen
 from pyspark_pravega.errors import (
     LeaseExpiredError,
     PravegaError,
