@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from client_tools import eventually
 from keyed_tables import FORMATS, KeyedRun
 from pauses import Pause
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -408,6 +409,30 @@ def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     assert changes("FROM VERSION 6") == []
     spark.sql(f"DELETE FROM {t} WHERE id = 3")
     assert changes("FROM VERSION 7") == [(7, "delete", 3, "c")]
+
+
+def test_a_table_compacts_itself(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Commits start it; a query over CHANGES with a subscriber misses nothing."""
+    t = f"{namespace}.t"
+    spark.sql(
+        f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED) "
+        "TBLPROPERTIES ('compact-when' = '1 KiB')"
+    )
+    frame = spark.readStream.options(startingVersion=1, subscriber="follower").changes(t)
+    followed: dict[int, int] = {}
+    for number in range(4):
+        spark.sql(f"INSERT INTO {t} SELECT CAST(id AS INT), {number} FROM range({50 + number})")
+        sink = run_available(frame, tmp_path / "follower")
+        for row in sorted((row for rows in sink.rows.values() for row in rows), key=lambda row: row._commit_version):
+            if row._change_type != "update_preimage":
+                assert (row.id in followed) == (row._change_type == "update_postimage")
+                followed[row.id] = row.v
+
+    def versions() -> int:
+        return int(spark.sql(f"SELECT max(version) FROM {namespace}.`t$commits`").first()[0])  # type: ignore[index]
+
+    eventually(lambda: versions() > 4)
+    assert followed == {row.id: row.v for row in spark.table(t).collect()} == dict.fromkeys(range(53), 3)
 
 
 def test_tables_become_keyed_and_back(spark: SparkSession, namespace: str, settings: Settings) -> None:
