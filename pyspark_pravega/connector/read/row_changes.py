@@ -90,9 +90,10 @@ def row_changes(client: Client, ledger: Ledger, first: int, last: int) -> RowCha
     if first > last:
         return None
     era, snapshot = events_of_changes(client, ledger, first, last)
+    begins = era.begins if era.version >= first == era.base else None
     return RowChanges(
         snapshot=snapshot,
-        ranges=tuple(committed_ranges(client, ledger, first, last)),
+        ranges=tuple(committed_ranges(client, ledger, first, last, begins=begins)),
         base=era.version if era.version >= first else 0,
     )
 
