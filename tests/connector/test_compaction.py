@@ -28,7 +28,7 @@ from pyspark_pravega.connector.read import (
 from pyspark_pravega.connector.stream import ChangesSource
 from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
 from pyspark_pravega.connector.write import CompactingJob, WriteJob, WritePlan, compact, compact_if_due, replace_all
-from pyspark_pravega.errors import ConfigurationError, SegmentTruncatedError, WriteConflictError
+from pyspark_pravega.errors import ConfigurationError, DataLossError, SegmentTruncatedError, WriteConflictError
 
 pytestmark = [pytest.mark.server]
 
@@ -237,6 +237,28 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     head = client.controller.head(table.stream)
     compact(table)
     assert client.controller.head(table.stream) == head
+
+
+def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Client) -> None:
+    """Also where the stream was scaled just before, so that the segments of the version before are gone; and twice."""
+    source = ChangesSource(client, table.stream, ChangesRange(from_version="1"), ReadOptions(), keyed=True)
+    start = source.latest_offset(source.initial_offset())
+    client.controller.scale_to(table.stream, 3)
+    compact(table)
+    put(table, {0: "one", 200: "new"})
+    end = source.latest_offset(start)
+    expected = [
+        (4, "insert", 200, "new"),
+        (4, "update_preimage", 0, "newer"),
+        (4, "update_postimage", 0, "one"),
+    ]
+    assert changes_of(table, source.partitions(start, end)) == expected
+    client.controller.scale_to(table.stream, 2)
+    compact(table)
+    put(table, {200: None})
+    assert changes_of(table, source.partitions(end, source.latest_offset(end))) == [(6, "delete", 200, "new")]
+    with pytest.raises(DataLossError, match=r"version 5 is a compaction.*begin with 5"):
+        source.partitions(start, end)
 
 
 def changes_of(definition: TableDefinition, partitions: Sequence[Any]) -> list[tuple[int, str, int, str | None]]:
