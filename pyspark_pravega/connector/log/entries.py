@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
@@ -203,10 +203,15 @@ def state_of(document: Document | None) -> State:
 
 def state_content(state: State) -> Content:
     """A log's state as it is stored."""
-    content = {key: value for key, value in asdict(state).items() if key not in _ONLY_WHEN_SET or value}
-    if content["pending"] is not None and content["pending"]["replacement"] is None:
-        del content["pending"]["replacement"]
+    content = {key: value for key, value in vars(state).items() if key not in _ONLY_WHEN_SET or value}
     del content["stored_as"]
+    if state.pending is not None:
+        content["pending"] = intent = dict(vars(state.pending))
+        replacement = intent.pop("replacement")
+        if replacement is not None:
+            intent["replacement"] = vars(replacement)
+    if state.cleaning is not None:
+        content["cleaning"] = vars(state.cleaning)
     return content
 
 
@@ -254,8 +259,9 @@ def progress_of(query: str, document: Document | None) -> Progress:
 
 def stored(progress: Progress) -> Change:
     """A query's progress as a change of the log."""
-    content = {key: value for key, value in asdict(progress).items() if key != "stored_as"}
-    return (query_key(progress.query), progress.stored_as, {**content, "at": now_ms()})
+    content = {**vars(progress), "at": now_ms()}
+    del content["stored_as"]
+    return (query_key(progress.query), progress.stored_as, content)
 
 
 def cuts_of(content: Content | None) -> dict[str, NamedCut]:

@@ -18,6 +18,7 @@ Change = tuple[bytes, int, Content]
 """Key, expected version of the entry (or `NOT_EXISTS`, `ANY_VERSION`), new content."""
 Made = TypeVar("Made")
 _READABLE_S, _POLL_S = 2.0, 0.002
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _REPEATED_S = 10.0
 """How long after its begin a change is made again whose answer was lost."""
 
@@ -120,7 +121,7 @@ class JsonTable:
                 return found
 
     def _load(self, entry: Entry) -> Document:
-        content: Content = json.loads(entry.value)
+        content: Content = json.loads(entry.value.decode())
         if content.get("format") != FORMAT:
             raise PravegaError(
                 f"{self._what} was written by another version of pyspark-pravega "
@@ -147,4 +148,4 @@ def repeated(change: Callable[[], Made]) -> Made:
 
 
 def _dump(content: Content) -> bytes:
-    return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
+    return _ENCODER.encode({"format": FORMAT, **content}).encode()

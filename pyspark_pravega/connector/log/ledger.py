@@ -27,7 +27,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
@@ -162,7 +162,7 @@ class Ledger:
             epoch=done.epoch,
             replacement=None if replacement is None else replacement.id,
         )
-        changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, asdict(commit))]
+        changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, vars(commit))]
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))
         if done.query is None or done.epoch is None:
@@ -372,7 +372,7 @@ class Ledger:
         """
 
         def changed(before: Content | None) -> Content:
-            return {"cuts": {name: asdict(cut) for name, cut in change(cuts_of(before)).items()}}
+            return {"cuts": {name: vars(cut) for name, cut in change(cuts_of(before)).items()}}
 
         self._table.change(CUTS, changed)
 
