@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 
+import pyarrow as pa
 import pytest
-from catalog_tools import ids, insert, make, rows
+from catalog_tools import ids, insert, make, plan, rows
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import count_rows
@@ -26,6 +27,7 @@ from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.connector.stream import changes as stream_changes
 from pyspark_pravega.connector.stream.changes import ChangesSource
+from pyspark_pravega.connector.write import OverwritingJob, Seen
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -172,6 +174,34 @@ def test_what_was_truncated_away_can_t_be_read(catalog: Catalog, stream: Stream,
     assert changes(catalog, stream, 3, 3) == [(3, number) for number in range(4, 10)]
     with pytest.raises(SegmentTruncatedError, match="was truncated away"):
         changes(catalog, stream, 2, 3)
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_a_version_whose_rows_were_replaced_is_refused(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch, is_truncated: bool
+) -> None:
+    """Also one that came between what an overwrite has read and its commit: of it the kept rows only are there."""
+
+    def fails(*_: object) -> None:
+        raise PravegaError("not now")
+
+    stream = make(catalog, scope, "kept", segments=2, isolation_level="snapshot")
+    insert(catalog, stream, *range(10))
+    before = Seen.of(catalog.client, take_snapshot(catalog.client, stream))
+    insert(catalog, stream, *range(10, 20))
+    job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
+    batch = pa.record_batch({"id": pa.array([90, 91]), "name": pa.array(["a", "b"])})
+    if not is_truncated:
+        monkeypatch.setattr("pyspark_pravega.connector.log.cleaning._truncate", fails)
+    job.commit_job([job.write_task(iter([batch]))], seen=[before])
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    assert (ledger.state().cleaning is None) == is_truncated
+    kept = [*range(10, 20), 90, 91]
+    assert ids(catalog, stream) == ids(catalog, stream, version(catalog, stream, "3")) == kept
+    for number in "12" if is_truncated else "2":
+        with pytest.raises(SegmentTruncatedError, match=f"version {number} of .* version 3 took the place"):
+            ids(catalog, stream, version(catalog, stream, number))
 
 
 # Changes

@@ -14,7 +14,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions, WriteOptions
-from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_reader
+from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_reader, versions
 from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
 from pyspark_pravega.connector.write import CompactingJob, WriteJob, WritePlan, compact, replace_all
 from pyspark_pravega.errors import SegmentTruncatedError, UnsupportedOperationError, WriteConflictError
@@ -112,6 +112,28 @@ def test_what_is_written_meanwhile_wins(table: TableDefinition, client: Client, 
     expected |= {50: "last", 200: "new"}
     for most in (None, 7):
         assert rows_of(table, client, most=most) == expected
+
+
+def test_a_version_is_whole_or_refused_while_a_compaction_commits(
+    table: TableDefinition, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version lies between what the compaction has read and its commit, which comes while a read is planned."""
+    compact_with(table, client)
+    snapshot = take_snapshot(client, table.stream)
+    put(table, {1: "between"})
+    job = CompactingJob(WritePlan.of(table, WriteOptions()), snapshot.cut, snapshot.version)
+    reader = snapshot_reader(table, snapshot, ["id", "v"], ReadOptions())
+    messages = [job.write_partition(n, reader.read(part)) for n, part in enumerate(reader.partitions())]
+    assert len(rows_of(table, client, "4")) == 100
+    until = versions.snapshot_until
+
+    def after_a_commit(*given: Any) -> Any:
+        job.commit_job(messages)
+        return until(*given)
+
+    monkeypatch.setattr(versions, "snapshot_until", after_a_commit)
+    with pytest.raises(SegmentTruncatedError, match="version 5 took the place of all its rows"):
+        rows_of(table, client, "4")
 
 
 @pytest.mark.parametrize("step", STEPS)

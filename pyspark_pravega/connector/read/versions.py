@@ -200,14 +200,20 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
         moment: the moment.
 
     Raises:
-        SegmentTruncatedError: all of that has been truncated away.
+        SegmentTruncatedError: all of that has been truncated away, or another version took its place.
     """
-    parts = tuple(parts_until(client, stream, None, moment))
+    snapshot = Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
     ledger = open_ledger(client, stream)
-    cleaning = None if ledger is None else ledger.state().cleaning
-    if cleaning is not None and cleaning.begins and _reaches(parts, cleaning.begins):
-        return behind(Snapshot(stream=stream, parts=parts), cleaning.begins)
-    return Snapshot(stream=stream, parts=parts)
+    if ledger is None:
+        return snapshot
+    # Looked up behind the parts: what is truncated later makes the read fail.
+    state = ledger.state()
+    cleaning = state.cleaning
+    is_due = cleaning is not None and bool(cleaning.begins)
+    reaches = cleaning is not None and is_due and _reaches(snapshot.parts, cleaning.begins)
+    if moment.version is not None and moment.version < state.replaced_rows and (reaches or not is_due):
+        raise _replaced(stream, moment.name, state.replaced_rows)
+    return behind(snapshot, cleaning.begins) if cleaning is not None and reaches else snapshot
 
 
 def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
@@ -221,14 +227,11 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     Raises:
         SegmentTruncatedError: some of them are gone.
     """
+    snapshot = snapshot_until(client, stream, moment)
     ledger = open_ledger(client, stream)
     replaced = 0 if ledger is None else ledger.state().replaced_rows
     if moment.version is not None and moment.version < replaced:
-        raise SegmentTruncatedError(
-            f'{moment.name} of stream "{stream}" is gone: version {replaced} took the place of all its rows; read that '
-            "one, or a later one"
-        )
-    snapshot = snapshot_until(client, stream, moment)
+        raise _replaced(stream, moment.name, replaced)
     if ledger is not None and replaced and moment.version is None:
         # A cut has no version; it must have the rows that took the place of all others.
         found = ledger.commits([replaced])
@@ -284,6 +287,13 @@ def parts_until(
 def _truncated(stream: Stream, what: str) -> SegmentTruncatedError:
     return SegmentTruncatedError(
         f'{what} of stream "{stream}" was truncated away: events that belong to it are gone; read a later one'
+    )
+
+
+def _replaced(stream: Stream, what: str, replaced: int) -> SegmentTruncatedError:
+    return SegmentTruncatedError(
+        f'{what} of stream "{stream}" is gone: version {replaced} took the place of all its rows; read that one, or a '
+        "later one"
     )
 
 
