@@ -20,7 +20,12 @@ from pyspark_pravega.catalog.properties import (
     known_properties,
 )
 from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
-from pyspark_pravega.catalog.statements.keys import check_key_columns, check_key_properties, check_key_schema
+from pyspark_pravega.catalog.statements.keys import (
+    change_key,
+    check_key_columns,
+    check_key_properties,
+    check_key_schema,
+)
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
@@ -397,9 +402,12 @@ class Altering(Rules):
         configuration = definition.configuration
         changed = stream_configuration(configuration, wanted, removed)
         columns: list[Change] = []
+
+        def check_key(versions: int) -> None:
+            columns[:] = check_key_properties(definition, merged, changed, versions=versions)
+
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
-            ledger = create_ledger(self.client, stream)
-            columns = check_key_properties(definition, merged, changed, versions=ledger.state().version)
+            check_key(create_ledger(self.client, stream).state().version)
         merged = self._checked(definition, schema, merged)
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:
@@ -427,7 +435,9 @@ class Altering(Rules):
             check_writes(schema, {key: value for key, value in after.items() if not key.startswith("_")})
             return after
 
-        if gone or new:
+        if (gone | new.keys()) & KEY_PROPERTIES:
+            change_key(self.client, create_ledger(self.client, stream), check_key, changed_properties)
+        elif gone or new:
             create_ledger(self.client, stream).change_properties(changed_properties)
 
     def _new_format(self, definition: TableDefinition, wanted: Mapping[str, str], removed: set[str]) -> str:

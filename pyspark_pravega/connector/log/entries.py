@@ -99,7 +99,8 @@ class State:
     cleaning: Cleaning | None = None
     """What that version has left to be done."""
     added_checks: int = 0
-    """How many CHECK constraints were added since the table was made. Writes planned before know nothing of them."""
+    """How many CHECK constraints were added since the table was made, and how often its key was changed. Writes planned
+    before know nothing of that."""
     truncation_due: bool = False
     """Whether the next commit takes the place of all rows: TRUNCATE TABLE was asked for, and waits for it."""
     compacted: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -310,7 +310,7 @@ class Ledger:
         return self._change(state, replace(state, truncation_due=True))
 
     def add_check(self, state: State, change: Callable[[dict[str, str]], dict[str, str]]) -> State:
-        """Change the table's properties to those with one more CHECK constraint, and count it.
+        """Change the table's properties to those with one more CHECK constraint, or another key, and count that.
 
         Args:
             state: the state it is based on, with nothing in progress.

@@ -379,8 +379,8 @@ class WriteJob:
                 )
             if state.added_checks != self.plan.added_checks and self.plan.staged is None:
                 raise TableChangedError(
-                    f'stream "{self.plan.stream}" was given a CHECK constraint after this write was planned: nothing '
-                    "was written; run the statement again"
+                    f'stream "{self.plan.stream}" was given a CHECK constraint or a primary key after this write '
+                    "was planned: nothing was written; run the statement again"
                 )
             try:
                 intent = replace(intent, replacement=self._replacement(ledger, state))

@@ -98,7 +98,7 @@ class WritePlan:
     replaced_table: int = 0
     """The version that made the table what the plan takes it for, `State.replaced_table`."""
     added_checks: int = 0
-    """How many CHECK constraints the plan knows of, `State.added_checks`."""
+    """How many CHECK constraints and changes of the key the plan knows of, `State.added_checks`."""
     staged: StagedTable | None = None
     """What the table becomes with these rows."""
 
