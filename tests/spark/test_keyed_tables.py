@@ -136,9 +136,10 @@ def _error(spark: SparkSession, statement: str) -> str:
     return "it is possible"
 
 
-def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) -> None:
+def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, settings: Settings) -> None:
     """Each with a sentence that says what to do; nothing is changed."""
     t = f"{namespace}.t"
+    stream = t.removeprefix("pravega.").replace("_", "-").replace(".", "/")
     spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED)")
     spark.sql(f"CREATE TABLE {namespace}.plain (id INT, v INT)")
     spark.sql(f"INSERT INTO {t} VALUES (1, 1), (2, 2)")
@@ -179,6 +180,8 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) ->
         f"DELETE FROM {namespace}.`t$log` WHERE id = 1": 'change the rows of "t"',
         f"SELECT * FROM {namespace}.`plain$log`": "has no primary key",
         f"SELECT * FROM {t} CHANGES FROM VERSION 9": "has no version 9",
+        f"SELECT * FROM {t} WITH ('endStreamCut' = 'latest')": r"has no start or end.*`t\$log`",
+        f"SELECT * FROM {t} WITH ('startTimestamp' = '2020-01-01 00:00:00')": "has no start or end",
         f"CALL pravega.system.truncate(table => '{t.removeprefix('pravega.')}', version => 1)": "primary key",
         f"CALL pravega.system.register_schema('{t.removeprefix('pravega.')}', columns => 'id INT, v INT')": "need the",
         f"CALL pravega.system.register_schema('{t.removeprefix('pravega.')}', columns => 'x INT')": "is not a column",
@@ -190,6 +193,9 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) ->
         assert re.search(why, error), f"{statement}: {error[:500]}"
     assert sorted((row.id, row.v) for row in spark.table(t).collect()) == [(1, 1), (2, 2)]
     assert {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()} == {"t", "plain"}
+    options = {**settings.to_options(), "stream": stream, "endTimestamp": "2020-01-01 00:00:00"}
+    with pytest.raises(Exception, match="has no start or end"):
+        spark.read.format("pravega").options(**options).load().collect()
     with pytest.raises(Exception, match=r"t\$log"):
         spark.readStream.table(t).writeStream.format("noop").start().processAllAvailable()
 

@@ -47,6 +47,7 @@ from pyspark_pravega.connector.read import (
     RowChangesReader,
     bounded_snapshot,
     changed_ranges,
+    check_bounds,
     check_extents,
     committed_ranges,
     parts_of_keys,
@@ -224,6 +225,7 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
         InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
     """
     read = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+    check_bounds(definition, read)
     check_extents(shared_client(definition.settings), [definition.stream], read)
 
 

@@ -22,7 +22,7 @@ from pyspark_pravega.connector.read.committed import (
     first_whole_version,
 )
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
-from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
+from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
 from pyspark_pravega.connector.read.row_changes import RowChangesReader, changed_ranges
@@ -44,6 +44,7 @@ __all__ = [
     "arrange_chains",
     "bounded_snapshot",
     "changed_ranges",
+    "check_bounds",
     "check_extents",
     "check_order",
     "commits_between",

@@ -27,7 +27,7 @@ from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import COMPACTED, TableDefinition
-from pyspark_pravega.errors import EventDecodeError, UnsupportedOperationError
+from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
 
@@ -47,6 +47,24 @@ Range = tuple[float, float]
 """A part of the key space: from, and up to without it."""
 
 
+def check_bounds(definition: TableDefinition, options: ReadOptions) -> None:
+    """Refuse options that say where in a stream to begin or end, where rows are made of all its events.
+
+    Args:
+        definition: what the stream is as a table.
+        options: a batch read's options.
+
+    Raises:
+        ConfigurationError: the table has a key, and there are some.
+    """
+    if definition.key is not None and options.has_bounds:
+        raise ConfigurationError(
+            f'stream "{definition.stream}" has a primary key, and its rows are made of all events: a read of them has '
+            "no start or end. Read a VERSION or TIMESTAMP AS OF, CHANGES between versions, or the events themselves "
+            f"from `{definition.log_name}`"
+        )
+
+
 def snapshot_reader(
     definition: TableDefinition, snapshot: Snapshot | None, columns: Sequence[str], options: ReadOptions
 ) -> BatchReader:
@@ -57,7 +75,11 @@ def snapshot_reader(
         snapshot: which of its bytes to read; None for one that is told with each partition.
         columns: the wanted columns in their order, metadata columns among them; none for rows only.
         options: the read's options.
+
+    Raises:
+        ConfigurationError: as `check_bounds`.
     """
+    check_bounds(definition, options)
     if definition.key is None:
         return BatchReader(
             definition,
