@@ -19,13 +19,8 @@ from pyspark_pravega.catalog.properties import (
     clustering_column,
     known_properties,
 )
+from pyspark_pravega.catalog.statements import keys
 from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
-from pyspark_pravega.catalog.statements.keys import (
-    change_key,
-    check_key_columns,
-    check_key_properties,
-    check_key_schema,
-)
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
@@ -113,7 +108,7 @@ class Altering(Rules):
             dropped = [change["column"][0] for change in columns if _drops_column(change)]
             for column in dropped:
                 self.check_unnamed(definition, column)
-            check_key_columns(definition, columns)
+            keys.check_key_columns(definition, columns)
             self._alter_columns(stream, columns)
             if defaults_of(definition.properties).keys() & dropped:
                 self.forget_defaults(stream, dropped)
@@ -204,7 +199,7 @@ class Altering(Rules):
         made.columns()
         ledger = open_ledger(self.client, stream)
         if ledger is not None:
-            check_key_schema(ledger.properties(), made.columns(), stream)
+            keys.check_key_schema(ledger.properties(), made.columns(), stream)
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name
         policy = check_compatibility(made.format, {COMPATIBILITY: compatibility} if compatibility else {})
@@ -404,7 +399,7 @@ class Altering(Rules):
         columns: list[Change] = []
 
         def check_key(versions: int) -> None:
-            columns[:] = check_key_properties(definition, merged, changed, versions=versions)
+            columns[:] = keys.check_key_properties(definition, merged, changed, versions=versions)
 
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
             check_key(create_ledger(self.client, stream).state().version)
@@ -436,7 +431,7 @@ class Altering(Rules):
             return after
 
         if (gone | new.keys()) & KEY_PROPERTIES:
-            change_key(self.client, create_ledger(self.client, stream), check_key, changed_properties)
+            keys.change_key(self.client, create_ledger(self.client, stream), check_key, changed_properties)
         elif gone or new:
             create_ledger(self.client, stream).change_properties(changed_properties)
 
