@@ -29,7 +29,7 @@ from pyspark_pravega.connector.log import (
     tail,
 )
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
-from pyspark_pravega.connector.write import job, overwrite
+from pyspark_pravega.connector.write import DeltaJob, job, overwrite
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError, TransactionError
@@ -293,6 +293,13 @@ def replaced_rows_streamed() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def merges_not_compared() -> Iterator[None]:
+    """What a MERGE has read isn't compared with what is there when it commits."""
+    with patch.object(DeltaJob, "_replacement", WriteJob._replacement):
+        yield
+
+
 def _request(stream: Stream, transaction: uuid.UUID) -> pb.TxnRequest:
     return pb.TxnRequest(stream_info=messages.info(stream), txn_id=messages.txn_id(transaction))
 
@@ -319,4 +326,5 @@ FAULTS: tuple[Fault, ...] = (
     successors_too_early,
     losses_passed_over,
     replaced_rows_streamed,
+    merges_not_compared,
 )

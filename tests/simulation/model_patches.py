@@ -20,8 +20,8 @@ from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.connector.log import cleaning, jobs, ledger, recovery, snapshot, tail
 from pyspark_pravega.connector.stream import admission, frontier, source
+from pyspark_pravega.connector.write import deltas, overwrite, writer
 from pyspark_pravega.connector.write import job as write_job
-from pyspark_pravega.connector.write import overwrite, writer
 from pyspark_pravega.connector.write.job import WriteJob
 
 _TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job, admission, frontier, source)
@@ -49,7 +49,8 @@ def modelled() -> Iterator[None]:
     random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
     patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs, ledger)]
-    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
+    writing = (write_job, overwrite, deltas, writer)
+    patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts, frontier)]
     patches += [
         (deadlines, "random", random_model),
