@@ -227,11 +227,18 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     Raises:
         SegmentTruncatedError: some of them are gone.
     """
-    snapshot = snapshot_until(client, stream, moment)
     ledger = open_ledger(client, stream)
-    replaced = 0 if ledger is None else ledger.state().replaced_rows
-    if moment.version is not None and moment.version < replaced:
-        raise _replaced(stream, moment.name, replaced)
+
+    def last_replacement() -> int:
+        replaced = 0 if ledger is None else ledger.state().replaced_rows
+        if moment.version is not None and moment.version < replaced:
+            raise _replaced(stream, moment.name, replaced)
+        return replaced
+
+    last_replacement()
+    snapshot = snapshot_until(client, stream, moment)
+    # Once more: a compaction may have come meanwhile, which leaves the events behind its base.
+    replaced = last_replacement()
     if ledger is not None and replaced and moment.version is None:
         # A cut has no version; it must have the rows that took the place of all others.
         found = ledger.commits([replaced])
