@@ -14,6 +14,7 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
+from pyspark_pravega.connector.log import HISTORY, History
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     EVENT_TIME,
@@ -69,7 +70,7 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
-_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER})
+_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, HISTORY})
 _EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
 _OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
@@ -420,6 +421,9 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         kept[WRITER_MODE] = writer_mode(kept[WRITER_MODE])
     if ISOLATION_LEVEL in kept:
         kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
+    if HISTORY in kept:
+        kept[HISTORY] = kept[HISTORY].strip().lower()
+        History.parse(kept[HISTORY])
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
     for name in (CLUSTER_BY_KEY, TRUNCATE_LATER):

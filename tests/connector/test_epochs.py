@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -217,6 +218,38 @@ def test_the_log_keeps_the_last_versions_and_forgets_the_dead(
     assert ledger.progress(QUERY).epoch == 59
     entries = list(KeyValueTable(client.pool, table.stream.scope, ledger_name(table.stream)).iterate_keys())
     assert len(entries) == 1 + 1 + 20 + 2
+
+
+def commit_versions(ledger: Ledger, times: Sequence[int]) -> list[int]:
+    """Commit empty versions at some times; returns those that the log then has."""
+    for number, committed_at in enumerate(times):
+        ledger.complete(
+            ledger.state(),
+            committed_at=committed_at,
+            cut={0: 0},
+            without_rows=Intent(job=str(number), transactions=(), rows=0, bytes=0, started_at=1),
+        )
+    return [commit.version for commit in ledger.all_commits()]
+
+
+def test_the_log_keeps_as_many_versions_as_the_table_says(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer, shorter, by number and by time; the last hundred stay in any case, and none is left behind."""
+    monkeypatch.setattr(ledgers, "KEPT_VERSIONS", 120)
+    now = time.time_ns() // 1_000_000
+    ledger.set_properties({"history": "450"})
+    assert commit_versions(ledger, range(now - 500_000, now - 500_000 + 600)) == list(range(151, 601))
+    # Made shorter, the versions that are too many go, however many there are.
+    ledger.set_properties({"history": "150"})
+    assert commit_versions(ledger, range(now - 400_000, now - 400_000 + 100)) == list(range(551, 701))
+    # Without the property.
+    ledger.set_properties({})
+    assert commit_versions(ledger, range(now - 300_000, now - 300_000 + 100)) == list(range(681, 801))
+    # By time: of 300 s ago until now.
+    ledger.set_properties({"history": "5 minutes"})
+    assert commit_versions(ledger, range(now - 290_000, now - 290_000 + 300)) == list(range(801, 1101))
+    ledger.set_properties({"history": "1s"})
+    assert commit_versions(ledger, range(now - 2000, now - 1900)) == list(range(1101, 1201))
+    assert ledger.first_version() == 1101
 
 
 # The direct modes

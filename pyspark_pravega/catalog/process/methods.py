@@ -27,6 +27,7 @@ from pyspark_pravega.catalog.process.protocol import (
     CheckConstraint,
     CommitReport,
     CountedRows,
+    MetadataPage,
     MetadataTable,
     Parameter,
     PlannedScan,
@@ -106,9 +107,19 @@ class CatalogMethods(StreamReads):
         self.catalog.refuse_row_level(namespace, table, command)
 
     def metadata_rows(
-        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
-    ) -> list[list[Any]]:
-        return self.catalog.metadata_rows(namespace, table, columns, predicates or [])
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+        newestFirst: bool = False,  # noqa: N803
+        page: int = 0,
+    ) -> MetadataPage:
+        found = self.catalog.metadata_rows(
+            namespace, table, columns, predicates or [], limit=limit, newest_first=newestFirst, page=page
+        )
+        return {"rows": found.rows, "next": found.next}
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         self.catalog.commit_staged(staged, written=written)

@@ -83,6 +83,14 @@ class MetadataTable(TypedDict):
     schema: str
 
 
+class MetadataPage(TypedDict):
+    """Some rows of such a table."""
+
+    rows: list[list[Any]]
+    next: int
+    """Which page comes next, 0 when none does."""
+
+
 class View(TypedDict):
     """A view, as it is stored and as Spark made it."""
 
@@ -267,9 +275,16 @@ class Methods(Protocol):
         """Drop a table. Returns whether it was there."""
 
     def metadata_rows(
-        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
-    ) -> list[list[Any]]:
-        """The rows of a table of facts."""
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+        newestFirst: bool = False,  # noqa: N803
+        page: int = 0,
+    ) -> MetadataPage:
+        """A page of the rows of a table of facts."""
 
     # Tables that are made or replaced together with their rows
     def stage_table(

@@ -1,8 +1,8 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept. `recovery` ends commits of the dead, `cleaning` removes what was replaced,
-`tail` and `snapshot` look at a stream with and without commits in progress.
+entry is, `json_table` how they are kept, `history` for how long. `recovery` ends commits of the dead, `cleaning`
+removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress.
 It uses the client only.
 """
 
@@ -17,6 +17,7 @@ from pyspark_pravega.connector.log.entries import (
     State,
     offsets_of,
 )
+from pyspark_pravega.connector.log.history import HISTORY, History
 from pyspark_pravega.connector.log.jobs import JobLog
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.ledger import (
@@ -33,9 +34,11 @@ from pyspark_pravega.connector.log.tail import Snapshot, behind
 
 __all__ = [
     "GRACE_S",
+    "HISTORY",
     "Cleaning",
     "Commit",
     "Content",
+    "History",
     "Intent",
     "JobLog",
     "JsonTable",

@@ -16,8 +16,9 @@ It lies in a key-value table beside the stream and is changed only under conditi
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
 
-It doesn't grow without bound: the last `KEPT_VERSIONS` versions are kept, a query has one entry, and what jobs whose
-driver has died have left is removed when no transaction of theirs can be open any more.
+It doesn't grow without bound: the table property `history` says which versions are kept (the last `KEPT_VERSIONS`
+without it), a query has one entry, and what jobs whose driver has died have left is removed when no transaction of
+theirs can be open any more.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from pyspark_pravega.connector.log.entries import (
     state_of,
     stored,
 )
+from pyspark_pravega.connector.log.history import HISTORY, LEAST_VERSIONS, History
 from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
@@ -59,12 +61,16 @@ from pyspark_pravega.connector.log.keys import (
     STATE,
     commit_key,
     query_key,
+    version_of,
 )
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
 _SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
+_SWEPT_AT_ONCE, _MOST_SWEPT = 200, 10_000
+"""How many versions are removed by one change, and by one sweep: a table whose `history` was made shorter is done with
+many old ones by and by."""
 _RETIRED = 100
 _LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 
@@ -221,6 +227,10 @@ class Ledger:
         """All completed versions that are still known, in their order."""
         for _, document in self._table.iterate(prefix=COMMITS):
             yield commit_of(document.content)
+
+    def first_version(self) -> int | None:
+        """The first version that is still known; None when there is none."""
+        return next((version_of(key) for key in self._table.keys(prefix=COMMITS)), None)
 
     # Jobs
 
@@ -389,11 +399,31 @@ class Ledger:
 
     def _sweep(self, version: int) -> None:
         """Remove what nobody needs any more. Others may do it at the same time."""
-        last = version - KEPT_VERSIONS
-        if last > 0:
-            gone = range(max(1, last - 2 * _SWEEP_EVERY), last + 1)
-            self._table.remove(*((commit_key(number), ANY_VERSION) for number in gone))
+        text = self.properties().get(HISTORY)
+        self._forget_versions(version, History(versions=KEPT_VERSIONS) if text is None else History.parse(text))
         forget_abandoned(self._table)
+
+    def _forget_versions(self, version: int, history: History) -> None:
+        """Remove the oldest versions.
+
+        Args:
+            version: the last one.
+            history: what is kept.
+        """
+        first = self.first_version() or version
+        last = version - (LEAST_VERSIONS if history.versions is None else history.versions)
+        stop = min(last + 1, first + _MOST_SWEPT)
+        for begin in range(first, stop, _SWEPT_AT_ONCE):
+            gone = list(range(begin, min(stop, begin + _SWEPT_AT_ONCE)))
+            whole = len(gone)
+            if history.milliseconds is not None:
+                oldest = now_ms() - history.milliseconds
+                young = next((commit.version for commit in self.commits(gone) if commit.committed_at >= oldest), None)
+                gone = gone if young is None else list(range(begin, young))
+            if gone:
+                self._table.remove(*((commit_key(number), ANY_VERSION) for number in gone))
+            if len(gone) < whole:
+                return
 
     def _change(self, old: State, new: State, *changes: Change) -> State:
         stored_as, *_ = self._table.put((STATE, old.stored_as, state_content(new)), *changes)

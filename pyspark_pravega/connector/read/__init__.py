@@ -26,7 +26,14 @@ from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
 from pyspark_pravega.connector.read.row_changes import RowChangesReader, changed_ranges
-from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, rows_at, snapshot_until
+from pyspark_pravega.connector.read.versions import (
+    Moment,
+    last_commit,
+    moment_at,
+    moment_of,
+    rows_at,
+    snapshot_until,
+)
 
 __all__ = [
     "CHANGE_COLUMNS",
@@ -50,6 +57,7 @@ __all__ = [
     "committed_partitions",
     "committed_ranges",
     "first_whole_version",
+    "last_commit",
     "moment_at",
     "moment_of",
     "parts_of_keys",
