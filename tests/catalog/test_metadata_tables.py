@@ -91,11 +91,14 @@ def test_commits_come_in_pages_and_no_more_than_are_wanted(
     times = [row["committed_at"] for row in table(catalog, stream, "commits")]
     monkeypatch.setattr(metadata_tables, "_PAGE", 3)
 
-    def pages(*predicates: tuple[str, str, int], limit: int | None = None, newest_first: bool = False) -> list[Any]:
+    def paged(
+        *predicates: tuple[str, str, int], limit: int | None = None, newest_first: bool = False
+    ) -> list[list[int]]:
         given = [{"column": column, "comparison": sign, "values": [value]} for column, sign, value in predicates]
-        pages, page = [], 0
+        pages: list[list[int]] = []
+        page = 0
         while not pages or page:
-            left = None if limit is None else limit - sum(map(len, pages))
+            left = None if limit is None else limit - sum(len(rows) for rows in pages)
             found = catalog.metadata_rows(
                 [scope], "t$commits", ["version"], given, limit=left, newest_first=newest_first, page=page
             )
@@ -103,18 +106,18 @@ def test_commits_come_in_pages_and_no_more_than_are_wanted(
             page = found.next
         return pages
 
-    assert pages() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10]]
-    assert pages(newest_first=True) == [[8, 9, 10], [5, 6, 7], [2, 3, 4], [1]]
-    assert pages(limit=2) == [[1, 2]]
-    assert pages(limit=5) == [[1, 2, 3], [4, 5]]
-    assert pages(limit=4, newest_first=True) == [[8, 9, 10], [7]]
-    assert pages(limit=99) == pages()
-    assert pages(("version", ">", 5), ("version", "<=", 7), newest_first=True, limit=2) == [[6, 7]]
+    assert paged() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10]]
+    assert paged(newest_first=True) == [[8, 9, 10], [5, 6, 7], [2, 3, 4], [1]]
+    assert paged(limit=2) == [[1, 2]]
+    assert paged(limit=5) == [[1, 2, 3], [4, 5]]
+    assert paged(limit=4, newest_first=True) == [[8, 9, 10], [7]]
+    assert paged(limit=99) == paged()
+    assert paged(("version", ">", 5), ("version", "<=", 7), newest_first=True, limit=2) == [[6, 7]]
     # By time: nothing that is wanted is missing, and nothing that lies outside is asked for.
-    assert pages(("committed_at", ">=", times[6])) == [[7, 8, 9], [10]]
-    assert pages(("committed_at", "<=", times[1])) == [[1, 2]]
-    assert pages(("committed_at", ">=", times[3]), ("committed_at", "<=", times[4])) == [[4, 5]]
-    assert pages(("committed_at", ">", times[9] + 1000)) == pages(("committed_at", "<", times[0] - 1000)) == [[]]
+    assert paged(("committed_at", ">=", times[6])) == [[7, 8, 9], [10]]
+    assert paged(("committed_at", "<=", times[1])) == [[1, 2]]
+    assert paged(("committed_at", ">=", times[3]), ("committed_at", "<=", times[4])) == [[4, 5]]
+    assert paged(("committed_at", ">", times[9] + 1000)) == paged(("committed_at", "<", times[0] - 1000)) == [[]]
 
 
 def test_segments_and_epochs(catalog: Catalog, scope: str) -> None:

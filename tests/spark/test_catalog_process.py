@@ -126,13 +126,14 @@ def test_statements_that_only_ask_outlive_the_process(spark: SparkSession, names
     statements = {
         f"SELECT count(*), sum(id) FROM {table}": [(10, 45)],
         f"SELECT count(*) FROM {namespace}.`asked$commits`": [(1,)],
+        f"SELECT version FROM {namespace}.`asked$commits` ORDER BY version DESC LIMIT 3": [(1,)],
         f"SHOW TABLES IN {namespace} LIKE 'asked'": [(namespace.removeprefix("pravega."), "asked", False)],
         f"SELECT sum(id) FROM {table} VERSION AS OF 1": [(45,)],
     }
     begun = time.monotonic()
     for statement, answer in statements.items():
         assert spark.sql(statement).collect() == answer
-    step_s = (time.monotonic() - begun) / 5
+    step_s = (time.monotonic() - begun) / len(statements)
     for moment in range(6):
         with ThreadPoolExecutor(1) as thread:
             answers = thread.submit(lambda: [spark.sql(statement).collect() for statement in statements])

@@ -97,7 +97,7 @@ SCHEMAS: dict[str, StructType] = {
 """The metadata tables and their columns."""
 
 
-_PAGE = 10_000
+_PAGE = 4_000
 """Versions in a page: some megabytes of JSON."""
 
 
@@ -188,7 +188,7 @@ class MetadataTables(CatalogBase):
         ledger = open_ledger(self.client, stream)
         first, last = interval_of("version", predicates)
         times = interval_of("committed_at", predicates)
-        oldest = None if ledger is None else ledger.first_version()
+        oldest = None if ledger is None else ledger.first_commit()
         if ledger is None or oldest is None:
             return 1, 0
         if times[0] > 0:
@@ -197,7 +197,7 @@ class MetadataTables(CatalogBase):
         if times[1] < MOST:
             until = last_commit(ledger, times[1] // 1000)
             last = min(last, 0 if until is None else until.version)
-        return max(first, oldest), min(last, ledger.state().version)
+        return max(first, oldest.version), min(last, ledger.state().version)
 
     def _commits(self, stream: Stream, columns: Sequence[str], first: int, last: int) -> Iterator[Row]:
         ledger = open_ledger(self.client, stream)

@@ -62,11 +62,6 @@ class JsonTable:
         for key, entry in self._table.iterate_entries(prefix=prefix, start=start):
             yield key, self._load(entry)
 
-    def keys(self, *, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin with some bytes, in their order."""
-        for key, _ in self._table.iterate_keys(prefix=prefix):
-            yield key
-
     def put(self, *changes: Change) -> list[int]:
         """Make all changes, or none.
 

@@ -30,11 +30,6 @@ def commit_key(version: int) -> bytes:
     return _key(_COMMITS, version)
 
 
-def version_of(key: bytes) -> int:
-    """Of which version a key of `COMMITS` is."""
-    return int.from_bytes(key[len(COMMITS) :])
-
-
 def query_key(query: str) -> bytes:
     """Where a streaming query's progress is."""
     digest = int.from_bytes(hashlib.blake2b(query.encode(), digest_size=KEY_BYTES).digest())

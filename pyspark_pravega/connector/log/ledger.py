@@ -61,7 +61,6 @@ from pyspark_pravega.connector.log.keys import (
     STATE,
     commit_key,
     query_key,
-    version_of,
 )
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
@@ -72,6 +71,7 @@ _SWEPT_AT_ONCE, _MOST_SWEPT = 200, 10_000
 """How many versions are removed by one change, and by one sweep: a table whose `history` was made shorter is done with
 many old ones by and by."""
 _RETIRED = 100
+_PROBES = 30
 _LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 
 
@@ -228,9 +228,21 @@ class Ledger:
         for _, document in self._table.iterate(prefix=COMMITS):
             yield commit_of(document.content)
 
-    def first_version(self) -> int | None:
-        """The first version that is still known; None when there is none."""
-        return next((version_of(key) for key in self._table.keys(prefix=COMMITS)), None)
+    def first_commit(self) -> Commit | None:
+        """The first version that is still known; None when there is none.
+
+        The oldest go first, so it is searched for: a server takes a second to begin a list of a million keys.
+        """
+        low, high = 1, self.state().version
+        first: Commit | None = None
+        while low < high or (first is None and low == high):
+            numbers = sorted({low + (high - low) * step // _PROBES for step in range(_PROBES + 1)})
+            found = self.commits(numbers)
+            if not found:
+                return None
+            first = found[0]
+            low, high = max((number + 1 for number in numbers if number < first.version), default=low), first.version
+        return first
 
     # Jobs
 
@@ -410,15 +422,16 @@ class Ledger:
             version: the last one.
             history: what is kept.
         """
-        first = self.first_version() or version
+        oldest = self.first_commit()
+        first = version if oldest is None else oldest.version
         last = version - (LEAST_VERSIONS if history.versions is None else history.versions)
         stop = min(last + 1, first + _MOST_SWEPT)
         for begin in range(first, stop, _SWEPT_AT_ONCE):
             gone = list(range(begin, min(stop, begin + _SWEPT_AT_ONCE)))
             whole = len(gone)
             if history.milliseconds is not None:
-                oldest = now_ms() - history.milliseconds
-                young = next((commit.version for commit in self.commits(gone) if commit.committed_at >= oldest), None)
+                begins = now_ms() - history.milliseconds
+                young = next((commit.version for commit in self.commits(gone) if commit.committed_at >= begins), None)
                 gone = gone if young is None else list(range(begin, young))
             if gone:
                 self._table.remove(*((commit_key(number), ANY_VERSION) for number in gone))

@@ -92,7 +92,7 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
     if commit is not None:
         candidates.append((commit.committed_at, _of(commit)))
     if not candidates:
-        first = next(ledger.all_commits(), None)
+        first = ledger.first_commit()
         known = (
             "it has no commits yet"
             if first is None
@@ -181,7 +181,7 @@ def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:
     """
     commit = last_commit(ledger, milliseconds)
     if commit is None:
-        first = next(ledger.all_commits(), None)
+        first = ledger.first_commit()
         if first is not None and first.version > 1:
             raise VersionNotFoundError(
                 f'what stream "{ledger.stream}" held at {_time(milliseconds * 1000)} isn\'t known any more: the commit '
