@@ -49,7 +49,7 @@ from pyspark_pravega.connector.log.entries import (
     state_of,
     stored,
 )
-from pyspark_pravega.connector.log.history import HISTORY, LEAST_VERSIONS, History
+from pyspark_pravega.connector.log.history import HISTORY, History, commits_of, first_commit, forget_versions
 from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
@@ -67,11 +67,7 @@ from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 _SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
-_SWEPT_AT_ONCE, _MOST_SWEPT = 200, 10_000
-"""How many versions are removed by one change, and by one sweep: a table whose `history` was made shorter is done with
-many old ones by and by."""
 _RETIRED = 100
-_PROBES = 30
 _LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 
 
@@ -220,8 +216,7 @@ class Ledger:
         Returns:
             The commits in the order asked for.
         """
-        found = self._table.get(*map(commit_key, versions))
-        return [commit_of(document.content) for document in found if document is not None]
+        return commits_of(self._table, versions)
 
     def all_commits(self) -> Iterator[Commit]:
         """All completed versions that are still known, in their order."""
@@ -233,16 +228,7 @@ class Ledger:
 
         The oldest go first, so it is searched for: a server takes a second to begin a list of a million keys.
         """
-        low, high = 1, self.state().version
-        first: Commit | None = None
-        while low < high or (first is None and low == high):
-            numbers = sorted({low + (high - low) * step // _PROBES for step in range(_PROBES + 1)})
-            found = self.commits(numbers)
-            if not found:
-                return None
-            first = found[0]
-            low, high = max((number + 1 for number in numbers if number < first.version), default=low), first.version
-        return first
+        return first_commit(self._table, self.state().version)
 
     # Jobs
 
@@ -412,31 +398,9 @@ class Ledger:
     def _sweep(self, version: int) -> None:
         """Remove what nobody needs any more. Others may do it at the same time."""
         text = self.properties().get(HISTORY)
-        self._forget_versions(version, History(versions=KEPT_VERSIONS) if text is None else History.parse(text))
+        history = History(versions=KEPT_VERSIONS) if text is None else History.parse(text)
+        forget_versions(self._table, version, history)
         forget_abandoned(self._table)
-
-    def _forget_versions(self, version: int, history: History) -> None:
-        """Remove the oldest versions.
-
-        Args:
-            version: the last one.
-            history: what is kept.
-        """
-        oldest = self.first_commit()
-        first = version if oldest is None else oldest.version
-        last = version - (LEAST_VERSIONS if history.versions is None else history.versions)
-        stop = min(last + 1, first + _MOST_SWEPT)
-        for begin in range(first, stop, _SWEPT_AT_ONCE):
-            gone = list(range(begin, min(stop, begin + _SWEPT_AT_ONCE)))
-            whole = len(gone)
-            if history.milliseconds is not None:
-                begins = now_ms() - history.milliseconds
-                young = next((commit.version for commit in self.commits(gone) if commit.committed_at >= begins), None)
-                gone = gone if young is None else list(range(begin, young))
-            if gone:
-                self._table.remove(*((commit_key(number), ANY_VERSION) for number in gone))
-            if len(gone) < whole:
-                return
 
     def _change(self, old: State, new: State, *changes: Change) -> State:
         stored_as, *_ = self._table.put((STATE, old.stored_as, state_content(new)), *changes)
