@@ -16,6 +16,7 @@ from pyspark_pravega.catalog.stream_properties import stream_configuration as co
 from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.log import HISTORY, History
 from pyspark_pravega.connector.options import (
+    BAD_EVENTS,
     CLUSTER_BY_KEY,
     EVENT_TIME,
     EXACTLY_ONCE,
@@ -43,7 +44,7 @@ from pyspark_pravega.connector.table import (
     with_operation,
     with_rules,
 )
-from pyspark_pravega.connector.write import Routing, time_column
+from pyspark_pravega.connector.write import Routing, parse_bad_events, time_column
 from pyspark_pravega.errors import (
     ConfigurationError,
     UnsupportedOperationError,
@@ -52,7 +53,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
-from pyspark_pravega.serde.lenient import FAIL_FAST, MODES, PERMISSIVE
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
@@ -71,7 +72,7 @@ _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
 _WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, HISTORY})
-_EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
+_EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE, BAD_EVENTS})
 _OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
@@ -299,6 +300,13 @@ def check_format(schema: StructType, kept: dict[str, str]) -> str:
         kept[MODE] = kept[MODE].lower()
         if kept[MODE] not in MODES:
             raise ConfigurationError(f'table property "mode" must be one of {", ".join(MODES)}, not "{kept[MODE]}"')
+    if BAD_EVENTS in kept:
+        parse_bad_events(kept[BAD_EVENTS])
+        if kept.get(MODE, DROP_MALFORMED) != DROP_MALFORMED:
+            raise ConfigurationError(
+                f'table properties "{BAD_EVENTS}" and "{MODE}" = "{kept[MODE]}" contradict each other: bad events '
+                "either go to another table or become what the mode says; leave one of them out"
+            )
     if SCHEMA_TYPE in kept:
         raise ConfigurationError(
             '"schema-type" chooses among the types of events that others have written: a new table has one'

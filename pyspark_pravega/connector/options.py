@@ -26,6 +26,7 @@ TRUNCATE_LATER = "truncate-with-next-write"
 """The property of a table whose TRUNCATE takes effect together with the next write."""
 
 MODE = "mode"
+BAD_EVENTS = "bad-events"
 SCHEMA_TYPE = "schema-type"
 
 START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
@@ -66,7 +67,7 @@ ONCE = "exactly-once"
 OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "transaction-status-poll-interval-ms"}
 """The same for writes."""
 
-TABLE_READ_KEYS = frozenset({MODE}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
+TABLE_READ_KEYS = frozenset({MODE, BAD_EVENTS}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
 """Options of a read of a catalog's table."""
 TABLE_WRITE_KEYS = (
     frozenset(

@@ -29,6 +29,7 @@ from pyspark_pravega.catalog.pushdown import (
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
+    BAD_EVENTS,
     BOUND_KEYS,
     CATALOG_WRITE_KEYS,
     EXACTLY_ONCE,
@@ -70,6 +71,7 @@ from pyspark_pravega.connector.write import (
     check_trigger,
     take_over,
     unpack,
+    with_dead_letters,
 )
 from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
@@ -152,6 +154,8 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
     if MODE in given:
         definition = in_mode(definition, given[MODE], request.columns)
+    if BAD_EVENTS in given:
+        definition = with_dead_letters(definition, given[BAD_EVENTS], given.get(MODE))
     client, stream = shared_client(definition.settings), definition.stream
     between, own_columns = ReadOptions.parse(given), definition.schema.fieldNames()
     ledger = open_ledger(client, stream)
@@ -238,7 +242,11 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
         ConfigurationError: an option is unknown or malformed.
     """
     given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
-    if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
+    if (
+        given.keys() & (BOUND_KEYS | {MODE, BAD_EVENTS})
+        or definition.types is not None
+        or definition.mode == DROP_MALFORMED
+    ):
         return None
     if definition.key is not None:
         # The commit log has counted events.

@@ -8,11 +8,12 @@ from typing import Any
 
 from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
 from pyspark_pravega.catalog.process.protocol import OpenedStream, Source, Text64, text_of
-from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.connector.options import BAD_EVENTS, MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import ChangesSource, SeveralStreamsReader, StreamSource, check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import with_dead_letters
 
 
 class StreamRead:
@@ -40,6 +41,9 @@ class StreamRead:
         given = canonical(options, TABLE_READ_KEYS, "read option")
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)
+        bad_events = given.get(BAD_EVENTS) or (None if MODE in given else definition.properties.get(BAD_EVENTS))
+        if bad_events:
+            definition = with_dead_letters(definition, bad_events, given.get(MODE))
         self.options = ReadOptions.parse(given)
         client, stream = shared_client(definition.settings), definition.stream
         self.reader: SeveralStreamsReader | ChangesReader

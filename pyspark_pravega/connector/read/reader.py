@@ -23,7 +23,7 @@ from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
+from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, DeadLetter, TableDefinition
 from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
@@ -73,7 +73,7 @@ class BatchReader(DataSourceReader):
             fail_on_data_loss: whether events that are truncated while they are read are an error, or are passed over.
         """
         self._settings, self._codec, self._stream = definition.settings, definition.codec, definition.stream
-        self._mode, self._types = definition.mode, definition.types
+        self._mode, self._types, self._dead_letters = definition.mode, definition.types, definition.dead_letters
         self._snapshot = snapshot
         self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
         self.schema = output_schema(definition, columns)
@@ -190,9 +190,31 @@ class BatchReader(DataSourceReader):
                 f'an event of stream "{self._stream}" can\'t be decoded (segment {segment_id}, offset '
                 f"{position + int(frames.starts[error.index])}{encoding}): {error.reason}"
             ) from None
-        if self._mode == DROP_MALFORMED:
+        if self._dead_letters is not None and len(decoded.bad):
+            bad = some_frames(frames, decoded.bad)
+            self._dead_letters.put(
+                [self._letter(bad, index, segment_id, position) for index in range(len(decoded.bad))]
+            )
+        elif self._mode == DROP_MALFORMED:
             self._dropped += len(decoded.bad)
         return some_frames(frames, decoded.rows), decoded
+
+    def _letter(self, bad: framing.Frames, index: int, segment_id: int, position: int) -> DeadLetter:
+        """What is told of an event that can't be decoded."""
+        payload = bad.payloads.slice(index, 1)
+        try:
+            self._codec.decode(payload, self._codec.schema.names)
+            # Its schema has come to the registry just now.
+            reason, encoding_id = "its schema was unknown", framing.encoding_ids(payload)[0].as_py()
+        except BadEventError as error:
+            reason, encoding_id = error.reason, error.encoding_id
+        return DeadLetter(
+            segment=segment_id,
+            offset=position + int(bad.starts[index]),
+            encoding_id=encoding_id,
+            reason=reason,
+            event=payload[0].as_py(),
+        )
 
     def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
         rows = len(frames.payloads)

@@ -1,9 +1,11 @@
 """What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows), `rules`
-(defaults and constraints of columns) and `encodings` (schemas of the registry by id).
+(defaults and constraints of columns), `encodings` (schemas of the registry by id) and `dead_letters` (what is told of
+bad events).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
 
+from pyspark_pravega.connector.table.dead_letters import DeadLetter, DeadLetterSink
 from pyspark_pravega.connector.table.definition import (
     COLUMNS,
     COMPRESSIONS,
@@ -65,6 +67,8 @@ __all__ = [
     "SCHEMA_TYPE",
     "ChangeCodec",
     "Check",
+    "DeadLetter",
+    "DeadLetterSink",
     "TableDefinition",
     "TableKey",
     "added_check",

@@ -10,7 +10,9 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
+from pyspark_pravega.connector.options import BAD_EVENTS
 from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings
 from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
@@ -83,6 +85,8 @@ class TableDefinition:
     """Which events are the table's, where the stream holds events of several types."""
     key: TableKey | None = None
     """What makes events changes of rows; None where each event is a row."""
+    dead_letters: DeadLetterSink | None = None
+    """Where bad events go, in mode drop-malformed; None where they are only counted."""
     is_log: bool = False
     """Whether these are the events of a table that has a key, as they are."""
 
@@ -255,7 +259,7 @@ def load_definition(
         )
     made = replace(made, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning)
     made = with_key(made) if keyed else made
-    mode = given.get(MODE)
+    mode = given.get(MODE) or (DROP_MALFORMED if BAD_EVENTS in properties else None)
     return made.with_mode(mode) if mode else made
 
 

@@ -1,11 +1,12 @@
 """Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces and `deltas`
-changes rows, `compaction` writes those of a table with a key once more.
+changes rows, `compaction` writes those of a table with a key once more, `dead_letters` are rows of bad events.
 
 `writer` is Spark's view of it, `routing` gives rows their keys, `unsafe_rows` reads rows that Spark's JVM has packed.
 It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact
+from pyspark_pravega.connector.write.dead_letters import parse_bad_events, with_dead_letters
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.write.overwrite import (
@@ -42,8 +43,10 @@ __all__ = [
     "compact",
     "is_replaced",
     "is_same",
+    "parse_bad_events",
     "replace_all",
     "take_over",
     "time_column",
     "unpack",
+    "with_dead_letters",
 ]
