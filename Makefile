@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -39,6 +39,18 @@ $(NATIVE): $(VENV)/.package $(shell find native -name target -prune -o -type f -
 # What needs the network (the servers' files, once) and what needs the processor (the native codec) go at the same time.
 servers: $(VENV)/.package
 	@$(BIN)/python -m pyspark_pravega.cli sandbox fetch >/dev/null
+
+# A browser for the tests of the live page, from Debian's packages; without one they are skipped, and say what is missing.
+browser:
+	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
+			|| echo "chromium and chromium-driver can't be installed here: the live page isn't tested in a browser"; \
+	fi
+
+# The pictures of docs/operating.md, of the live page before real servers.
+screenshots: $(STAMP) servers browser
+	$(BIN)/python tests/live/screenshots.py
 
 demo: $(VENV)/.package
 	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
@@ -102,7 +114,7 @@ quick: lint
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`.
 test: $(VENV)/.package
-	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
+	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
 
@@ -110,6 +122,16 @@ test: $(VENV)/.package
 coverage: $(STAMP)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
+	$(BIN)/python -m coverage report --include 'pyspark_pravega/client/wire/*' --fail-under 100
+
+# The floor of coverage that .ci/run holds: each line and branch of the wire protocol is run by its own tests, without
+# servers. A file of its own keeps what `make test COVERAGE=1` has measured.
+coverage-wire: export COVERAGE_FILE := $(CURDIR)/build/coverage-wire/measured
+coverage-wire: $(STAMP)
+	rm -rf build/coverage-wire
+	mkdir -p build/coverage-wire
+	$(BIN)/python -m coverage run -m pytest -q tests/client/test_wire.py
+	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --include 'pyspark_pravega/client/wire/*' --fail-under 100
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries

@@ -41,6 +41,8 @@ _STAMP = struct.Struct(">d")
 _MANY_SEGMENTS = 1_000
 _WARM_UPS = 20
 """How often everything is read before it is measured: so long the JVMs still compile."""
+_WARM_UP_S = 10.0
+"""How long a query runs before its latency is measured."""
 _AHEAD = 2_000_000
 """How many events a soak's writer may be ahead of the query."""
 
@@ -149,13 +151,43 @@ def planning(bench: Bench) -> str:
 
 def latency(bench: Bench, seconds: float) -> str:
     """From a stream to another one at a steady rate: how long after it was written an event is in the second."""
-    source, sink = bench.stream(), bench.stream()
-    writer = bench.read(source, startStreamCut="latest").select("event").writeStream
-    query = (
-        writer.option("checkpointLocation", bench.checkpoint())
-        .trigger(processingTime="0 seconds")
-        .toTable(f"pravega.{sink.scope}.`{sink.name}`")
-    )
+    ways: dict[str, tuple[str, dict[str, str]] | None] = {
+        "no query: a reader of the first stream": None,
+        "real-time, at-least-once, within a batch": ("at-least-once", {"realTime": "5 minutes"}),
+        "real-time, at-least-once, batches of 5 s": ("at-least-once", {"realTime": "5 seconds"}),
+        "micro-batches, at-least-once": ("at-least-once", {"processingTime": "0 seconds"}),
+        "micro-batches, exactly-once": ("exactly-once", {"processingTime": "0 seconds"}),
+    }
+    lines = [
+        f"| Pravega to Pravega, {_RATE:,} events/s for {seconds:.0f} s each | median, ms | p99, ms | most, ms |",
+        "|---|--:|--:|--:|",
+    ]
+    for name, way in ways.items():
+        delays = [1000 * delay for delay in _delays(bench, seconds, way)]
+        if not delays:
+            raise AssertionError(f"{name}: nothing came through")
+        p99 = delays[int(len(delays) * 0.99)]
+        lines.append(f"| {name} | {statistics.median(delays):.0f} | {p99:.0f} | {delays[-1]:.0f} |")
+        _tell(lines[-1])
+    return "\n".join(lines)
+
+
+def _delays(bench: Bench, seconds: float, way: tuple[str, dict[str, str]] | None) -> list[float]:
+    """How long events take through a query, in s, ascending; the first seconds don't count.
+
+    Args:
+        bench: where to measure.
+        seconds: how long.
+        way: the query's writer mode and trigger; None for no query.
+    """
+    source = sink = bench.stream()
+    query: StreamingQuery | None = None
+    if way is not None:
+        mode, trigger = way
+        sink = bench.stream()
+        writer: Any = bench.read(source, startStreamCut="latest").select("event").writeStream.outputMode("update")
+        writer = writer.option("checkpointLocation", bench.checkpoint()).option("writer-mode", mode).trigger(**trigger)
+        query = writer.toTable(f"pravega.{sink.scope}.`{sink.name}`")
     delays: list[float] = []
     over = threading.Event()
 
@@ -170,20 +202,15 @@ def latency(bench: Bench, seconds: float) -> str:
     following = threading.Thread(target=follow, daemon=True)
     following.start()
     with rate_of(bench.client, source, _RATE):
-        time.sleep(10)
+        time.sleep(_WARM_UP_S if query else 1)
         delays.clear()
         time.sleep(seconds)
         measured = sorted(delays)
     over.set()
-    query.stop()
+    if query is not None:
+        query.stop()
     following.join(10)
-    if not measured:
-        raise AssertionError("nothing came through")
-    return (
-        f"Pravega to Pravega, exactly once, {_RATE:,} events/s for {seconds:.0f} s: median "
-        f"{statistics.median(measured) * 1000:.0f} ms, p99 {measured[int(len(measured) * 0.99)] * 1000:.0f} ms from "
-        f"the writer's call to a reader of the second stream ({len(measured):,} events)."
-    )
+    return measured
 
 
 def soak(bench: Bench, seconds: float, rate: float) -> str:
@@ -306,7 +333,7 @@ def memory_of(jvm: int) -> dict[str, float]:
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
-        kind = "jvm" if pid == jvm else "catalog" if b"catalog.service" in command else "workers"
+        kind = "jvm" if pid == jvm else "catalog" if b"process.service" in command else "workers"
         memory[kind] += pages * 4096 / 2**20
     return memory
 
@@ -381,6 +408,9 @@ def _session(sandbox: Sandbox, conf: Sequence[str]) -> Iterator[SparkSession]:
         "spark.driver.host": "localhost",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        # Spark's real-time mode lets only sinks that it knows take part, unless it is told otherwise.
+        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
         **dict(setting.split("=", 1) for setting in conf),
     }.items():
         builder = builder.config(key, value)

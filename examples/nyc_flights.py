@@ -82,17 +82,47 @@ def main() -> int:
         return 1
     say("Checked: the answers equal those computed from the files with pyarrow alone.")
     if keep:
-        say(KEPT)
+        address, process = live_page(environment)
+        say(KEPT.format(address=address, process=process.pid))
     return 0
 
 
 KEPT = """
-The servers are still up. Go on with:
+The servers are still up, and a page shows what goes on:
+    {address}
+Go on with:
     .venv/bin/pravega-spark sql -e "SELECT origin, count(*) FROM pravega.nyc.flights GROUP BY origin"
     .venv/bin/pravega-spark sql                                      # a prompt
     eval "$(.venv/bin/pravega-spark sandbox status --env)"           # for other programs
 and stop them with:
+    kill {process}                                                   # the page
     .venv/bin/pravega-spark sandbox stop"""
+
+
+def live_page(environment: Mapping[str, str]) -> tuple[str, subprocess.Popen[str]]:
+    """Start `pravega-spark ui`, which goes on when this program has ended.
+
+    Args:
+        environment: leads to the servers.
+
+    Returns:
+        The page's address, and its process.
+    """
+    page = subprocess.Popen(
+        [*CLI, "ui"],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert page.stdout is not None
+    with page.stdout as told:
+        address = told.readline().strip()
+    if not address:
+        sys.exit("The page didn't start; `.venv/bin/pravega-spark ui` says why.")
+    return address, page
 
 
 @contextmanager

@@ -5,9 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from pyspark_pravega import __version__
 from pyspark_pravega.errors import PravegaError
+
+_MODULES = {
+    "pyspark_pravega.sql.commands": ("sql", "config"),
+    "pyspark_pravega.sql.thriftserver": ("thriftserver",),
+    "pyspark_pravega.sql.connect": ("connect",),
+    "pyspark_pravega.sql.doctor": ("doctor",),
+    "pyspark_pravega.sql.lag": ("lag",),
+    "pyspark_pravega.sql.streams": ("streams", "schema"),
+    "pyspark_pravega.sql.rows": ("tail", "put"),
+    "pyspark_pravega.live": ("ui", "top"),
+    "pyspark_pravega.sql.pack": ("pack",),
+    "pyspark_pravega.sandbox.commands": ("sandbox",),
+}
+"""Who has which commands, in the order of the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; 1 for an error, which is told in one line on standard error.
     """
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser(given[0] if given else None).parse_args(given)
     try:
         code: int = arguments.run(arguments)
     except PravegaError as error:
@@ -30,26 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    from pyspark_pravega.sandbox import commands as sandbox
-    from pyspark_pravega.sql import commands as sql
-    from pyspark_pravega.sql import doctor, lag, pack, rows, streams
-    from pyspark_pravega.sql.connect import CONNECT
-    from pyspark_pravega.sql.server import add_server
-    from pyspark_pravega.sql.thriftserver import THRIFTSERVER
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser of all commands, or of a single one: each loads what it works with, Spark's prompt next to nothing.
 
+    Args:
+        command: the only one that is wanted; any other word for all of them.
+    """
     parser = argparse.ArgumentParser(prog="pravega-spark", description="Pravega streams as Spark SQL tables.")
     parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    sql.register(subparsers)
-    add_server(subparsers, THRIFTSERVER)
-    add_server(subparsers, CONNECT)
-    doctor.register(subparsers)
-    lag.register(subparsers)
-    streams.register(subparsers)
-    rows.register(subparsers)
-    pack.register(subparsers)
-    sandbox.register(subparsers)
+    wanted = [module for module, commands in _MODULES.items() if command in commands]
+    for module in wanted or _MODULES:
+        import_module(module).register(subparsers)
     return parser
 
 

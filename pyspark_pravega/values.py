@@ -8,8 +8,9 @@ import re
 from pyspark_pravega.errors import ConfigurationError
 
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)i?b?")
-_DURATION = re.compile(r"([0-9]+)\s*(ms|s|m|min|h)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9]+)\s*(ms|s|seconds?|m|min|minutes?|h|hours?|d|days?)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+"""By a unit's first letter, but for milliseconds."""
 _MOST = 2**63 - 1
 """What Pravega and the JVM can count."""
 _MOST_SECONDS = 1e9
@@ -74,7 +75,7 @@ def size(key: str, text: str) -> int:
 
 
 def duration(key: str, text: str) -> float:
-    """A time span in seconds: `30s`, `15m`, `2h`, `500ms`; milliseconds without a unit.
+    """A time span in seconds: `30s`, `15m`, `2h`, `7 days`, `500ms`; milliseconds without a unit.
 
     Args:
         key: whose value it is, for the message.
@@ -85,7 +86,8 @@ def duration(key: str, text: str) -> float:
     """
     match = _DURATION.fullmatch(text.strip().lower())
     amount = _whole(match[1]) if match else None
-    value = None if match is None or amount is None else amount * _SECONDS[match[2] or "ms"]
+    unit = (match and match[2]) or "ms"
+    value = None if amount is None else amount * _SECONDS[unit if unit == "ms" else unit[0]]
     if value is None or value > _MOST_SECONDS:
         raise ConfigurationError(f'"{key}" must be a time like 30s, 15m or 500ms, not "{text[:60]}"')
     return value

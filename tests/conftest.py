@@ -220,6 +220,14 @@ def scope(request: pytest.FixtureRequest, client: Client) -> Iterator[str]:
         catalog.drop_namespace([name], cascade=True)
 
 
+@pytest.fixture(scope="module")
+def module_scope(client: Client) -> str:
+    """A scope for tables that many tests of a module read and none changes: a table with commits costs 0.5 s of CPU."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    client.controller.create_scope(name)
+    return name
+
+
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
     """The programs of tests/interop/java; they don't know yet where servers are."""

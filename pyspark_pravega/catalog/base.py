@@ -108,10 +108,15 @@ class CatalogBase:
         scope = scope_of(namespace)
         if not self.client.controller.scope_exists(scope):
             if not make or scope != DEFAULT_NAMESPACE:
-                raise ScopeNotFoundError(f'scope "{scope}" does not exist')
+                raise no_such_scope(scope)
             self.client.controller.create_scope(scope)
         return scope
 
     def is_empty_default(self, namespace: Sequence[str]) -> bool:
         """Whether this is the default namespace, and nothing was ever put into it."""
         return scope_of(namespace) == DEFAULT_NAMESPACE and not self.client.controller.scope_exists(DEFAULT_NAMESPACE)
+
+
+def no_such_scope(scope: str) -> ScopeNotFoundError:
+    """The error of a namespace that isn't there."""
+    return ScopeNotFoundError(f'scope "{scope}" does not exist')

@@ -14,8 +14,11 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
+from pyspark_pravega.connector.log import HISTORY, History
 from pyspark_pravega.connector.options import (
+    BAD_EVENTS,
     CLUSTER_BY_KEY,
+    COMPACT_WHEN,
     EVENT_TIME,
     EXACTLY_ONCE,
     ISOLATION_LEVEL,
@@ -33,6 +36,7 @@ from pyspark_pravega.connector.table import (
     KEY_TYPES,
     MODE,
     PRIMARY_KEY,
+    ROW_COLUMN,
     SCHEMA_TYPE,
     Check,
     TableDefinition,
@@ -42,7 +46,7 @@ from pyspark_pravega.connector.table import (
     with_operation,
     with_rules,
 )
-from pyspark_pravega.connector.write import Routing, time_column
+from pyspark_pravega.connector.write import Routing, parse_bad_events, time_column
 from pyspark_pravega.errors import (
     ConfigurationError,
     UnsupportedOperationError,
@@ -51,11 +55,11 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
-from pyspark_pravega.serde.lenient import FAIL_FAST, MODES, PERMISSIVE
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
-from pyspark_pravega.values import flag
+from pyspark_pravega.values import flag, size
 
 FORMAT = "format"
 COMPATIBILITY = "compatibility"
@@ -69,8 +73,10 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
-_WRITES = frozenset({ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER})
-_EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE})
+_WRITES = frozenset(
+    {ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, COMPACT_WHEN, HISTORY}
+)
+_EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE, BAD_EVENTS})
 _OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
@@ -298,6 +304,13 @@ def check_format(schema: StructType, kept: dict[str, str]) -> str:
         kept[MODE] = kept[MODE].lower()
         if kept[MODE] not in MODES:
             raise ConfigurationError(f'table property "mode" must be one of {", ".join(MODES)}, not "{kept[MODE]}"')
+    if BAD_EVENTS in kept:
+        parse_bad_events(kept[BAD_EVENTS])
+        if kept.get(MODE, DROP_MALFORMED) != DROP_MALFORMED:
+            raise ConfigurationError(
+                f'table properties "{BAD_EVENTS}" and "{MODE}" = "{kept[MODE]}" contradict each other: bad events '
+                "either go to another table or become what the mode says; leave one of them out"
+            )
     if SCHEMA_TYPE in kept:
         raise ConfigurationError(
             '"schema-type" chooses among the types of events that others have written: a new table has one'
@@ -420,6 +433,15 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         kept[WRITER_MODE] = writer_mode(kept[WRITER_MODE])
     if ISOLATION_LEVEL in kept:
         kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
+    if COMPACT_WHEN in kept:
+        size(COMPACT_WHEN, kept[COMPACT_WHEN])
+        if PRIMARY_KEY not in kept or ROW_COLUMN in kept:
+            raise ConfigurationError(
+                f'"{COMPACT_WHEN}" goes with "{PRIMARY_KEY}" in a table that is written here: leave it out'
+            )
+    if HISTORY in kept:
+        kept[HISTORY] = kept[HISTORY].strip().lower()
+        History.parse(kept[HISTORY])
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
     for name in (CLUSTER_BY_KEY, TRUNCATE_LATER):

@@ -17,11 +17,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
-from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
-from pyspark_pravega.connector.read import BatchReader, SlicePartition
+from pyspark_pravega.connector.read import BatchReader, ChainPartition, SlicePartition, chains_of_keys
+from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Routing
+from pyspark_pravega.connector.write import Seen, key_places
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -115,7 +115,7 @@ def narrowed(snapshot: Snapshot, bounds: Bounds, ledger: Ledger | None) -> Snaps
     return replace(snapshot, parts=tuple(parts))
 
 
-_MOST_KEYS = 1000
+_MOST_KEYS = 10_000
 """Keys that a query may ask for one by one; more of them lie in all segments anyway."""
 
 
@@ -150,8 +150,7 @@ def wanted_fractions(
         arrays = [_typed([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(columns)]
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         return None
-    routing = Routing.parse(definition.routing_key, columns)
-    return key_fractions(routing.keys(pa.RecordBatch.from_arrays(arrays, names=list(columns))))
+    return key_places(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
 
 
 def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -162,6 +161,32 @@ def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         return pa.array([Decimal(value) for value in values], kind)
     return pa.array(values, kind)
+
+
+def narrowed_chains(
+    definition: TableDefinition,
+    partitions: Sequence[InputPartition],
+    seen: Seen | None,
+    predicates: Sequence[Mapping[str, Any]],
+) -> tuple[list[ChainPartition], Seen | None] | None:
+    """What of a read that is planned already is wanted, when a join's other side has told its keys.
+
+    Args:
+        definition: what the stream is as a table.
+        partitions: those of the plan.
+        seen: as of `PlannedScan`.
+        predicates: see `wanted_fractions`.
+
+    Returns:
+        The partitions that are left, and what the statement then has read; None where all are wanted.
+    """
+    chains = [partition for partition in partitions if type(partition) is ChainPartition]
+    fractions = None if definition.key is None else wanted_fractions(definition, predicates)
+    if fractions is None or len(chains) < len(partitions):
+        return None
+    keys = fractions if seen is None or seen.keys is None else np.intersect1d(fractions, np.array(seen.keys))
+    left = chains_of_keys(shared_client(definition.settings), chains, keys)
+    return left, None if seen is None else replace(seen, keys=tuple(keys.tolist()))
 
 
 def estimated_rows(size: int, ledger: Ledger | None) -> int | None:

@@ -122,7 +122,7 @@ class NamespaceStore:
             raise
 
     def _existing(self) -> JsonTable:
-        table = KeyValueTable(self._client.pool, self._scope, STORE)
+        table = KeyValueTable.reopened(self._client.pool, self._scope, STORE, key=_PROPERTIES)
         return JsonTable(table, f'what scope "{self._scope}" keeps for catalogs')
 
 

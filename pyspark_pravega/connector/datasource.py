@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -23,6 +25,7 @@ from pyspark_pravega.connector.official import (
     without_official,
 )
 from pyspark_pravega.connector.options import (
+    BAD_EVENTS,
     FORMAT,
     METADATA,
     MODE,
@@ -49,7 +52,7 @@ from pyspark_pravega.connector.table import (
     load_definition,
     raw_definition,
 )
-from pyspark_pravega.connector.write import BatchWriter, EpochWriter
+from pyspark_pravega.connector.write import BatchWriter, EpochWriter, with_dead_letters
 from pyspark_pravega.errors import (
     ConfigurationError,
     NotFoundError,
@@ -110,7 +113,8 @@ class DefaultSource(DataSource):
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
             return MetadataReader(Settings.resolve(options), options)
-        return SnapshotReader(self._definitions(options), schema.fieldNames(), ReadOptions.parse(options))
+        definitions = [_with_dead_letters(one, options) for one in self._definitions(options)]
+        return SnapshotReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A streaming read; one that can't be says so when Spark first asks it for something.
@@ -126,6 +130,7 @@ class DefaultSource(DataSource):
             definitions = self._definitions(options)
             for definition in definitions:
                 definition.check_appended("a streaming read")
+            definitions = [_with_dead_letters(one, {**one.properties, **options}) for one in definitions]
             return PravegaStreamReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
         except PravegaError as error:
             return RefusedStreamReader(error)
@@ -218,3 +223,10 @@ class DefaultSource(DataSource):
                 '"format" asks for'
             )
         return definition
+
+
+def _with_dead_letters(definition: TableDefinition, options: Mapping[str, str]) -> TableDefinition:
+    """A table whose bad events go where an option says, if one does."""
+    if BAD_EVENTS not in options:
+        return definition
+    return with_dead_letters(definition, options[BAD_EVENTS], options.get(MODE))

@@ -21,11 +21,15 @@ EVENT_TIME = "event-time"
 CLUSTER_BY_KEY = "cluster-by-key"
 QUERY, EPOCH = "query", "epoch"
 ISOLATION_LEVEL = "isolation-level"
+COMPACT_WHEN = "compact-when"
+"""The property of a table with a key that lets its commits start a compaction: how many bytes of events must have come
+since the last one."""
 MERGE_SCHEMA = "merge-schema"
 TRUNCATE_LATER = "truncate-with-next-write"
 """The property of a table whose TRUNCATE takes effect together with the next write."""
 
 MODE = "mode"
+BAD_EVENTS = "bad-events"
 SCHEMA_TYPE = "schema-type"
 
 START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
@@ -35,13 +39,15 @@ FAIL_ON_DATA_LOSS = "fail-on-data-loss"
 MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
 MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
 SUBSCRIBER = "subscriber"
+MOST_TASKS = "max-partitions"
+"""How many tasks of a real-time query follow a stream at most."""
 
 MAX_KEYS = "max-keys-in-memory"
 """How many keys of a table with a key a task holds in memory at a time."""
 
 BOUND_KEYS = frozenset({START_CUT, END_CUT, START_TIME, END_TIME, MIN_PARTITIONS, FAIL_ON_DATA_LOSS, MAX_KEYS})
 """Options that say what of a stream is read, and how."""
-TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER})
+TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER, MOST_TASKS})
 """Options of streaming reads, without a meaning for others."""
 
 METADATA = "metadata"
@@ -66,7 +72,7 @@ ONCE = "exactly-once"
 OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "transaction-status-poll-interval-ms"}
 """The same for writes."""
 
-TABLE_READ_KEYS = frozenset({MODE}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
+TABLE_READ_KEYS = frozenset({MODE, BAD_EVENTS}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
 """Options of a read of a catalog's table."""
 TABLE_WRITE_KEYS = (
     frozenset(
@@ -227,6 +233,8 @@ class ReadOptions:
     min_events: int | None = None
     max_delay_s: float = DEFAULT_MAX_DELAY_S
     subscriber: str | None = None
+    most_tasks: int | None = None
+    """How many tasks of a real-time query follow a stream at most."""
 
     @property
     def has_bounds(self) -> bool:
@@ -277,6 +285,7 @@ class ReadOptions:
             min_events=least,
             max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
             subscriber=given.get(SUBSCRIBER),
+            most_tasks=count(MOST_TASKS),
         )
 
 

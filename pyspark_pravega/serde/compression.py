@@ -12,6 +12,7 @@ from pyspark_pravega.errors import UnsupportedTypeError
 NONE = ""
 GZIP = "application/x-gzip"
 SNAPPY = "application/x-snappy-framed"
+CODECS = (NONE, GZIP, SNAPPY)
 """In spite of its name a raw Snappy block: the length as a varint, then the block."""
 
 _MAX_BODY = 256 * 1024 * 1024
@@ -20,7 +21,7 @@ _TOO_LARGE = f"it holds more than {_MAX_BODY >> 20} MiB, which is the most that 
 
 def check(codec: str) -> None:
     """Raise UnsupportedTypeError unless the codec is one of those here."""
-    if codec not in (NONE, GZIP, SNAPPY):
+    if codec not in CODECS:
         raise UnsupportedTypeError(f'the codec "{codec}" is unknown; known are "{GZIP}" and "{SNAPPY}"')
 
 

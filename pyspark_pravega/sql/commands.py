@@ -9,10 +9,9 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pyspark
 
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.sandbox import places, state
@@ -119,9 +118,17 @@ def resolve_settings(arguments: argparse.Namespace) -> Settings:
     return Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
 
 
+def _spark_home() -> Path:
+    """Where pyspark is. It isn't loaded for that, which takes a tenth of a second."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
 def spark_program(name: str) -> str:
     """The path of one of pyspark's own programs, such as `spark-submit`."""
-    return str(Path(pyspark.__file__).parent / "bin" / name)
+    return str(_spark_home() / "bin" / name)
 
 
 def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
@@ -141,7 +148,7 @@ def program_environment(settings: Settings) -> dict[str, str]:
         settings: the connection; who asks goes by the environment, as everybody may see a command line.
     """
     others = {name: value for name, value in os.environ.items() if not name.lower().startswith("pravega_")}
-    environment = {**others, **settings.to_environment(), "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    environment = {**others, **settings.to_environment(), "SPARK_HOME": str(_spark_home())}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     return environment
 

@@ -1,6 +1,14 @@
 """`pravega-spark connect`: Spark Connect to the catalog."""
 
-from pyspark_pravega.sql.server import SparkServer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_pravega.sql.server import SparkServer, add_server
+
+if TYPE_CHECKING:
+    import argparse
+    from argparse import _SubParsersAction
 
 
 def _url(host: str, port: int, _scope: str) -> str:
@@ -26,3 +34,12 @@ CONNECT = SparkServer(
     url=_url,
     flags=_flags,
 )
+
+
+def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command.
+
+    Args:
+        subparsers: where to add it.
+    """
+    add_server(subparsers, CONNECT)

@@ -1,8 +1,15 @@
 """`pravega-spark thriftserver`: JDBC, beeline, PyHive, dbt and BI tools to the catalog."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from pyspark_pravega.sql.server import SparkServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark_pravega.sql.server import SparkServer, add_server
+
+if TYPE_CHECKING:
+    import argparse
+    from argparse import _SubParsersAction
 
 
 def _url(host: str, port: int, scope: str) -> str:
@@ -38,3 +45,12 @@ THRIFTSERVER = SparkServer(
     url=_url,
     arguments=_hive,
 )
+
+
+def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command.
+
+    Args:
+        subparsers: where to add it.
+    """
+    add_server(subparsers, THRIFTSERVER)

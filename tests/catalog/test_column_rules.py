@@ -38,6 +38,42 @@ def knowing(catalog: Catalog, stream: Any, *checks: str) -> WritePlan:
 
 
 @pytest.mark.server
+def test_a_key_is_given_beside_others_who_write(catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that was planned without the key has routing keys of its own: two rows of one key would be there."""
+    key = {"kind": "SetProperty", "property": "primary-key", "value": "id"}
+    tables = [catalog.create_table([scope], name, COLUMNS, [], {"segments": "4"}).stream for name in ("t", "u", "v")]
+    planned = [WriteJob(plan(catalog.definition(stream, age_s=0))) for stream in tables]
+
+    # It ends behind the ALTER TABLE: nothing is written.
+    catalog.alter_table([scope], "t", [key])
+    with pytest.raises(TableChangedError, match="or a primary key after this write was planned"):
+        write(planned[0], *range(100))
+    assert ids(catalog, tables[0]) == []
+    insert(catalog, tables[0], *range(100))
+
+    # It ends between the ALTER TABLE's look at the log and its change.
+    alter_columns, late = Catalog._alter_columns, [True]
+
+    def after_a_write(self: Catalog, *given: Any) -> None:
+        alter_columns(self, *given)
+        if late.pop() if late else False:
+            write(planned[1], *range(100))
+
+    monkeypatch.setattr(Catalog, "_alter_columns", after_a_write)
+    with pytest.raises(UnsupportedOperationError, match="its 1 versions were written with no routing key"):
+        catalog.alter_table([scope], "u", [key])
+    assert catalog.definition(tables[1], age_s=0).key is None
+    monkeypatch.undo()
+
+    # What was planned for rows with a key, and ends when it is none any more.
+    catalog.alter_table([scope], "v", [key])
+    upsert = WriteJob(plan(catalog.definition(tables[2], age_s=0)))
+    catalog.alter_table([scope], "v", [{"kind": "RemoveProperty", "property": "primary-key"}])
+    with pytest.raises(TableChangedError, match="primary key after"):
+        write(upsert, 1)
+
+
+@pytest.mark.server
 def test_a_constraint_is_added_beside_others_who_write(
     catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +91,7 @@ def test_a_constraint_is_added_beside_others_who_write(
     catalog.truncate_table([scope], "t")
     planned = WriteJob(plan(catalog.definition(stream, age_s=0)))
     catalog.alter_table([scope], "t", [POSITIVE], seen(catalog, stream))
-    with pytest.raises(TableChangedError, match="CHECK constraint after this write"):
+    with pytest.raises(TableChangedError, match="CHECK constraint or a primary key after this write"):
         write(planned, -4)
     assert ids(catalog, stream) == []
 

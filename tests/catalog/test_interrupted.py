@@ -26,7 +26,7 @@ LOG = "pyspark_pravega.connector.log"
 STEPS = {
     "promised": f"{LOG}.recovery.commit_all",
     "committed": f"{LOG}.ledger.Ledger.complete",
-    "a version": f"{LOG}.cleaning._truncate",
+    "a version": f"{LOG}.cleaning.truncate_at",
 }
 """How far a statement had come, and what it couldn't do any more."""
 
@@ -121,7 +121,7 @@ def test_a_commit_that_begins_while_another_one_cleans_up_is_waited_for(
         broken.setattr(STEPS["a version"], dies)
         with pytest.raises(Died):
             catalog.truncate_table([scope], "t")
-    log, truncate = ledger_of(catalog, stream), cleaning._truncate
+    log, truncate = ledger_of(catalog, stream), cleaning.truncate_at
     transaction = catalog.client.controller.begin_transaction(stream, lease_ms=10_000)
     intent = Intent(job=str(uuid.uuid4()), transactions=(str(transaction.id),), rows=1, bytes=9, started_at=0)
 

@@ -10,6 +10,7 @@ from catalog_tools import insert, make
 from client_tools import scale
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.statements import metadata_tables
 from pyspark_pravega.catalog.statements.metadata_tables import SCHEMAS
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut, StreamSegments
 from pyspark_pravega.errors import InvalidNameError, StreamNotFoundError
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.server
 
 def table(catalog: Catalog, stream: Stream, kind: str) -> list[dict[str, Any]]:
     names = catalog.metadata_schema([stream.scope], f"{stream.name}${kind}").fieldNames()
-    rows = catalog.metadata_rows([stream.scope], f"{stream.name}${kind}", names)
+    rows = catalog.metadata_rows([stream.scope], f"{stream.name}${kind}", names).rows
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -65,7 +66,7 @@ def test_commits_of_some_versions_ask_for_no_others(
 
     def versions(*predicates: tuple[str, list[int]], columns: Sequence[str] = ("version", "cut")) -> list[Any]:
         given = [{"column": "version", "comparison": comparison, "values": values} for comparison, values in predicates]
-        rows = catalog.metadata_rows([scope], "t$commits", columns, given)
+        rows = catalog.metadata_rows([scope], "t$commits", columns, given).rows
         assert not any(row[-1] is None for row in rows)
         return [row[0] for row in rows]
 
@@ -79,6 +80,44 @@ def test_commits_of_some_versions_ask_for_no_others(
     assert versions(("IN", [2, 4])) == [2, 3, 4]
     assert versions((">=", [6]), ("<", [2**62])) == [6]
     assert versions((">", [6])) == versions(("=", [0])) == versions(("<", [1])) == []
+
+
+def test_commits_come_in_pages_and_no_more_than_are_wanted(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make(catalog, scope)
+    for number in range(10):
+        insert(catalog, stream, number)
+    times = [row["committed_at"] for row in table(catalog, stream, "commits")]
+    monkeypatch.setattr(metadata_tables, "_PAGE", 3)
+
+    def paged(
+        *predicates: tuple[str, str, int], limit: int | None = None, newest_first: bool = False
+    ) -> list[list[int]]:
+        given = [{"column": column, "comparison": sign, "values": [value]} for column, sign, value in predicates]
+        pages: list[list[int]] = []
+        page = 0
+        while not pages or page:
+            left = None if limit is None else limit - sum(len(rows) for rows in pages)
+            found = catalog.metadata_rows(
+                [scope], "t$commits", ["version"], given, limit=left, newest_first=newest_first, page=page
+            )
+            pages.append([version for (version,) in found.rows])
+            page = found.next
+        return pages
+
+    assert paged() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10]]
+    assert paged(newest_first=True) == [[8, 9, 10], [5, 6, 7], [2, 3, 4], [1]]
+    assert paged(limit=2) == [[1, 2]]
+    assert paged(limit=5) == [[1, 2, 3], [4, 5]]
+    assert paged(limit=4, newest_first=True) == [[8, 9, 10], [7]]
+    assert paged(limit=99) == paged()
+    assert paged(("version", ">", 5), ("version", "<=", 7), newest_first=True, limit=2) == [[6, 7]]
+    # By time: nothing that is wanted is missing, and nothing that lies outside is asked for.
+    assert paged(("committed_at", ">=", times[6])) == [[7, 8, 9], [10]]
+    assert paged(("committed_at", "<=", times[1])) == [[1, 2]]
+    assert paged(("committed_at", ">=", times[3]), ("committed_at", "<=", times[4])) == [[4, 5]]
+    assert paged(("committed_at", ">", times[9] + 1000)) == paged(("committed_at", "<", times[0] - 1000)) == [[]]
 
 
 def test_segments_and_epochs(catalog: Catalog, scope: str) -> None:
@@ -137,8 +176,8 @@ def test_a_stream_of_others_has_metadata_tables_too(catalog: Catalog, scope: str
 
 def test_columns_are_given_as_they_are_asked_for(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
-    assert catalog.metadata_rows([scope], "t$epochs", ["current", "epoch"]) == [[True, 0]]
-    assert catalog.metadata_rows([scope], "t$EPOCHS", []) == [[]]
+    assert catalog.metadata_rows([scope], "t$epochs", ["current", "epoch"]).rows == [[True, 0]]
+    assert catalog.metadata_rows([scope], "t$EPOCHS", []).rows == [[]]
 
 
 def test_what_isn_t_there(catalog: Catalog, scope: str) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
+from pyspark_pravega.connector.log import History
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -109,6 +110,15 @@ def test_a_routing_key_may_be_of_any_type_with_one_text(kind: Any) -> None:
     assert check({"routing-key": "k"}, schema=StructType([StructField("k", kind)])).properties["routing-key"] == "k"
 
 
+@pytest.mark.parametrize(
+    ("given", "versions", "milliseconds"),
+    [("100", 100, None), ("1000000", 1_000_000, None), ("90 Days", None, 7_776_000_000), ("36h", None, 129_600_000)],
+)
+def test_history_is_a_number_of_versions_or_a_time(given: str, versions: int | None, milliseconds: int | None) -> None:
+    kept = check_request(COLUMNS, [], {"history": given}).properties["history"]
+    assert History.parse(kept) == History(versions=versions, milliseconds=milliseconds)
+
+
 REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[PravegaError], str]] = [
     ({"format": "jason"}, [], COLUMNS, ConfigurationError, 'not "jason"; did you mean "json"?'),
     ({"format": "string"}, [], COLUMNS, ConfigurationError, "exactly one column, event STRING"),
@@ -164,6 +174,10 @@ REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[Prave
     ({"routing-key": "Name"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "CLUSTERED BY (id) contradicts"),
     ({}, [bucket("id", 0)], COLUMNS, ConfigurationError, "INTO 0 BUCKETS"),
     ({}, [bucket("id", 10_001)], COLUMNS, ConfigurationError, "INTO 10001 BUCKETS"),
+    ({"history": "99"}, [], COLUMNS, ConfigurationError, '"history" must be a number of versions from 100, not "99"'),
+    ({"history": "²"}, [], COLUMNS, ConfigurationError, 'a number of versions from 100, not "²"'),
+    ({"history": "0 days"}, [], COLUMNS, ConfigurationError, "or a time like 30 days"),
+    ({"history": "for ever"}, [], COLUMNS, ConfigurationError, 'or a time like 30 days, not "for ever"'),
     ({}, [bucket("missing", 2)], COLUMNS, InvalidNameError, '"missing" is not a column'),
 ]  # fmt: skip
 

@@ -19,10 +19,10 @@ from pyspark_pravega.connector.read.reader import BatchReader
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture
-def stream(catalog: Catalog, scope: str) -> Stream:
-    """One segment, four commits of ten rows each."""
-    stream = make(catalog, scope)
+@pytest.fixture(scope="module")
+def stream(catalog: Catalog, module_scope: str) -> Stream:
+    """One segment, four commits of ten rows each; no test changes it."""
+    stream = make(catalog, module_scope)
     for commit in range(4):
         insert(catalog, stream, *range(10 * commit, 10 * commit + 10))
     return stream

@@ -198,7 +198,8 @@ def test_a_long_answer_comes_in_pieces(service: Service, scope: str) -> None:
     table = {"namespace": [scope], "table": "t"}
     service.call("createTable", **table, schema=json.loads(COLUMNS.json()), transforms=[], properties={}, checks=[])
     rows = {"namespace": [scope], "table": "t$properties"}
-    expected = [row * 20_000 for row in service.call("metadataRows", **rows, columns=["key", "value"])["result"]]
+    short = service.call("metadataRows", **rows, columns=["key", "value"])["result"]
+    expected = {**short, "rows": [row * 20_000 for row in short["rows"]]}
     long = service.send("metadataRows", **rows, columns=["key", "value"] * 20_000)
     quick = service.send(QUICK[0], **QUICK[1])
     received: dict[int, list[dict[str, Any]]] = {long: [], quick: []}

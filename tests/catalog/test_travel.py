@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 
+import pyarrow as pa
 import pytest
-from catalog_tools import ids, insert, make, rows
+from catalog_tools import ids, insert, make, plan, rows
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import count_rows
@@ -26,6 +27,7 @@ from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.connector.stream import changes as stream_changes
 from pyspark_pravega.connector.stream.changes import ChangesSource
+from pyspark_pravega.connector.write import OverwritingJob, Seen
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -40,6 +42,16 @@ pytestmark = pytest.mark.server
 @pytest.fixture
 def stream(catalog: Catalog, scope: str) -> Stream:
     """Three versions, the third one after a scale: ids 1 and 2, 3, 4 to 9."""
+    return three_versions(catalog, scope)
+
+
+@pytest.fixture(scope="module")
+def fixed(catalog: Catalog, module_scope: str) -> Stream:
+    """As `stream`, for all tests that only read it."""
+    return three_versions(catalog, module_scope)
+
+
+def three_versions(catalog: Catalog, scope: str) -> Stream:
     stream = make(catalog, scope, segments=2)
     insert(catalog, stream, 1, 2)
     insert(catalog, stream, 3)
@@ -62,10 +74,10 @@ def changes(catalog: Catalog, stream: Stream, first: int, last: int) -> list[tup
     return sorted((row["_commit_version"], row["id"]) for batch in found for row in batch.to_pylist())
 
 
-def test_every_version_can_be_read(catalog: Catalog, stream: Stream) -> None:
-    assert ids(catalog, stream, version(catalog, stream, "1")) == [1, 2]
-    assert ids(catalog, stream, version(catalog, stream, "2")) == [1, 2, 3]
-    assert ids(catalog, stream, version(catalog, stream, " 3 ")) == list(range(1, 10))
+def test_every_version_can_be_read(catalog: Catalog, fixed: Stream) -> None:
+    assert ids(catalog, fixed, version(catalog, fixed, "1")) == [1, 2]
+    assert ids(catalog, fixed, version(catalog, fixed, "2")) == [1, 2, 3]
+    assert ids(catalog, fixed, version(catalog, fixed, " 3 ")) == list(range(1, 10))
 
 
 def test_a_version_stays_what_it_was(catalog: Catalog, stream: Stream) -> None:
@@ -74,14 +86,14 @@ def test_a_version_stays_what_it_was(catalog: Catalog, stream: Stream) -> None:
     assert ids(catalog, stream, before) == list(range(1, 10))
 
 
-def test_a_time_means_the_last_commit_until_then(catalog: Catalog, stream: Stream) -> None:
-    ledger = open_ledger(catalog.client, stream)
+def test_a_time_means_the_last_commit_until_then(catalog: Catalog, fixed: Stream) -> None:
+    ledger = open_ledger(catalog.client, fixed)
     assert ledger is not None
     one, two, three = (commit.committed_at * 1000 for commit in ledger.all_commits())
     for microseconds, number in ((one, 1), (two - 1000, 1), (two, 2), (two + 999, 2), (three, 3), (2 * three, 3)):
-        assert moment_at(catalog.client, stream, microseconds).name == f"version {number}"
+        assert moment_at(catalog.client, fixed, microseconds).name == f"version {number}"
     with pytest.raises(VersionNotFoundError, match=r"or before: the first one known is of 20.* UTC"):
-        moment_at(catalog.client, stream, one - 1)
+        moment_at(catalog.client, fixed, one - 1)
 
 
 def test_times_before_the_versions_that_are_known_are_refused(catalog: Catalog, stream: Stream) -> None:
@@ -143,10 +155,10 @@ def test_a_cut_has_a_name(catalog: Catalog, stream: Stream, scope: str) -> None:
     ],
 )
 def test_versions_that_never_were(
-    catalog: Catalog, stream: Stream, text: str, error: type[PravegaError], message: str
+    catalog: Catalog, fixed: Stream, text: str, error: type[PravegaError], message: str
 ) -> None:
     with pytest.raises(error) as refused:
-        version(catalog, stream, text)
+        version(catalog, fixed, text)
     assert message in str(refused.value)
 
 
@@ -174,21 +186,49 @@ def test_what_was_truncated_away_can_t_be_read(catalog: Catalog, stream: Stream,
         changes(catalog, stream, 2, 3)
 
 
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_a_version_whose_rows_were_replaced_is_refused(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch, is_truncated: bool
+) -> None:
+    """Also one that came between what an overwrite has read and its commit: of it the kept rows only are there."""
+
+    def fails(*_: object) -> None:
+        raise PravegaError("not now")
+
+    stream = make(catalog, scope, "kept", segments=2, isolation_level="snapshot")
+    insert(catalog, stream, *range(10))
+    before = Seen.of(catalog.client, take_snapshot(catalog.client, stream))
+    insert(catalog, stream, *range(10, 20))
+    job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
+    batch = pa.record_batch({"id": pa.array([90, 91]), "name": pa.array(["a", "b"])})
+    if not is_truncated:
+        monkeypatch.setattr("pyspark_pravega.connector.log.cleaning.truncate_at", fails)
+    job.commit_job([job.write_task(iter([batch]))], seen=[before])
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    assert (ledger.state().cleaning is None) == is_truncated
+    kept = [*range(10, 20), 90, 91]
+    assert ids(catalog, stream) == ids(catalog, stream, version(catalog, stream, "3")) == kept
+    for number in "12" if is_truncated else "2":
+        with pytest.raises(SegmentTruncatedError, match=f"version {number} of .* version 3 took the place"):
+            ids(catalog, stream, version(catalog, stream, number))
+
+
 # Changes
 
 
-def test_every_change_is_an_insert_of_its_version(catalog: Catalog, stream: Stream) -> None:
+def test_every_change_is_an_insert_of_its_version(catalog: Catalog, fixed: Stream) -> None:
     third = [(3, number) for number in range(4, 10)]
-    assert changes(catalog, stream, 1, 3) == [(1, 1), (1, 2), (2, 3), *third]
-    assert changes(catalog, stream, 2, 2) == [(2, 3)]
-    assert changes(catalog, stream, 3, 3) == third
+    assert changes(catalog, fixed, 1, 3) == [(1, 1), (1, 2), (2, 3), *third]
+    assert changes(catalog, fixed, 2, 2) == [(2, 3)]
+    assert changes(catalog, fixed, 3, 3) == third
 
 
-def test_bounds_of_changes(catalog: Catalog, stream: Stream) -> None:
+def test_bounds_of_changes(catalog: Catalog, fixed: Stream) -> None:
     def between(start: str, end: str | None, *, inclusive: tuple[bool, bool] = (True, True)) -> tuple[int, int]:
         bounds = {"from_version": start, "to_version": end}
         wanted = ChangesRange.of({**bounds, "from_inclusive": inclusive[0], "to_inclusive": inclusive[1]})
-        return wanted.versions(open_ledger(catalog.client, stream), stream)
+        return wanted.versions(open_ledger(catalog.client, fixed), fixed)
 
     assert between("1", None) == (1, 3)
     assert between("1", "2") == (1, 2)
@@ -203,14 +243,14 @@ def test_bounds_of_changes(catalog: Catalog, stream: Stream) -> None:
         between("x", None)
 
 
-def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
-    ledger = open_ledger(catalog.client, stream)
+def test_changes_between_times(catalog: Catalog, fixed: Stream) -> None:
+    ledger = open_ledger(catalog.client, fixed)
     assert ledger is not None
     times = [commit.committed_at * 1000 for commit in ledger.all_commits()]
 
     def between(start: int, end: int | None, *, inclusive: bool = True) -> tuple[int, int]:
         bounds = {"from_timestamp": start, "to_timestamp": end, "from_inclusive": inclusive, "to_inclusive": inclusive}
-        return ChangesRange.of(bounds).versions(ledger, stream)
+        return ChangesRange.of(bounds).versions(ledger, fixed)
 
     assert between(0, None) == (1, 3)
     assert between(times[0], times[1]) == (1, 2)
@@ -218,15 +258,15 @@ def test_changes_between_times(catalog: Catalog, stream: Stream) -> None:
     assert between(times[2] + 1000, None) == (4, 3)
 
 
-def test_a_plan_is_limited_in_size(catalog: Catalog, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_limited_in_size(catalog: Catalog, fixed: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """A statement says what to do, a streaming query takes fewer versions at once."""
     for module in (committed, stream_changes):
         monkeypatch.setattr(module, "MOST_ADDITIONS", 3)
-    words = rf'versions 1 to 3 of stream "{stream}" have too many changes .* 3 is the most; read fewer versions at once'
+    words = rf'versions 1 to 3 of stream "{fixed}" have too many changes .* 3 is the most; read fewer versions at once'
     with pytest.raises(ConfigurationError, match=words):
-        changes(catalog, stream, 1, 3)
-    assert [row for first in (1, 2) for row in changes(catalog, stream, first, first)] == [(1, 1), (1, 2), (2, 3)]
-    source = ChangesSource(catalog.client, stream, ChangesRange(from_version="1"), ReadOptions())
+        changes(catalog, fixed, 1, 3)
+    assert [row for first in (1, 2) for row in changes(catalog, fixed, first, first)] == [(1, 1), (1, 2), (2, 3)]
+    source = ChangesSource(catalog.client, fixed, ChangesRange(from_version="1"), ReadOptions())
     offsets = [source.initial_offset()]
     while (offset := source.latest_offset(offsets[-1], limited=False)) != offsets[-1]:
         offsets.append(offset)
@@ -275,13 +315,13 @@ def test_a_version_names_current_segments_only(catalog: Catalog, stream: Stream,
     assert seen() == now
 
 
-def test_only_rows_are_wanted(catalog: Catalog, stream: Stream) -> None:
-    ledger = open_ledger(catalog.client, stream)
+def test_only_rows_are_wanted(catalog: Catalog, fixed: Stream) -> None:
+    ledger = open_ledger(catalog.client, fixed)
     assert ledger is not None
-    reader = ChangesReader(catalog.definition(stream), committed_ranges(catalog.client, ledger, 1, 3), [])
+    reader = ChangesReader(catalog.definition(fixed), committed_ranges(catalog.client, ledger, 1, 3), [])
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert sum(batch.num_rows for batch in found) == 9
-    assert rows(catalog.definition(stream), snapshot_until(catalog.client, stream, version(catalog, stream, "1"))) == [
+    assert rows(catalog.definition(fixed), snapshot_until(catalog.client, fixed, version(catalog, fixed, "1"))) == [
         1,
         2,
     ]

@@ -11,7 +11,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -25,7 +25,7 @@ from pyspark_pravega.connector.log import recovery, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob, WritePlan, compact
+from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob, WritePlan, compact, key_places
 from pyspark_pravega.connector.write.deltas import DELETES, INSERTS, ROW_OPERATION
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import Settings
@@ -71,6 +71,12 @@ def _changed(rows: Rows, number: int) -> Rows:
     return after
 
 
+def _changed_one(rows: Rows, number: int) -> Rows:
+    """An UPDATE of one key, which reads nothing else."""
+    key = number % KEYS
+    return {**rows, key: f"{rows[key]}@{number}"} if key in rows else dict(rows)
+
+
 def _deleted(rows: Rows, number: int) -> Rows:
     return {id: v for id, v in rows.items() if id % 2 != number % 2}
 
@@ -82,6 +88,7 @@ def _overwritten(rows: Rows, number: int) -> Rows:
 _MODEL: dict[str, Callable[[Rows, int], Rows]] = {
     "upsert": _upserted,
     "merge": _changed,
+    "change one": _changed_one,
     "delete": _deleted,
     "overwrite": _overwritten,
     "compact": lambda rows, _: rows,
@@ -99,6 +106,9 @@ def run(settings: Settings, scope: str, kind: str, number: int) -> None:
         compact(definition)
         return
     seen, before = read(catalog, definition)
+    if kind == "change one":
+        key = pa.record_batch({"id": pa.array([number % KEYS], pa.int64())})
+        seen = replace(seen, keys=tuple(key_places(definition, key).tolist()))
     after = _MODEL[kind](before, number)
     job: WriteJob
     if kind == "upsert":
@@ -184,6 +194,8 @@ def test_the_model_tells_what_no_order_explains() -> None:
     right = _changed(_changed(start, 8), 14)
     assert right in explained(start, merges[:1], merges[1:])
     assert _changed(start, 8) not in explained(start, merges[:1], merges[1:])
+    ones = [Outcome("change one", number, done=True) for number in (12, 18)]
+    assert {**start, 0: "a@12"} not in explained(start, ones[:1], ones[1:])
     delete = Outcome("delete", 1, done=True)
     assert start not in explained(start, [delete], [Outcome("compact", 2, done=True)])
     lost = Outcome("upsert", 3, done=None)
@@ -201,7 +213,7 @@ def test_some_order_explains_the_rows(settings: Settings, client: Client, scope:
     properties = {"primary-key": "id", "segments": chance.choice("123")}
     definition = catalog.create_table([namespace], "t", COLUMNS, [], properties)
     children = [Child(), Child(fault)]
-    kinds = [*_MODEL, "merge", "merge", "upsert", "compact"]
+    kinds = [*_MODEL, "merge", "change one", "change one", "upsert", "compact"]
     try:
         session(settings, namespace, [("upsert", 0), ("upsert", 2), ("upsert", 4)], children[0])
         start = read(catalog, definition)[1]

@@ -30,7 +30,7 @@ SEED = int(os.environ.get("INGESTION_SEED", "0"))
 def kill_something(chance: random.Random, program: subprocess.Popen[bytes]) -> None:
     """The whole program, or its Spark driver, its catalog process or a worker."""
     own = members(program.pid)
-    kinds = {"java": b"java", "catalog": b"pyspark_pravega.catalog", "worker": b"pyspark.daemon"}
+    kinds = {"java": b"java", "catalog": b"process.service", "worker": b"process.daemon"}
     victim = chance.choice(["all", *kinds])
     for pid, command in own:
         if victim == "all" or kinds[victim] in command:

@@ -49,7 +49,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "intent": (Ledger, "begin"),
     "commit": (ControllerTransactions, "commit_transaction"),
     "log entry": (Ledger, "complete"),
-    "truncation": (cleaning, "_truncate"),
+    "truncation": (cleaning, "truncate_at"),
     "attempts forgotten": (JobLog, "forget_attempts"),
 }
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")

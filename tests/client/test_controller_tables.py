@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from pyspark_pravega.client import (
@@ -10,13 +12,17 @@ from pyspark_pravega.client import (
     Stream,
     StreamConfiguration,
 )
+from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.key_value.table import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
     KeyValueTableNotFoundError,
+    SegmentNotFoundError,
 )
+from pyspark_pravega.sandbox.ports import free_ports
+from pyspark_pravega.settings import Settings
 
 server = pytest.mark.server
 
@@ -40,6 +46,52 @@ def test_key_value_tables_are_made_listed_and_deleted(controller: Controller, sc
     assert sorted(controller.list_key_value_tables(scope)) == sorted(names[1:])
     with pytest.raises(KeyValueTableNotFoundError, match=f'"{scope}/{names[0]}" does not exist'):
         controller.key_value_table_segments(scope, names[0])
+
+
+@server
+def test_a_table_that_is_made_again_is_another_one(client: Client, scope: str) -> None:
+    controller, key = client.controller, bytes(16)
+    controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=16)
+    first = KeyValueTable.reopened(client.pool, scope, "kv", key=key)
+    first.put([(key, NOT_EXISTS, b"first")])
+    # Now it is known where it is.
+    again = KeyValueTable.reopened(client.pool, scope, "kv", key=key)
+    (entry,) = again.get([key])
+    assert entry is not None
+    assert entry.value == b"first"
+
+    assert controller.delete_key_value_table(scope, "kv")
+    with pytest.raises(KeyValueTableNotFoundError):
+        KeyValueTable.reopened(client.pool, scope, "kv", key=key)
+    controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=16)
+    controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=16)
+    with pytest.raises(SegmentNotFoundError):
+        first.get([key])
+    second = KeyValueTable.reopened(client.pool, scope, "kv", key=key)
+    assert second.get([key]) == [None]
+    assert second.segments.ids != first.segments.ids
+
+
+@server
+def test_places_are_for_other_processes(client: Client, settings: Settings, scope: str) -> None:
+    """Who is told where a table is asks no controller, and finds it out where that is wrong."""
+    controller, key = client.controller, bytes(16)
+    controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
+    table = KeyValueTable.reopened(client.pool, scope, "told", key=key)
+    table.put([(key, NOT_EXISTS, b"told")])
+    told: Places = pickle.loads(pickle.dumps(client.pool.places(table.segments.stream)))
+    assert told.endpoints
+    with Client(settings) as other:
+        other.pool.believe(told)
+        found = KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key])
+        assert [entry and entry.value for entry in found] == [b"told"]
+    assert controller.delete_key_value_table(scope, "told")
+    controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
+    nowhere = {segment: ("127.0.0.1", free_ports(1)[0]) for segment in told.endpoints}
+    for wrong in (told, Places(tables=told.tables, endpoints=nowhere)):
+        with Client(settings) as other:
+            other.pool.believe(wrong)
+            assert KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key]) == [None]
 
 
 @server

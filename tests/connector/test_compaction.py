@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from client_tools import eventually
 from pyspark.sql.types import LongType, StringType, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.compactions import Compactions
 from pyspark_pravega.client import Client
+from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions, WriteOptions
-from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_reader
+from pyspark_pravega.connector.read import (
+    CHANGE_COLUMNS,
+    ChangesRange,
+    RowChangesReader,
+    moment_of,
+    rows_at,
+    snapshot_reader,
+)
+from pyspark_pravega.connector.stream import ChangesSource
 from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
-from pyspark_pravega.connector.write import CompactingJob, WriteJob, WritePlan, compact, replace_all
-from pyspark_pravega.errors import SegmentTruncatedError, UnsupportedOperationError, WriteConflictError
+from pyspark_pravega.connector.write import CompactingJob, WriteJob, WritePlan, compact, compact_if_due, replace_all
+from pyspark_pravega.errors import ConfigurationError, DataLossError, SegmentTruncatedError, WriteConflictError
 
 pytestmark = [pytest.mark.server]
 
@@ -73,7 +85,7 @@ def compact_with(
     steps = meanwhile or {}
     steps.get(STEPS[0], lambda: None)()
     snapshot = take_snapshot(client, definition.stream)
-    job = CompactingJob(WritePlan.of(definition, WriteOptions()), snapshot.cut, snapshot.version)
+    job = CompactingJob(WritePlan.of(definition, WriteOptions()), snapshot)
     steps.get(STEPS[1], lambda: None)()
     reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions())
     messages: Sequence[Any] = [job.write_partition(n, reader.read(part)) for n, part in enumerate(reader.partitions())]
@@ -112,6 +124,30 @@ def test_what_is_written_meanwhile_wins(table: TableDefinition, client: Client, 
     expected |= {50: "last", 200: "new"}
     for most in (None, 7):
         assert rows_of(table, client, most=most) == expected
+
+
+def test_a_version_is_whole_or_refused_while_a_compaction_commits(
+    table: TableDefinition, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version lies between what the compaction has read and its commit, which comes while a read is planned."""
+    compact_with(table, client)
+    snapshot = take_snapshot(client, table.stream)
+    put(table, {1: "between"})
+    job = CompactingJob(WritePlan.of(table, WriteOptions()), snapshot)
+    reader = snapshot_reader(table, snapshot, ["id", "v"], ReadOptions())
+    messages = [job.write_partition(n, reader.read(part)) for n, part in enumerate(reader.partitions())]
+    before = rows_of(table, client, "4")
+    assert len(before) == 100
+    eras = import_module("pyspark_pravega.connector.read.eras")
+    events_of = eras.events_of
+
+    def after_a_commit(*given: Any) -> Any:
+        job.commit_job(messages)
+        return events_of(*given)
+
+    monkeypatch.setattr(eras, "events_of", after_a_commit)
+    # What the compaction before has written is kept for queries that are under way.
+    assert rows_of(table, client, "4") == before
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -153,15 +189,139 @@ def test_compactions_at_once_and_overwrites(table: TableDefinition, client: Clie
 
 
 def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefinition, client: Client) -> None:
+    """A named cut keeps the events that its rows are made of, and versions of its era; once it is gone they go."""
     name = f"{table.stream.scope}.{table.stream.name}"
     catalog.call_procedure("create_cut", [name, "month_end", None])
     put(table, {0: "later"})
-    with pytest.raises(UnsupportedOperationError, match="named cuts \\(month_end\\)"):
-        compact(table)
-    assert rows_of(table, client, "month_end")[0] == "newer"
-    catalog.call_procedure("drop_cut", [name, "month_end"])
     assert catalog.call_procedure("compact", [name])[0][:2] == [4, 100]
-    catalog.call_procedure("create_cut", [name, "compacted", None])
-    put(table, {0: "last"})
-    assert rows_of(table, client, "compacted")[0] == "later"
-    assert rows_of(table, client)[0] == "last"
+    put(table, {0: "last", 1: None})
+    assert events_of(table, client) == 102
+    for version, value in (("month_end", "newer"), ("1", "old"), ("2", "newer"), ("3", "later"), ("4", "later")):
+        assert rows_of(table, client, version)[0] == value
+    client.controller.scale_to(table.stream, 3)
+    catalog.call_procedure("create_cut", [name, "second", None])
+    # The first cut's era, and all after it.
+    assert compact(table).rows == 99
+    expected = rows_of(table, client)
+    assert rows_of(table, client, "month_end")[0] == "newer"
+    assert rows_of(table, client, "second") == rows_of(table, client, "5") == rows_of(table, client, "6") == expected
+    catalog.call_procedure("drop_cut", [name, "month_end"])
+    with pytest.raises(SegmentTruncatedError, match=r"version 2 .*is gone"):
+        rows_of(table, client, "2")
+    assert rows_of(table, client, "4")[0] == "later"
+    assert rows_of(table, client, "second") == expected
+    catalog.call_procedure("drop_cut", [name, "second"])
+    with pytest.raises(SegmentTruncatedError, match=r"version 5 .*is gone"):
+        rows_of(table, client, "5")
+    assert rows_of(table, client) == expected
+    head = client.controller.head(table.stream)
+    assert catalog.call_procedure("compact", [name])[0][1] == 99
+    assert client.controller.head(table.stream) != head
+
+
+def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client: Client) -> None:
+    """Of a query over CHANGES that has told its version; of others everything stays."""
+    options = ReadOptions(subscriber=f"follower-{table.stream.name}")
+    source = ChangesSource(client, table.stream, ChangesRange(from_version="1"), options, keyed=True)
+    start = source.initial_offset()
+    source.subscribe()
+    first = client.controller.head(table.stream)
+    compact(table)
+    put(table, {0: "one"})
+    compact(table)
+    put(table, {0: "two"})
+    assert client.controller.head(table.stream) == first
+    end = source.latest_offset(start)
+    told = changes_of(table, source.partitions(start, end))
+    assert [change for change in told if change[2] == 0] == [
+        (1, "insert", 0, "old"),
+        (2, "update_preimage", 0, "old"),
+        (2, "update_postimage", 0, "newer"),
+        (4, "update_preimage", 0, "newer"),
+        (4, "update_postimage", 0, "one"),
+        (6, "update_preimage", 0, "one"),
+        (6, "update_postimage", 0, "two"),
+    ]
+    assert len(told) == 100 + 2 * 50 + 4
+    source.commit(end)
+    compact(table)
+    assert client.controller.head(table.stream) != first
+    put(table, {0: None})
+    # It goes on behind that, in another process.
+    again = ChangesSource(client, table.stream, ChangesRange(from_version="1"), options, keyed=True)
+    last = again.latest_offset(end)
+    assert changes_of(table, again.partitions(end, last)) == [(8, "delete", 0, "two")]
+    other = ReaderGroup(
+        scope=table.stream.scope,
+        name="others",
+        streams=(ReaderGroupStream(stream=table.stream),),
+        retention=ReaderGroupRetention.MANUAL,
+    )
+    client.controller.create_reader_group(other)
+    again.commit(last)
+    head = client.controller.head(table.stream)
+    compact(table)
+    assert client.controller.head(table.stream) == head
+
+
+def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Client) -> None:
+    """Also where the stream was scaled just before, so that the segments of the version before are gone; and twice."""
+    source = ChangesSource(client, table.stream, ChangesRange(from_version="1"), ReadOptions(), keyed=True)
+    start = source.latest_offset(source.initial_offset())
+    client.controller.scale_to(table.stream, 3)
+    compact(table)
+    put(table, {0: "one", 200: "new"})
+    end = source.latest_offset(start)
+    expected = [
+        (4, "insert", 200, "new"),
+        (4, "update_preimage", 0, "newer"),
+        (4, "update_postimage", 0, "one"),
+    ]
+    assert changes_of(table, source.partitions(start, end)) == expected
+    client.controller.scale_to(table.stream, 2)
+    compact(table)
+    put(table, {200: None})
+    assert changes_of(table, source.partitions(end, source.latest_offset(end))) == [(6, "delete", 200, "new")]
+    with pytest.raises(DataLossError, match=r"version 5 is a compaction.*begin with 5"):
+        source.partitions(start, end)
+
+
+def changes_of(definition: TableDefinition, partitions: Sequence[Any]) -> list[tuple[int, str, int, str | None]]:
+    reader = RowChangesReader(definition, None, ["id", "v", *CHANGE_COLUMNS.fieldNames()])
+    rows = [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
+    order = ("insert", "delete", "update_preimage", "update_postimage")
+    told = [(row["_commit_version"], row["_change_type"], row["id"], row["v"]) for row in rows]
+    return sorted(told, key=lambda change: (change[0], order.index(change[1]), change[2]))
+
+
+def test_commits_start_compactions(catalog: Catalog, table: TableDefinition, client: Client) -> None:
+    """When enough has come since the last one; the era before stays for queries that are under way."""
+    plan = WritePlan.of(replace(table, properties={**table.properties, "compact-when": "2 KiB"}), WriteOptions())
+    assert plan.compact_when == 2048
+    settings, stream = table.settings, table.stream
+    begun, expected = take_snapshot(client, stream), rows_of(table, client)
+    first = compact_if_due(settings, stream, 2048)
+    assert first is not None
+    assert first.version == 3
+    # Who has begun to read before can read to the end.
+    reader = snapshot_reader(table, begun, ["id", "v"], ReadOptions())
+    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 100
+    assert rows_of(table, client, "1")[1] == "old"
+    assert compact_if_due(settings, stream, 2048) is None
+    put(table, dict.fromkeys(range(60), "newest"))
+    # As large as the table was: else a large one would be written again and again.
+    assert compact_if_due(settings, stream, 10) is None
+    compactions = Compactions()
+    versions = take_snapshot(client, stream).version
+    for number in range(4):
+        put(table, dict.fromkeys(range(40), f"value {number}"))
+        compactions.consider(plan)
+    expected |= dict.fromkeys(range(60), "newest") | dict.fromkeys(range(40), "value 3")
+    eventually(lambda: take_snapshot(client, stream).version > versions + 4)
+    assert rows_of(table, client) == expected
+    with pytest.raises(SegmentTruncatedError, match="is gone"):
+        rows_of(table, client, "1")
+    for properties, message in (({"compact-when": "x"}, "compact-when"), ({}, "primary-key")):
+        wrong = {"primary-key": "id", **properties} if properties else {"compact-when": "1 MiB"}
+        with pytest.raises(ConfigurationError, match=message):
+            catalog.create_table([stream.scope], "wrong", COLUMNS, [], wrong)

@@ -22,6 +22,7 @@ from pyspark_pravega.connector.options import (
     stream_of,
 )
 from pyspark_pravega.connector.table.definition import load_definition
+from pyspark_pravega.connector.table.encodings import writing_encodings
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -200,3 +201,34 @@ def test_write_options_have_defaults_and_any_spelling() -> None:
     assert WriteOptions.parse({}, lease_ms=20_000).transaction_timeout_ms == 20_000
     parsed = WriteOptions.parse({"Routing_Key": "k", "transaction.timeout.ms": " 10000 "})
     assert parsed == WriteOptions(routing_key="k", transaction_timeout_ms=10_000)
+
+
+@server
+def test_ids_to_write_with_are_those_of_the_group_that_is_there(
+    client: Client, settings: Settings, registry: SchemaRegistry, stream: Stream
+) -> None:
+    """Ids begin anew with a group that is made again, and none of before is remembered."""
+    infos = {name: schema_info(name, "long") for name in ("a", "b")}
+
+    def make_group(*names: str) -> None:
+        registry.create_group(
+            stream.scope, stream.name, serialization_format="Avro", compatibility="AllowAny", allow_multiple_types=True
+        )
+        for name in names:
+            version = registry.add_schema(stream.scope, stream.name, infos[name])
+            registry.encoding_id(stream.scope, stream.name, version, "")
+
+    ids = []
+    for names in (("b", "a"), ("a",)):
+        make_group(*names)
+        for _ in range(2):
+            definition = load_definition(client, settings, stream, {"schema-type": "a"})
+            assert definition.registered is not None
+            written_as, encodings = writing_encodings(
+                settings, stream, definition.registered, "", definition.group_made
+            )
+            ids.append(written_as)
+            registered = registry.encoding(stream.scope, stream.name, written_as).schema
+            assert encodings.writer_schema(written_as).schema_text == registered.text
+        registry.delete_group(stream.scope, stream.name)
+    assert ids == [1, 1, 0, 0]

@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 from client_tools import Proxy, ThroughProxy, cut, make_stream
+from controller_relay import relayed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,14 +22,14 @@ from pyspark_pravega.client import Client, Stream, Transaction
 from pyspark_pravega.client.key_value.table import ANY_VERSION, KeyValueTable
 from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
 from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.connector.log import json_table
 from pyspark_pravega.connector.log.entries import Commit, Intent, State
 from pyspark_pravega.connector.log.jobs import JobLog
-from pyspark_pravega.connector.log.keys import KEY_BYTES
+from pyspark_pravega.connector.log.keys import KEY_BYTES, ledger_name
 from pyspark_pravega.connector.log.ledger import (
     Ledger,
     create_ledger,
     delete_ledger,
-    ledger_name,
     open_ledger,
 )
 from pyspark_pravega.errors import ConflictError, PravegaError
@@ -60,6 +61,32 @@ def test_a_new_log_has_no_version_and_nothing_in_progress(ledger: Ledger) -> Non
 
 
 @server
+def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
+    settings: Settings, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once more. One of some hundred creations by several at once was seen to hang."""
+    monkeypatch.setattr(json_table, "_CREATED_S", 1.0)
+    begun: list[str] = []
+    over = Event()
+
+    def hangs_once(method: str, call: Callable[[], bytes]) -> bytes:
+        if method == "createKeyValueTable":
+            begun.append(method)
+            if len(begun) == 1:
+                over.wait()
+        return call()
+
+    with relayed(settings.controller_uri) as relay, Client(replace(settings, controller_uri=relay.uri)) as through:
+        relay.answer = hangs_once
+        try:
+            assert create_ledger(through, stream).state() == State()
+        finally:
+            over.set()
+    assert len(begun) == 2
+    assert open_ledger(client, stream) is not None
+
+
+@server
 def test_a_commit_is_in_progress_and_then_a_version(ledger: Ledger) -> None:
     promised = intent(7)
     begun = ledger.begin(ledger.state(), promised)
@@ -78,6 +105,7 @@ def test_a_commit_is_in_progress_and_then_a_version(ledger: Ledger) -> None:
             bytes=70,
             committed_at=1234,
             cut={0: 70, 1 << 32 | 5: 2**40},
+            started_at=promised.started_at,
         )
     ]
 

@@ -98,7 +98,9 @@ class ClusterModel:
             truncate=lambda cut: truncate_stream(self.client.pool, cut),
             settings=SimpleNamespace(controller_uri="tcp://model:1"),
         )
-        self.client.pool = SimpleNamespace(controller=self.controller, timeout=10.0, cluster=self)
+        self.client.pool = SimpleNamespace(
+            controller=self.controller, timeout=10.0, cluster=self, table_segments={}, places=lambda *_: None
+        )
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
 
     # What clients ask for

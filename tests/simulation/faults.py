@@ -15,6 +15,8 @@ from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.client.names import Successor
+from pyspark_pravega.client.positions import replacement
 from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.connector.log import (
     JobLog,
@@ -29,7 +31,7 @@ from pyspark_pravega.connector.log import (
     tail,
 )
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
-from pyspark_pravega.connector.write import job, overwrite
+from pyspark_pravega.connector.write import DeltaJob, job, overwrite
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError, TransactionError
@@ -266,12 +268,11 @@ def batches_half_committed() -> Iterator[None]:
 @contextlib.contextmanager
 def successors_too_early() -> Iterator[None]:
     """A merged segment is read before all those in whose place it came are read to their ends."""
-    replacement = StreamFrontier._replacement
 
-    def alone(self: StreamFrontier, segment_id: int) -> tuple[set[int], set[int]]:
-        return {segment_id}, replacement(self, segment_id)[1]
+    def alone(segment_id: int, after: Callable[[int], tuple[Successor, ...]]) -> tuple[set[int], set[int]]:
+        return {segment_id}, replacement(segment_id, after)[1]
 
-    with patch.object(StreamFrontier, "_replacement", alone):
+    with patch.object(frontier, "replacement", alone):
         yield
 
 
@@ -290,6 +291,13 @@ def replaced_rows_streamed() -> Iterator[None]:
         return client.controller.head(stream)
 
     with patch.object(frontier, "visible_head", head):
+        yield
+
+
+@contextlib.contextmanager
+def merges_not_compared() -> Iterator[None]:
+    """What a MERGE has read isn't compared with what is there when it commits."""
+    with patch.object(DeltaJob, "_replacement", WriteJob._replacement):
         yield
 
 
@@ -319,4 +327,5 @@ FAULTS: tuple[Fault, ...] = (
     successors_too_early,
     losses_passed_over,
     replaced_rows_streamed,
+    merges_not_compared,
 )

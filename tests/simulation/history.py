@@ -21,6 +21,7 @@ class Kind(Enum):
     INSERT = "INSERT"
     OVERWRITE = "INSERT OVERWRITE"
     OVERWRITE_READ = "INSERT OVERWRITE of what it has read"
+    MERGE = "MERGE"
     TRUNCATE = "TRUNCATE"
     READ = "read"
     EPOCH = "epoch"
@@ -47,7 +48,7 @@ class Operation:
     repeated: bool = False
     """Whether it was told that the epoch had been there already."""
     keeps: bool = False
-    """Whether it keeps rows that came since it has read (isolation level snapshot)."""
+    """Whether it bears with rows that came since it has read (isolation level snapshot)."""
     rows: frozenset[int] = frozenset()
     """Which rows it has written."""
     job: str = ""
@@ -123,6 +124,8 @@ def explain(operations: Sequence[Operation]) -> list[int]:
             if one.keeps:
                 return (content & ~seen | own, rest) if content & seen == seen else None
             return (own, rest) if content == seen else None
+        if one.kind is Kind.MERGE:
+            return (content | own, rest) if one.keeps or content == masks[one.number] else None
         if one.kind is Kind.REPLACE:
             return own, (epochs, one.number, frozenset())
         if one.kind is Kind.ALTER:

@@ -14,14 +14,14 @@ import tables
 from cluster_model import EVENT_BYTES, ClusterModel
 from world import World
 
-from pyspark_pravega import clock, deadlines
+from pyspark_pravega import clock, deadlines, together
 from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.connector.log import cleaning, jobs, ledger, recovery, snapshot, tail
 from pyspark_pravega.connector.stream import admission, frontier, source
+from pyspark_pravega.connector.write import deltas, overwrite, seen, writer
 from pyspark_pravega.connector.write import job as write_job
-from pyspark_pravega.connector.write import overwrite, writer
 from pyspark_pravega.connector.write.job import WriteJob
 
 _TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job, admission, frontier, source)
@@ -49,11 +49,13 @@ def modelled() -> Iterator[None]:
     random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
     patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs, ledger)]
-    patches += [(module, "shared_client", lambda _: simulation_client()) for module in (write_job, overwrite, writer)]
-    patches += [(module, "segment_states", _states) for module in (cleaning, tail, overwrite, cuts, frontier)]
+    writing = (write_job, overwrite, deltas, writer)
+    patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
+    patches += [(module, "segment_states", _states) for module in (cleaning, tail, seen, cuts, frontier)]
     patches += [
         (deadlines, "random", random_model),
-        (ledger, "KeyValueTable", lambda *_: _NOW.cluster.table),
+        (ledger, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
+        (together, "Begun", _AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
         (ledger, "time", time_model),
         (replacing, "shown", tables.shown),
@@ -62,6 +64,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
+    patches += [(module, "Begun", _AtOnce) for module in (recovery, write_job)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:
@@ -76,6 +79,25 @@ def simulation_client() -> Any:
 
 def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
     return _NOW.cluster.segment_states(segment_ids)
+
+
+class _AtOnce:
+    """A call that is over as soon as it is begun."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._found: Any = None
+        self._error: Exception | None = None
+        try:
+            self._found = call()
+        except Exception as error:
+            self._error = error
+
+    def wait(self) -> None: ...
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._found
 
 
 class _Turns:

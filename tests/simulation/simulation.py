@@ -18,14 +18,15 @@ from history import NEVER, Kind, Operation, UnexplainedError, content_of, explai
 from model_patches import modelled, played_in
 from streaming import StreamingQuery
 from world import Profile, World
-from writing import write_partitions
+from writing import MergingJob, write_partitions
 
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, ledger, settle, snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import writer
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.write.overwrite import OverwritingJob, Seen, replace_all
+from pyspark_pravega.connector.write.overwrite import OverwritingJob, ReadingJob, replace_all
 from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.seen import Seen
 from pyspark_pravega.errors import (
     LeaseExpiredError,
     PravegaError,
@@ -38,11 +39,14 @@ from pyspark_pravega.settings import Settings
 
 FAILED = (TransactionError, LeaseExpiredError, QueryTakenOverError, TableChangedError, WriteConflictError)
 """Of these a client may rely on nothing having been written."""
+MERGING = 1_000_000
+"""Histories of seeds from this one on have MERGE, too; those before are what they were before there was any."""
 _QUERY = "query"
 _SETTINGS = Settings(controller_uri="tcp://model:1")
 
 
 _STATEMENTS = (Kind.INSERT, Kind.INSERT, Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.OVERWRITE_READ, Kind.TRUNCATE)
+_OF_KEYS = (Kind.MERGE, Kind.MERGE, Kind.MERGE)
 _OF_TABLES = (Kind.REPLACE, Kind.REPLACE, Kind.REPLACE, Kind.ALTER, Kind.ALTER)
 
 
@@ -76,6 +80,8 @@ class History:
         kinds: tuple[Kind, ...] = _STATEMENTS
         if rng.random() < 0.3:
             self.replaces, kinds = True, (*_STATEMENTS, *_OF_TABLES)
+        if self.seed >= MERGING:
+            kinds = (*kinds, *_OF_KEYS)
         for number in range(rng.choice((2, 2, 3))):
             statements = [rng.choice(kinds) for _ in range(rng.choice((1, 1, 2)))]
             self.world.add(f"driver {number}", partial(self._drive, f"driver {number}", statements))
@@ -141,7 +147,7 @@ class History:
             elif kind is Kind.TRUNCATE:
                 replace_all(self.cluster.client, cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM)))
             else:
-                operation.keeps = kind is Kind.OVERWRITE_READ and rng.random() < 0.3
+                operation.keeps = kind in (Kind.OVERWRITE_READ, Kind.MERGE) and rng.random() < 0.3
                 self._write(operation, epoch, planned)
         except FAILED as error:
             operation.failed, operation.told = True, repr(error)[:90]
@@ -159,7 +165,7 @@ class History:
             operation.table, state = planned
         else:
             state = State() if operation.kind is Kind.REPLACE else self._plan_for(operation)
-        if operation.kind is Kind.OVERWRITE_READ:
+        if operation.kind in (Kind.OVERWRITE_READ, Kind.MERGE):
             taken = snapshot.take_snapshot(client, STREAM)
             operation.seen = self._content(taken)
             reads = [Seen.of(client, taken)]
@@ -167,12 +173,13 @@ class History:
         replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.REPLACE)
         if operation.kind is Kind.REPLACE:
             plan = replace(plan, staged=tables.staged(operation))
-        job = OverwritingJob(plan) if replaces else WriteJob(plan)
+        merges = operation.kind is Kind.MERGE
+        job = OverwritingJob(plan) if replaces else MergingJob(plan) if merges else WriteJob(plan)
         operation.job = str(job.job)
         messages: list[TaskMessage | None] = [None, None]
         try:
             messages[:] = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
-            if isinstance(job, OverwritingJob):
+            if isinstance(job, ReadingJob):
                 report = job.commit_job(messages, epoch, reads)
             else:
                 report = job.commit_job(messages, epoch)

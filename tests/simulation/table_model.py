@@ -32,9 +32,11 @@ class TableModel:
     def remove(self, keys: Sequence[tuple[bytes, int]]) -> None:
         self._change([(key, version, None) for key, version in keys])
 
-    def iterate_entries(self, *, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, Entry]]:
+    def iterate_entries(
+        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, Entry]]:
         for key in sorted(self.readable):
-            if key.startswith(prefix) and (start is None or key >= start):
+            if key.startswith(prefix) and (start is None or key >= start) and (stop is None or key < stop):
                 yield key, self.readable[key]
 
     def index(self) -> bool:

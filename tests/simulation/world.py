@@ -157,18 +157,18 @@ class World:
             once: whether the client must not repeat it when its answer is lost.
             lost: what the caller is to see then.
         """
+        actor, random = self.current, self.rng.random
+        assert actor is not None
         while True:
             self.step(what)
-            actor = self.current
-            assert actor is not None
             if actor.steps == actor.crash_at:
                 fate = self.rng.randrange(3)
                 self._do(action, fate)
                 self.die(what)
-            if self.calm or self.rng.random() >= self.profile.lost:
+            if self.calm or random() >= self.profile.lost:
                 return action()
             self._do(action, self.rng.randrange(3))
-            if once or self.rng.random() < 0.3:
+            if once or random() < 0.3:
                 self.note(f"{what}: no answer")
                 raise lost(f"no answer to {what}")
 
@@ -178,13 +178,15 @@ class World:
         assert actor is not None
         if actor.dead:
             raise CrashError
-        self.note(what)
+        if self.trace is not None:
+            self.note(what)
         self._count()
         actor.steps += 1
-        if not self.calm and self.profile.stall and self.rng.random() < self.profile.stall:
+        profile, random = self.profile, self.rng.random
+        if not self.calm and profile.stall and random() < profile.stall:
             self.note("is halted")
             self.sleep(self.rng.choice((0.1, 3.0, 12.0)))
-        elif self.rng.random() < self.profile.switch:
+        elif random() < profile.switch:
             self._yield(actor)
 
     def sleep(self, seconds: float) -> None:
@@ -235,22 +237,23 @@ class World:
 
     def _pick(self) -> Actor:
         """Who goes on; before that the cluster may do something."""
-        rng, profile = self.rng, self.profile
+        rng, random, profile = self.rng, self.rng.random, self.profile
         if not self.calm:
-            if profile.expiry and rng.random() < profile.expiry:
+            if profile.expiry and random() < profile.expiry:
                 self.accident()
-            if profile.scale and rng.random() < profile.scale:
+            if profile.scale and random() < profile.scale:
                 self.growth()
-            if profile.pause and rng.random() < profile.pause:
+            if profile.pause and random() < profile.pause:
                 self.now += rng.choice((1.0, 11.0))
-            if self.later and rng.random() < 0.05:
+            if self.later and random() < 0.05:
                 _try(self.later.pop(rng.randrange(len(self.later))))
-        if rng.random() < 0.3:
+        if random() < 0.3:
             self.server()
         while True:
-            awake = [actor for actor in self.actors if actor.wakes <= self.now]
+            now = self.now
+            awake = [actor for actor in self.actors if actor.wakes <= now]
             if awake:
-                return awake[0] if len(awake) == 1 else awake[int(rng.random() * len(awake))]
+                return awake[0] if len(awake) == 1 else awake[int(random() * len(awake))]
             if not self.server():
                 if self.later:
                     _try(self.later.pop(rng.randrange(len(self.later))))

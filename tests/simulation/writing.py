@@ -12,11 +12,21 @@ from history import Operation
 from pyspark_pravega import clock
 from pyspark_pravega.client import Staged
 from pyspark_pravega.connector.log import Ledger, ledger
+from pyspark_pravega.connector.write import WritePlan
+from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.overwrite import ReadingJob
 from pyspark_pravega.connector.write.task import TransactionTask, Written
 from pyspark_pravega.errors import EventEncodeError, PravegaError
 
 _SOME_KEYS = ((0, 1, 2, 3), (0, 2), (1, 2), (1, 3), (0, 1), (2, 3), (0,), (3,))
+
+
+class MergingJob(DeltaJob):
+    """A MERGE, whose rows need no codec here: the model's events are numbers."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        ReadingJob.__init__(self, plan)
 
 
 def write_partitions(cluster: ClusterModel, job: WriteJob, operation: Operation, *, empty: bool) -> list[TaskMessage]:

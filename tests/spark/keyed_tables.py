@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import take_snapshot
+from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read import snapshot_reader
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, RowChangesReader, snapshot_reader
+from pyspark_pravega.connector.stream.changes import ChangesOffset, ChangesSource
 from pyspark_pravega.connector.table import load_definition
+from pyspark_pravega.errors import DataLossError, SegmentTruncatedError
 from pyspark_pravega.settings import Settings
 
 Row = tuple[Any, ...]
@@ -47,6 +50,7 @@ class KeyedRun:
             f"place STRUCT<x: INT, y: STRING>{', ' + self._clause if self._clause else ''}) TBLPROPERTIES ("
             f"'format' = '{self.random.choice(FORMATS)}', 'segments' = '{self.random.choice((1, 3))}'{more})"
         )
+        self.follower = Follower(self)
 
     def run(self, statement: str) -> None:
         """Run a statement, and remember it."""
@@ -68,10 +72,15 @@ class KeyedRun:
             assert self.now() == self.rows, self.story()
             if step in (self.overwrite, self.compact):
                 self._last_replaced = version
+            if step == self.overwrite:
+                self.follower.expect_loss(version)
+            if self.random.random() < 0.6:
+                self.follower.catch_up(version, self.rows, self.random.choice((None, 1, 30)))
             if before != self.rows:
                 self.versions[version] = dict(self.rows)
         for version, rows in self.versions.items():
             self._check_version(version, rows)
+        self.follower.catch_up(self._version(), self.rows, None)
         self._check_changes()
 
     def story(self) -> str:
@@ -144,6 +153,8 @@ class KeyedRun:
 
     def compact(self) -> None:
         """The same rows, in as many events."""
+        if not self.follower.keeps and self.follower.version < self._version():
+            self.follower.expect_loss(self._version() + 1)
         self.run(f"CALL pravega.system.compact(table => '{self.table.removeprefix('pravega.')}')")
         log = load_definition(self.client, self.settings, self.stream).as_log()
         reader = snapshot_reader(log, take_snapshot(self.client, self.stream), [], ReadOptions())
@@ -195,33 +206,26 @@ class KeyedRun:
         pairs = [(one, other) for one in numbers for other in numbers if one < other]
         for first, last in self.random.sample(pairs, min(3, len(pairs))):
             rows = dict(known[first])
-            changes = self.spark.sql(
+            found = self.spark.sql(
                 f"SELECT * FROM {self.table} CHANGES FROM VERSION {first + 1} TO VERSION {last} "
                 "ORDER BY _commit_version"
             ).collect()
-            befores: dict[tuple[int, Row], Row] = {}
-            for change in changes:
-                key, place = (change.id, change.region), change.place
-                row = (change.amount, change.word, place and (place.x, place.y))
-                of_key = (change._commit_version, key)
-                story = f"{change}; {first} to {last}; {self.story()}"
-                match change._change_type:
-                    case "insert":
-                        assert key not in rows, story
-                        rows[key] = row
-                    case "delete":
-                        assert rows.pop(key) == row, story
-                    case "update_preimage":
-                        assert befores.setdefault(of_key, row) == row, story
-                    case "update_postimage":
-                        befores[of_key] = befores.get(of_key, rows[key])
-                        assert rows[key] == befores[of_key], story
-                        rows[key] = row
+            changes = [change_of(row.asDict(recursive=True)) for row in found]
+            apply(rows, changes, f"{first} to {last}; {self.story()}")
             assert rows == known[last], f"{first} to {last}; {self.story()}"
+            if first >= self.follower.since:
+                # A stream over the same versions gives the same.
+                streamed = [change for change in self.follower.changes if first < change[0] <= last]
+                assert sorted(streamed, key=repr) == sorted(changes, key=repr), f"{first} to {last}; {self.story()}"
 
     def _check_version(self, version: int, rows: dict[Row, Row]) -> None:
         if version >= self._last_replaced:
             assert self.in_spark(f"VERSION AS OF {version}") == rows, f"version {version}; {self.story()}"
+            return
+        if self.follower.keeps or not rows:
+            # It may be there still: of no events none are gone.
+            with suppress(AnalysisException):
+                assert self.in_spark(f"VERSION AS OF {version}") == rows, f"version {version}; {self.story()}"
             return
         with pytest.raises(AnalysisException, match=f"version {version} of .* is gone"):
             self.in_spark(f"VERSION AS OF {version}")
@@ -252,6 +256,127 @@ class KeyedRun:
             for (id, region), (amount, word, xy) in rows.items()
         ]
         return "VALUES " + ", ".join(texts)
+
+
+Change = tuple[int, str, Row, Row]
+"""Version, what happened, key, and the other columns."""
+
+
+def change_of(row: dict[str, Any]) -> Change:
+    """A row of CHANGES."""
+    place = row["place"]
+    values = (row["amount"], row["word"], place and (place["x"], place["y"]))
+    return row["_commit_version"], row["_change_type"], (row["id"], row["region"]), values
+
+
+def apply(rows: dict[Row, Row], changes: list[Change], story: str) -> None:
+    """Do to rows what changes say, which must fit them.
+
+    Args:
+        rows: the rows before.
+        changes: in the order of their versions.
+        story: for messages.
+    """
+    befores: dict[tuple[int, Row], Row] = {}
+    for change in changes:
+        version, kind, key, row = change
+        match kind:
+            case "insert":
+                assert key not in rows, f"{change}; {story}"
+                rows[key] = row
+            case "delete":
+                assert rows.pop(key) == row, f"{change}; {story}"
+            case "update_preimage":
+                assert befores.setdefault((version, key), row) == row, f"{change}; {story}"
+            case "update_postimage":
+                befores[version, key] = befores.get((version, key), rows[key])
+                assert rows[key] == befores[version, key], f"{change}; {story}"
+                rows[key] = row
+            case _:
+                raise AssertionError(change)
+
+
+class Follower:
+    """Follows a table by a stream of CHANGES, each micro-batch planned and read anew, as after a restart."""
+
+    def __init__(self, run: KeyedRun) -> None:
+        self._run = run
+        self.rows: dict[Row, Row] = {}
+        self.changes: list[Change] = []
+        self.keeps = run.seed % 2 == 1
+        """Whether a subscriber keeps events from being removed by compactions."""
+        self.since = 0
+        """Of later versions all changes were seen."""
+        self._offset: str | None = None
+        self._lost_with = 0
+        if self.keeps:
+            self._source(ReadOptions(subscriber=f"follower-{run.seed}")).subscribe()
+
+    @property
+    def version(self) -> int:
+        """The last one that was read."""
+        return 0 if self._offset is None else ChangesOffset.from_json(self._offset).commit
+
+    def expect_loss(self, version: int) -> None:
+        """The version takes away what lies before it."""
+        self._lost_with = version
+
+    def catch_up(self, version: int, rows: dict[Row, Row], max_events: int | None) -> None:
+        """Read all that is there; then the rows are the table's.
+
+        Args:
+            version: the table's last version.
+            rows: its rows.
+            max_events: of a micro-batch.
+        """
+        run = self._run
+        if self._lost_with > self.version:
+            with pytest.raises((DataLossError, SegmentTruncatedError), match=r"is gone|truncated away|took the place"):
+                self._read(max_events)
+            ledger = open_ledger(run.client, run.stream)
+            assert ledger is not None
+            at = ledger.commits([version])[0].committed_at
+            self._offset = ChangesOffset(stream=run.stream, commit=version, at=at).to_json()
+            self.rows, self.since = dict(rows), version
+            return
+        self._read(max_events)
+        assert self.version == version, run.story()
+        assert self.rows == rows, run.story()
+
+    def _source(self, options: ReadOptions) -> ChangesSource:
+        run = self._run
+        return ChangesSource(run.client, run.stream, ChangesRange(from_version="1"), options, keyed=True)
+
+    def _read(self, max_events: int | None) -> None:
+        run = self._run
+        options = ReadOptions(
+            max_events=max_events,
+            max_keys=run.random.choice((None, 3)),
+            subscriber=f"follower-{run.seed}" if self.keeps else None,
+        )
+        definition = load_definition(run.client, run.settings, run.stream)
+        columns = [*definition.schema.fieldNames(), *CHANGE_COLUMNS.fieldNames()]
+        while True:
+            source = self._source(options)
+            source.subscribe()
+            start = source.initial_offset() if self._offset is None else ChangesOffset.from_json(self._offset)
+            end = source.latest_offset(start)
+            if end == start:
+                return
+            reader = RowChangesReader(definition, None, columns, max_keys=options.max_keys)
+            changes = [
+                change_of(row)
+                for one in source.partitions(start, ChangesOffset.from_json(end.to_json()))
+                for batch in reader.read(one)
+                for row in batch.to_pylist()
+            ]
+            changes.sort(key=lambda change: change[0])
+            apply(self.rows, changes, run.story())
+            self.changes += changes
+            self._offset = end.to_json()
+            if run.random.random() < 0.7:
+                # Else it dies before.
+                source.commit(end)
 
 
 def _quoted(word: str) -> str:

@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from entry_tools import descendants
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from spark_tools import MEASURED
 from transactions import open_transactions
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
+OWN_DAEMON = "pyspark_pravega.catalog.process.daemon"
 
 
 def catalog_processes() -> list[int]:
@@ -126,13 +129,14 @@ def test_statements_that_only_ask_outlive_the_process(spark: SparkSession, names
     statements = {
         f"SELECT count(*), sum(id) FROM {table}": [(10, 45)],
         f"SELECT count(*) FROM {namespace}.`asked$commits`": [(1,)],
+        f"SELECT version FROM {namespace}.`asked$commits` ORDER BY version DESC LIMIT 3": [(1,)],
         f"SHOW TABLES IN {namespace} LIKE 'asked'": [(namespace.removeprefix("pravega."), "asked", False)],
         f"SELECT sum(id) FROM {table} VERSION AS OF 1": [(45,)],
     }
     begun = time.monotonic()
     for statement, answer in statements.items():
         assert spark.sql(statement).collect() == answer
-    step_s = (time.monotonic() - begun) / 5
+    step_s = (time.monotonic() - begun) / len(statements)
     for moment in range(6):
         with ThreadPoolExecutor(1) as thread:
             answers = thread.submit(lambda: [spark.sql(statement).collect() for statement in statements])
@@ -202,3 +206,21 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
     assert succeeded, "no INSERT has succeeded: the test proves nothing"
     assert insert(99)
     eventually(lambda: len(open_transactions(client, stream)) <= (rounds - len(succeeded)) * 4)
+
+
+@pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")
+def test_workers_come_from_a_daemon_of_their_own(spark: SparkSession, namespace: str) -> None:
+    """It has loaded what they need. Functions of others keep Spark's daemon."""
+    jvm = spark.sparkContext._gateway
+    assert jvm is not None
+    spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT)")
+    spark.sql(f"INSERT INTO {namespace}.t VALUES (1)")
+
+    def commands(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
+            yield pa.record_batch({"parent": [parent] * batch.num_rows})
+
+    (row,) = spark.table(f"{namespace}.t").mapInArrow(commands, "parent STRING").collect()
+    assert "\0pyspark.daemon\0" in row.parent
+    assert any(OWN_DAEMON in command for command in descendants(jvm.proc.pid).values())

@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log.ledger import ledger_name
+from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
 

@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from client_tools import eventually
 from keyed_tables import FORMATS, KeyedRun
 from pauses import Pause
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from streaming_tools import run_available
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.settings import Settings
@@ -128,6 +130,56 @@ def test_what_others_wrote_meanwhile_is_a_conflict(spark: SparkSession, namespac
                 assert {row.id: row.v for row in spark.table(table).collect()} == expected, (name, level)
 
 
+def test_only_what_a_statement_has_read_is_a_conflict(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Under `serializable`: of the keys that it names, if it names them; and a compaction changes nothing."""
+    other, t = spark.newSession(), f"{namespace}.t"
+    spark.sql(
+        f"CREATE TABLE {t} (id BIGINT NOT NULL, v BIGINT, PRIMARY KEY (id) NOT ENFORCED) "
+        "TBLPROPERTIES ('segments' = '3')"
+    )
+    update, delete = (
+        f"UPDATE {t} SET v = held(v) + 1 WHERE id IN (1, 2)",
+        f"DELETE FROM {t} WHERE id = 1 AND held(v) > 0",
+    )
+    everything = f"UPDATE {t} SET v = held(v) + 1"
+    insert, compact = f"INSERT INTO {t} VALUES ", f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')"
+    changed, gone, incremented = {1: 2, 2: 2, 3: 1}, {2: 1, 3: 1}, {1: 2, 2: 2, 3: 2}
+    cases: list[tuple[str, list[str], dict[int, int] | None]] = [
+        (update, [insert + "(3, 30), (4, 4)"], {**changed, 3: 30, 4: 4}),
+        (update, [insert + "(3, 30)", insert + "(2, 20)"], None),
+        (update, [f"DELETE FROM {t} WHERE id = 3"], {1: 2, 2: 2}),
+        (update, [f"DELETE FROM {t} WHERE id = 1"], None),
+        (update, [f"INSERT OVERWRITE {t} SELECT * FROM {t}"], None),
+        (update, [compact, insert + "(3, 30)"], {**changed, 3: 30}),
+        (update, [compact, insert + "(1, 10)"], None),
+        (delete, [insert + "(2, 20)"], {**gone, 2: 20}),
+        (delete, [insert + "(1, 10)"], None),
+        (everything, [compact], incremented),
+        (everything, [compact, insert + "(4, 4)"], None),
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        for number, (statement, meanwhile, expected) in enumerate(cases):
+            spark.sql(f"INSERT OVERWRITE {t} VALUES (1, 1), (2, 1), (3, 1)")
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            pause = Pause(folder)
+            pause.register(spark)
+
+            def run(text: str = statement) -> object:
+                return spark.sql(text)
+
+            def others(texts: list[str] = meanwhile) -> None:
+                for text in texts:
+                    other.sql(text)
+
+            if expected is None:
+                with pytest.raises(Exception, match=r"PRAVEGA_WRITE_CONFLICT.*Nothing was written"):
+                    pause.around(pool, run, others)
+                continue
+            pause.around(pool, run, others)
+            assert {row.id: row.v for row in spark.table(t).collect()} == expected, (statement, meanwhile)
+
+
 def _error(spark: SparkSession, statement: str) -> str:
     try:
         spark.sql(statement).collect()
@@ -136,9 +188,10 @@ def _error(spark: SparkSession, statement: str) -> str:
     return "it is possible"
 
 
-def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) -> None:
+def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, settings: Settings) -> None:
     """Each with a sentence that says what to do; nothing is changed."""
     t = f"{namespace}.t"
+    stream = t.removeprefix("pravega.").replace("_", "-").replace(".", "/")
     spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED)")
     spark.sql(f"CREATE TABLE {namespace}.plain (id INT, v INT)")
     spark.sql(f"INSERT INTO {t} VALUES (1, 1), (2, 2)")
@@ -179,6 +232,8 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) ->
         f"DELETE FROM {namespace}.`t$log` WHERE id = 1": 'change the rows of "t"',
         f"SELECT * FROM {namespace}.`plain$log`": "has no primary key",
         f"SELECT * FROM {t} CHANGES FROM VERSION 9": "has no version 9",
+        f"SELECT * FROM {t} WITH ('endStreamCut' = 'latest')": r"has no start or end.*`t\$log`",
+        f"SELECT * FROM {t} WITH ('startTimestamp' = '2020-01-01 00:00:00')": "has no start or end",
         f"CALL pravega.system.truncate(table => '{t.removeprefix('pravega.')}', version => 1)": "primary key",
         f"CALL pravega.system.register_schema('{t.removeprefix('pravega.')}', columns => 'id INT, v INT')": "need the",
         f"CALL pravega.system.register_schema('{t.removeprefix('pravega.')}', columns => 'x INT')": "is not a column",
@@ -190,8 +245,52 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str) ->
         assert re.search(why, error), f"{statement}: {error[:500]}"
     assert sorted((row.id, row.v) for row in spark.table(t).collect()) == [(1, 1), (2, 2)]
     assert {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()} == {"t", "plain"}
+    options = {**settings.to_options(), "stream": stream, "endTimestamp": "2020-01-01 00:00:00"}
+    with pytest.raises(Exception, match="has no start or end"):
+        spark.read.format("pravega").options(**options).load().collect()
     with pytest.raises(Exception, match=r"t\$log"):
         spark.readStream.table(t).writeStream.format("noop").start().processAllAvailable()
+
+
+def test_a_join_with_few_keys_reads_their_segments(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """And an UPDATE of few rows has read, and conflicts in, these keys only."""
+    t, few, other = f"{namespace}.t", f"{namespace}.few", spark.newSession()
+    spark.sql(
+        f"CREATE TABLE {t} (id BIGINT NOT NULL, region STRING NOT NULL, v BIGINT, PRIMARY KEY (id, region) "
+        "NOT ENFORCED) TBLPROPERTIES ('segments' = '16')"
+    )
+    spark.sql(f"INSERT INTO {t} SELECT id, 'eu', 1 FROM range(200)")
+    spark.sql(f"CREATE TABLE {few} (id BIGINT, region STRING, word STRING)")
+    spark.sql(f"INSERT INTO {few} VALUES (7, 'eu', 'yes'), (8, 'eu', 'yes'), (9, 'us', 'yes'), (10, 'eu', 'no')")
+    wanted = f"(SELECT * FROM {few} WHERE word = 'yes')"
+    join = spark.sql(f"SELECT t.id, t.v FROM {t} t JOIN {wanted} s ON t.id = s.id AND t.region = s.region")
+    assert sorted(row.id for row in join.collect()) == [7, 8]
+    assert segments_read(join) <= 6
+    # With one of the key's columns alone nothing is known.
+    half = spark.sql(f"SELECT t.id FROM {t} t JOIN {wanted} s ON t.id = s.id")
+    assert sorted(row.id for row in half.collect()) == [7, 8, 9]
+    assert segments_read(half) == 16
+    old = spark.sql(f"SELECT t.v FROM {t} VERSION AS OF 1 t JOIN {wanted} s ON t.id = s.id AND t.region = s.region")
+    assert [row.v for row in old.collect()] == [1, 1]
+
+    update = f"UPDATE {t} SET v = held(v) + 1 WHERE (id, region) IN (SELECT id, region FROM {few} WHERE word = 'yes')"
+    with ThreadPoolExecutor(1) as pool:
+        for name, meanwhile in (("another", "(50, 'eu', 50)"), ("one of them", "(8, 'eu', 80)")):
+            folder = tmp_path / name
+            folder.mkdir()
+            pause = Pause(folder)
+            pause.register(spark)
+
+            def insert(rows: str = meanwhile) -> object:
+                return other.sql(f"INSERT INTO {t} VALUES {rows}")
+
+            if name == "another":
+                pause.around(pool, lambda: spark.sql(update), insert)
+                continue
+            with pytest.raises(Exception, match=r"PRAVEGA_WRITE_CONFLICT.*rows with keys"):
+                pause.around(pool, lambda: spark.sql(update), insert)
+    found = {(row.id, row.region): row.v for row in spark.table(t).where("v <> 1").collect()}
+    assert found == {(7, "eu"): 2, (8, "eu"): 80, (50, "eu"): 50}
 
 
 def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
@@ -231,6 +330,49 @@ def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: s
     assert [row.word for row in spark.table("seen_changes").where("_operation = 'delete'").collect()] == ["b"]
 
 
+def test_changes_of_rows_as_a_stream(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """The same as a batch tells, over restarts and compactions; a replacement of all rows is told, or passed over."""
+    t = f"{namespace}.t"
+    name = t.removeprefix("pravega.")
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)")
+    frame = spark.readStream.option("startingVersion", 1).option("maxEventsPerTrigger", 3).changes(t)
+    assert frame.isStreaming
+
+    def told(checkpoint: str = "all", changes: DataFrame = frame) -> list[list[tuple[object, ...]]]:
+        sink = run_available(changes, tmp_path / checkpoint)
+        batches = [sink.rows[number] for number in sorted(sink.rows)]
+        order = ("_commit_version", "_change_type", "id", "v")
+        return [sorted(tuple(row[name] for name in order) for row in rows) for rows in batches if rows]
+
+    spark.sql(f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    spark.sql(f"UPDATE {t} SET v = 'x' WHERE id = 1")
+    first, second = (
+        [(1, "insert", 1, "a"), (1, "insert", 2, "b"), (1, "insert", 3, "c")],
+        [
+            (2, "update_postimage", 1, "x"),
+            (2, "update_preimage", 1, "a"),
+        ],
+    )
+    assert told() == [first, second]
+    spark.sql(f"CALL pravega.system.compact('{name}')")
+    spark.sql(f"DELETE FROM {t} WHERE id = 2")
+    spark.sql(f"INSERT INTO {t} VALUES (2, 'again'), (3, 'c2')")
+    third = [(4, "delete", 2, "b")]
+    fourth = [(5, "insert", 2, "again"), (5, "update_postimage", 3, "c2"), (5, "update_preimage", 3, "c")]
+    assert [row for batch in told() for row in batch] == [*third, *fourth]
+    assert told("later", spark.readStream.option("startingVersion", 4).changes(t)) == [[*third, *fourth]]
+    assert told("whole", spark.readStream.changes(t)) == [[*third, *fourth]]
+    # Which rows there were isn't known any more.
+    with pytest.raises(StreamingQueryException, match="is a compaction, and what the rows were before is gone"):
+        told("gone", spark.readStream.option("startingVersion", 1).changes(t))
+    spark.sql(f"INSERT OVERWRITE {t} VALUES (7, 'new')")
+    spark.sql(f"UPDATE {t} SET v = 'newer'")
+    with pytest.raises(StreamingQueryException, match=r"version 6 took the place of all rows.*failOnDataLoss"):
+        told()
+    seventh = [(7, "update_postimage", 7, "newer"), (7, "update_preimage", 7, "new")]
+    assert told("all", frame.sparkSession.readStream.option("failOnDataLoss", "false").changes(t)) == [seventh]
+
+
 def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     """Each change with what was before; net ones; and none before all rows were replaced."""
     t = f"{namespace}.t"
@@ -268,10 +410,35 @@ def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     assert counted is not None
     assert tuple(counted) == (11, 5)
     spark.sql(f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')")
-    with pytest.raises(PySparkException, match=r"version 6 took the place of all rows.*begin with 7"):
-        changes("FROM VERSION 6")
+    with pytest.raises(PySparkException, match=r"version 6 is a compaction, and what the rows were.*begin with 6"):
+        changes("FROM VERSION 5")
+    assert changes("FROM VERSION 6") == []
     spark.sql(f"DELETE FROM {t} WHERE id = 3")
     assert changes("FROM VERSION 7") == [(7, "delete", 3, "c")]
+
+
+def test_a_table_compacts_itself(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Commits start it; a query over CHANGES with a subscriber misses nothing."""
+    t = f"{namespace}.t"
+    spark.sql(
+        f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED) "
+        "TBLPROPERTIES ('compact-when' = '1 KiB')"
+    )
+    frame = spark.readStream.options(startingVersion=1, subscriber="follower").changes(t)
+    followed: dict[int, int] = {}
+    for number in range(4):
+        spark.sql(f"INSERT INTO {t} SELECT CAST(id AS INT), {number} FROM range({50 + number})")
+        sink = run_available(frame, tmp_path / "follower")
+        for row in sorted((row for rows in sink.rows.values() for row in rows), key=lambda row: row._commit_version):
+            if row._change_type != "update_preimage":
+                assert (row.id in followed) == (row._change_type == "update_postimage")
+                followed[row.id] = row.v
+
+    def versions() -> int:
+        return int(spark.sql(f"SELECT max(version) FROM {namespace}.`t$commits`").first()[0])  # type: ignore[index]
+
+    eventually(lambda: versions() > 4)
+    assert followed == {row.id: row.v for row in spark.table(t).collect()} == dict.fromkeys(range(53), 3)
 
 
 def test_tables_become_keyed_and_back(spark: SparkSession, namespace: str, settings: Settings) -> None:

@@ -53,7 +53,9 @@ def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
     assert spark.table(other).count() == 6
     some = spark.sql(f"SELECT version, rows FROM pravega.`{scope}`.`t$commits` WHERE version >= 40 AND version < 43")
     assert {row.version: row.rows for row in some.collect()} == {number: counts[number] for number in (40, 41, 42)}
-    # An answer of more than a line should have: 9,000 cuts of 32 segments.
+    newest = spark.sql(f"SELECT * FROM pravega.`{scope}`.`t$commits` ORDER BY committed_at DESC LIMIT 5000").collect()
+    assert [row.version for row in newest] == list(range(VERSIONS, VERSIONS - 5000, -1))
+    # Answers of more than a line should have: 9,000 cuts of 32 segments.
     commits = spark.table(f"pravega.`{scope}`.`t$commits`").collect()
     assert [row.version for row in commits] == list(range(1, VERSIONS + 1))
     assert {len(row.offsets) for row in commits} == {SEGMENTS}

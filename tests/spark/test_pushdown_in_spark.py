@@ -53,7 +53,7 @@ def test_a_limit_leaves_its_worker_for_the_next_query(spark: SparkSession, names
     assert jvm is not None
 
     def workers() -> set[int]:
-        return {pid for pid, command in descendants(jvm.proc.pid).items() if "pyspark.daemon" in command}
+        return {pid for pid, command in descendants(jvm.proc.pid).items() if "daemon" in command}
 
     assert len(spark.sql(f"SELECT * FROM {table} LIMIT 10").collect()) == 10
     before = workers()

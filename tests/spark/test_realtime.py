@@ -1,59 +1,281 @@
-"""Triggers that run no micro-batches with fixed ends: refused where rows would be lost."""
+"""Queries with the real-time trigger: rows go on as they come, none is lost, and each key's stay in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from client_tools import eventually
+from entry_tools import descendants
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from streaming_tools import TIMEOUT_S
+from pyspark.sql.functions import count
+from pyspark.sql.streaming.query import StreamingQuery
+from streaming_tools import TIMEOUT_S, make_stream, numbered, read_stream, write
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.positions import tail_cut
+from pyspark_pravega.connector.stream import SourceOffset
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
+WITHIN_S = 60.0
 
-@pytest.fixture
+
+@pytest.fixture(autouse=True)
 def real_time(spark: SparkSession) -> Iterator[None]:
-    """Spark lets sinks that it knows take part only, unless it is told otherwise."""
-    spark.conf.set("spark.sql.streaming.realTimeMode.allowlistCheck", "false")
+    """As a user has to set it: Spark lets only sinks that it knows take part. And batches of a second, not five."""
+    conf = {
+        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
+        "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
+    }
+    for key, value in conf.items():
+        spark.conf.set(key, value)
     yield
-    spark.conf.unset("spark.sql.streaming.realTimeMode.allowlistCheck")
-
-
-def real_time_rows(spark: SparkSession, *values: str) -> DataFrame:
-    """Rows from Spark's own source for its tests of the trigger."""
-    jvm: Any = spark._jvm
-    streams = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
-    stream = streams.apply(spark._jsparkSession, 1, jvm.org.apache.spark.sql.Encoders.STRING())
-    stream.addData(jvm.PythonUtils.toSeq(list(values)))
-    return DataFrame(stream.toDF(), spark)
+    for key in conf:
+        spark.conf.unset(key)
 
 
 def writer(rows: DataFrame, checkpoint: Path, **options: str) -> Any:
     begun: Any = rows.writeStream.option("checkpointLocation", str(checkpoint)).outputMode("update")
-    # Asynchronous progress, with which Spark runs such queries, is for sinks that it knows, too.
-    return begun.option("asyncProgressTrackingEnabled", "false").options(**options).trigger(realTime="5 seconds")
+    return begun.options(**{"writer-mode": "at-least-once", **options}).trigger(realTime="1 second")
 
 
-def test_real_time_is_refused_where_an_epoch_is_written_once(
-    spark: SparkSession, namespace: str, tmp_path: Path, real_time: None
+def events_of(client: Client, stream: Stream) -> list[str]:
+    return [event.decode() for batch in client.read(stream) for event in batch.payloads.to_pylist()]
+
+
+def committed(checkpoint: Path) -> SourceOffset | None:
+    """Where the last batch has ended that is over."""
+    batches = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
+    if not batches:
+        return None
+    return SourceOffset.from_json((checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[-1])
+
+
+def has_read_all(client: Client, stream: Stream, checkpoint: Path) -> bool:
+    at = committed(checkpoint)
+    return at is not None and dict(at[stream].cut) == dict(tail_cut(client.pool, stream))
+
+
+def check_order(events: list[str], *, again: bool = False) -> None:
+    """Each key's events are in their order; where a query was killed, it may have begun again at an earlier one."""
+    last: dict[str, int] = {}
+    for event in events:
+        key, number = event.split(":")
+        expected = last.get(key, -1) + 1
+        assert int(number) <= expected if again else int(number) == expected, f"{key}: {number} came after {last[key]}"
+        last[key] = int(number)
+
+
+def go_on(query: StreamingQuery, condition: Any) -> None:
+    def met() -> bool:
+        assert query.exception() is None, query.exception()
+        return bool(condition())
+
+    eventually(met, within_s=WITHIN_S)
+
+
+def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
 ) -> None:
-    # Seen without the refusal: an epoch that was run again, with a row more, was taken for the one that was there.
-    table = f"{namespace}.t"
-    spark.sql(f"CREATE TABLE {table} (value STRING)")
-    rows = real_time_rows(spark, "a", "b")
-    query = writer(rows, tmp_path / "once").toTable(table)
-    with pytest.raises(StreamingQueryException, match=r"real-time trigger.*\"writer-mode\", \"at-least-once\""):
-        query.awaitTermination(TIMEOUT_S)
-    assert spark.table(table).count() == 0
-    query = writer(rows, tmp_path / "direct", **{"writer-mode": "at-least-once"}).toTable(table)
+    source, sink = make_stream(client, namespace, "s", segments=3), make_stream(client, namespace, "t")
+    rows, table = read_stream(spark, f"{namespace}.s").select("event"), f"{namespace}.t"
+    expected: list[str] = []
+
+    def more(count: int) -> None:
+        events = numbered(5, count, first=len(expected) // 5)
+        write(client, source, events)
+        expected.extend(events)
+
+    def all_there() -> bool:
+        return len(events_of(client, sink)) >= len(expected)
+
+    controller = client.controller
+    scales: list[Callable[[tuple[int, ...]], object]] = [
+        lambda ids: controller.split_segment(source, ids[0], 2),
+        lambda ids: controller.merge_segments(source, ids[1:3]),
+        lambda ids: controller.scale_to(source, 2),
+        lambda _: controller.scale_to(source, 1),
+    ]
+    more(20)
+    query = writer(rows, tmp_path).toTable(table)
     try:
-        eventually(lambda: spark.table(table).count() == 2)
+        for scale in scales:
+            more(10)
+            scale(controller.current_segments(source).ids)
+            more(10)
+            go_on(query, all_there)
+            check_order(events_of(client, sink))
+        go_on(query, lambda: has_read_all(client, source, tmp_path))
+        metrics = json.loads(query.lastProgress.json)["sources"][0]["metrics"]
+        assert {"maxBytesBehindLatest", "totalEventsBehindLatest"} <= metrics.keys()
     finally:
         query.stop()
+
+    # In micro-batches, exactly once, from the checkpoint of the real-time query; and back.
+    more(10)
+    controller.split_segment(source, controller.current_segments(source).ids[0], 2)
+    more(10)
+    batches = rows.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).toTable(table)
+    assert batches.awaitTermination(TIMEOUT_S)
+    assert sorted(events_of(client, sink)) == sorted(expected)
+    more(10)
+    query = writer(rows, tmp_path).toTable(table)
+    try:
+        go_on(query, all_there)
+    finally:
+        query.stop()
+    check_order(events_of(client, sink))
+    assert sorted(events_of(client, sink)) == sorted(expected)
+
+
+def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
+    source, sink = make_stream(client, namespace, "s", segments=2), make_stream(client, namespace, "t")
+    rows = read_stream(spark, f"{namespace}.s").select("event")
+    gateway: Any = spark.sparkContext._gateway
+    expected: list[str] = []
+    kills = 0
+
+    def expected_are_there() -> bool:
+        return set(events_of(client, sink)) >= set(expected)
+
+    for step in range(4):
+        query = writer(rows, tmp_path).toTable(f"{namespace}.t")
+        try:
+            for _ in range(3):
+                events = numbered(4, 50, first=len(expected) // 4)
+                write(client, source, events)
+                expected += events
+                eventually(lambda: query.exception() or expected_are_there(), within_s=WITHIN_S)  # noqa: B023
+                # A killed task is tried again, within its batch, and at last the query fails.
+                for pid in workers(gateway.proc.pid) if step < 3 else ():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        kills += 1
+        finally:
+            query.stop()
+    found = events_of(client, sink)
+    assert kills > 3
+    assert set(found) == set(expected)
+    check_order(found, again=True)
+
+
+def workers(jvm: int) -> list[int]:
+    """The Python workers of Spark's tasks: forked by a daemon."""
+    commands = {pid: command for pid, command in descendants(jvm).items() if "pyspark.daemon" in command}
+    return [pid for pid in commands if parent_of(pid) in commands]
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has just ended
+        return 0
+
+
+def test_nested_rows_and_dropped_events(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
+    columns = "id BIGINT NOT NULL, tags ARRAY<STRING>, who STRUCT<name: STRING, age: INT>"
+    spark.sql(f"CREATE TABLE {namespace}.s ({columns})")
+    spark.sql(f"CREATE TABLE {namespace}.t ({columns})")
+    table, stream = f"{namespace}.s", Stream.parse(f"{namespace.removeprefix('pravega.').replace('_', '-')}/s")
+    insert = "SELECT id, array(concat('t', id)), named_struct('name', concat('n', id), 'age', int(id)) FROM range({})"
+    spark.sql(f"INSERT INTO {table} {insert.format('10')}")
+    rows = read_stream(spark, table, mode="drop-malformed").where("id % 2 = 0")
+    query = writer(rows, tmp_path).toTable(f"{namespace}.t")
+    try:
+        go_on(query, lambda: spark.table(f"{namespace}.t").count() == 5)
+        # These aren't rows. When nothing follows they have been read all the same.
+        write(client, stream, ["x:1", "x:2"])
+        client.controller.scale_to(stream, 2)
+        spark.sql(f"INSERT INTO {table} {insert.format('10, 20')}")
+        go_on(query, lambda: spark.table(f"{namespace}.t").count() == 10)
+        write(client, stream, [f"x:{number}" for number in range(20)])
+        go_on(query, lambda: has_read_all(client, stream, tmp_path))
+    finally:
+        query.stop()
+    expected = {number: ([f"t{number}"], (f"n{number}", number)) for number in range(0, 20, 2)}
+    assert {row.id: (row.tags, tuple(row.who)) for row in spark.table(f"{namespace}.t").collect()} == expected
+
+
+def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
+    source = make_stream(client, namespace, "s", segments=2)
+    spark.sql(f"CREATE TABLE {namespace}.counts (key STRING, number BIGINT)")
+    spark.sql(f"CREATE TABLE {namespace}.firsts (key STRING)")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
+    try:
+        # One task follows the stream and one keeps the state; each holds a core.
+        rows = read_stream(spark, f"{namespace}.s", maxPartitions=1).selectExpr("split(string(event), ':')[0] AS key")
+        last = f"SELECT key, max(number) FROM {namespace}.counts GROUP BY key"
+        query = writer(rows.groupBy("key").agg(count("*").alias("number")), tmp_path / "counts").toTable(
+            f"{namespace}.counts"
+        )
+        try:
+            for step in range(1, 4):
+                write(client, source, numbered(3, 10))
+                wanted = {f"k{key}": 10 * step for key in range(3)}
+                go_on(query, lambda: dict(spark.sql(last).collect()) == wanted)  # noqa: B023
+        finally:
+            query.stop()
+        query = writer(rows.dropDuplicates(["key"]), tmp_path / "firsts").toTable(f"{namespace}.firsts")
+        try:
+            go_on(query, lambda: spark.table(f"{namespace}.firsts").count() == 3)
+            write(client, source, ["k1:1", "k9:1", "k9:2"])
+            go_on(query, lambda: spark.table(f"{namespace}.firsts").count() == 4)
+        finally:
+            query.stop()
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        spark.conf.unset("spark.sql.streaming.stateStore.checkpointFormatVersion")
+    assert sorted(row.key for row in spark.table(f"{namespace}.firsts").collect()) == ["k0", "k1", "k2", "k9"]
+
+
+def test_what_is_refused_is_said_when_the_query_starts(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    make_stream(client, namespace, "s")
+    spark.sql(f"CREATE TABLE {namespace}.t (event STRING) CLUSTERED BY (event) INTO 1 BUCKETS")
+    spark.sql(f"CREATE TABLE {namespace}.v (event BINARY)")
+    spark.sql(f"INSERT INTO {namespace}.v VALUES (X'00')")
+    source, sink = f"{namespace}.s", f"{namespace}.t"
+    changes = spark.readStream.option("startingVersion", 1).changes(f"{namespace}.v").select("event")
+    # Seen without the refusal of exactly-once: an epoch that was run again, with a row more, was taken for the one that
+    # was there.
+    refused: list[tuple[DataFrame, dict[str, str], str]] = [
+        (
+            read_stream(spark, source, maxEventsPerTrigger=5),
+            {},
+            r'"max-events-per-trigger" by a query with the real-time',
+        ),
+        (read_stream(spark, source, minPartitions=5), {}, r'"max-partitions" says how many tasks there are'),
+        (read_stream(spark, source, endStreamCut="latest"), {}, r'"end-stream-cut or end-timestamp" by a query'),
+        (changes, {}, r"CHANGES of stream .* can't be read by a query with the real-time trigger"),
+        (
+            read_stream(spark, source),
+            {"writer-mode": "exactly-once"},
+            r'written exactly once by a query with the real-time trigger.*"writer-mode", "at-least-once"',
+        ),
+        (read_stream(spark, source), {"cluster-by-key": "true"}, r'option\("cluster-by-key", "false"\)'),
+    ]
+    rows = changes
+    for number, (found, options, message) in enumerate(refused):
+        rows = found.selectExpr("string(event) AS event")
+        query = writer(rows, tmp_path / str(number), **options).toTable(sink)
+        with pytest.raises(StreamingQueryException, match=message):
+            query.awaitTermination(TIMEOUT_S)
+    assert spark.table(sink).count() == 0
+    # Spark's own sentence says how to have a sink that it doesn't know.
+    spark.conf.unset("spark.sql.streaming.realTimeMode.allowlistCheck")
+    with pytest.raises(PySparkException, match=r"set spark.sql.streaming.realTimeMode.allowlistCheck to false"):
+        writer(rows, tmp_path / "allowlist").toTable(sink).awaitTermination(TIMEOUT_S)
 
 
 def test_the_continuous_trigger_is_refused(spark: SparkSession, namespace: str, tmp_path: Path) -> None:

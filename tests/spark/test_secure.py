@@ -116,7 +116,11 @@ def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Pat
     assert "INFO SparkContext: " in done.stderr
     (log,) = events.glob("*/events_*")
     assert "spark.sql.catalog.pravega.tls-ca" in log.read_text()
-    for part in ("SparkSQLCLIDriver", "pyspark_pravega.catalog.process.service", "pyspark.daemon"):
+    for part in (
+        "SparkSQLCLIDriver",
+        "pyspark_pravega.catalog.process.service",
+        "pyspark_pravega.catalog.process.daemon",
+    ):
         assert part in commands
     assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
 
@@ -149,7 +153,7 @@ def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, tmp_path: Path
     }
     assert re.search(r"== another session\n\[Row\(.*tableName='t'", done.stdout)
     (log,) = events.glob("*/events_*")
-    for part in ("SparkSubmit", "pyspark_pravega.catalog.process.service", "pyspark.daemon"):
+    for part in ("SparkSubmit", "catalog.process.service", "catalog.process.daemon"):
         assert part in commands
     assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import grpc
 
@@ -35,8 +34,12 @@ class ControllerRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
         path = handler_call_details.method
         forward = self._channel.unary_unary(path)
 
-        def handle(request: bytes, _: Any) -> bytes:
-            return self.answer(path.rpartition("/")[2], lambda: forward(request, timeout=60))
+        def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
+            try:
+                return self.answer(path.rpartition("/")[2], lambda: forward(request, timeout=60))
+            except grpc.RpcError as error:
+                context.abort(error.code(), error.details())
+                raise
 
         return grpc.unary_unary_rpc_method_handler(handle)
 

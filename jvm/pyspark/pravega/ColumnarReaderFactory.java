@@ -4,8 +4,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.api.python.PythonEvalType;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -22,13 +20,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.Option;
-import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Reads partitions as the Arrow batches that the Python worker sends, without making rows of them. It runs Spark's
- * Arrow runner itself, which is Spark's internal matter: this is the only class that knows it, and where it isn't as
- * expected {@link #available()} is false and Spark's own factory, which makes rows, takes its place.
+ * Arrow runner itself ({@link WorkerRunner}), which is Spark's internal matter: where it isn't as expected {@link
+ * #available()} is false and Spark's own factory, which makes rows, takes its place.
  */
 final class ColumnarReaderFactory implements PartitionReaderFactory {
   private final UserDefinedPythonDataSource source;
@@ -93,28 +90,23 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     PythonInputPartition planned = (PythonInputPartition) partition;
-    Tuple2<ChainedPythonFunctions, Object> call =
-        new Tuple2<>(
-            new ChainedPythonFunctions(seq(List.of(source.createPythonFunction(function)))), Long.valueOf(0));
-    ArrowPythonRunner runner =
-        new ArrowPythonRunner(
-            seq(List.of(call)),
-            PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
-            new int[][] {{0}},
-            new StructType().add("struct", UserDefinedPythonDataSource.readInputSchema()),
-            timeZone,
-            false,
-            runnerConf,
-            metrics(),
-            Option.empty(),
-            Option.empty());
+    Map<String, SQLMetric> counts = counts();
+    // Called last: listeners are called in the reverse of their order.
+    TaskCompletionListener counted =
+        task -> MetricSources.partitionRead(counts.get("pythonNumRowsReceived"), counts.get("pythonDataReceived"));
+    TaskContext.get().addTaskCompletionListener(counted);
     InternalRow argument = new GenericInternalRow(new Object[] {planned.pickedPartition()});
     InternalRow input = new GenericInternalRow(new Object[] {argument});
     scala.collection.Iterator<ColumnarBatch> batches =
-        runner.compute(
+        WorkerRunner.run(
+            source,
+            function,
+            new StructType().add("struct", UserDefinedPythonDataSource.readInputSchema()),
+            timeZone,
+            runnerConf,
+            PythonUtils.toScalaMap(counts),
             scala.collection.Iterator$.MODULE$.single(scala.collection.Iterator$.MODULE$.single(input)),
-            planned.index(),
-            TaskContext.get());
+            planned.index());
     if (endsSoon) {
       // A worker that has come to its end is used again; another one is stopped, and the next query has to wait for a
       // new one. Listeners are called in the reverse of their order: this one before the runner's, which stops it.
@@ -130,13 +122,17 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     }
   }
 
-  /** The runner counts into these; nobody shows them. */
+  /** A runner counts into these; nobody shows them. */
   static scala.collection.immutable.Map<String, SQLMetric> metrics() {
+    return PythonUtils.toScalaMap(counts());
+  }
+
+  private static Map<String, SQLMetric> counts() {
     Map<String, SQLMetric> metrics = new HashMap<>();
     names(PythonSQLMetrics.pythonSizeMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("size", -1)));
     names(PythonSQLMetrics.pythonTimingMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("timing", -1)));
     names(PythonSQLMetrics.pythonOtherMetricsDesc()).forEach(name -> metrics.put(name, new SQLMetric("sum", -1)));
-    return PythonUtils.toScalaMap(metrics);
+    return metrics;
   }
 
   private static Iterable<String> names(scala.collection.immutable.Map<String, String> descriptions) {

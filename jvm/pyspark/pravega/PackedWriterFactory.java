@@ -1,29 +1,15 @@
 package pyspark.pravega;
 
-import java.util.Arrays;
 import java.util.Iterator;
-import java.util.List;
-import org.apache.spark.TaskContext;
-import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.api.python.PythonEvalType;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import org.apache.spark.unsafe.Platform;
-import scala.Option;
-import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -32,13 +18,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * runner itself, as {@link ColumnarReaderFactory} does, and under the same conditions.
  */
 final class PackedWriterFactory implements DataWriterFactory {
-  private static final int PACK_BYTES = 1 << 20;
-  private static final StructType INPUT =
-      new StructType()
-          .add(
-              "struct",
-              new StructType().add("rows", DataTypes.BinaryType).add("sizes", DataTypes.BinaryType));
-
   private final UserDefinedPythonDataSource source;
   private final byte[] function;
   private final StructType schema;
@@ -74,36 +53,17 @@ final class PackedWriterFactory implements DataWriterFactory {
 
     @Override
     public void writeAll(Iterator<InternalRow> rows) {
-      Tuple2<ChainedPythonFunctions, Object> call =
-          new Tuple2<>(
-              new ChainedPythonFunctions(ColumnarReaderFactory.seq(List.of(source.createPythonFunction(function)))),
-              Long.valueOf(0));
-      ArrowPythonRunner runner =
-          new ArrowPythonRunner(
-              ColumnarReaderFactory.seq(List.of(call)),
-              PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
-              new int[][] {{0}},
-              INPUT,
+      scala.collection.Iterator<ColumnarBatch> answers =
+          WorkerRunner.run(
+              source,
+              function,
+              new StructType().add("struct", RowPack.SCHEMA),
               timeZone,
-              false,
               runnerConf,
               ColumnarReaderFactory.metrics(),
-              Option.empty(),
-              Option.empty());
-      scala.collection.Iterator<ColumnarBatch> answers =
-          runner.compute(
-              CollectionConverters.asScala(new Packs(rows, schema)), partition, TaskContext.get());
-      while (answers.hasNext()) {
-        ColumnarBatch answer = answers.next();
-        if (message != null || answer.numRows() != 1) {
-          throw new IllegalStateException("the Python writer must answer with one message");
-        }
-        ArrowColumnVector struct = (ArrowColumnVector) answer.column(0);
-        message = new PythonWriterCommitMessage(struct.getChild(0).getBinary(0));
-      }
-      if (message == null) {
-        throw new IllegalStateException("the Python writer has not answered");
-      }
+              CollectionConverters.asScala(new Packs(rows, schema)),
+              partition);
+      message = PromptWriterFactory.onlyMessage(answers);
     }
 
     @Override
@@ -130,13 +90,11 @@ final class PackedWriterFactory implements DataWriterFactory {
   /** Rows in packs; each is a batch of one value for the runner. */
   private static final class Packs implements Iterator<scala.collection.Iterator<InternalRow>> {
     private final Iterator<InternalRow> rows;
-    private final UnsafeProjection projection;
-    private byte[] data = new byte[64 << 10];
-    private int[] sizes = new int[1024];
+    private final RowPack pack;
 
     Packs(Iterator<InternalRow> rows, StructType schema) {
       this.rows = rows;
-      projection = UnsafeProjection.create(schema);
+      pack = new RowPack(schema);
     }
 
     @Override
@@ -146,33 +104,10 @@ final class PackedWriterFactory implements DataWriterFactory {
 
     @Override
     public scala.collection.Iterator<InternalRow> next() {
-      int used = 0;
-      int count = 0;
-      while (used < PACK_BYTES && rows.hasNext()) {
-        InternalRow row = rows.next();
-        UnsafeRow unsafe = row instanceof UnsafeRow same ? same : projection.apply(row);
-        int size = unsafe.getSizeInBytes();
-        if (used + size > data.length) {
-          data = Arrays.copyOf(data, Math.max(Math.multiplyExact(data.length, 2), Math.addExact(used, size)));
-        }
-        if (count == sizes.length) {
-          sizes = Arrays.copyOf(sizes, count * 2);
-        }
-        Platform.copyMemory(
-            unsafe.getBaseObject(),
-            unsafe.getBaseOffset(),
-            data,
-            Platform.BYTE_ARRAY_OFFSET + (long) used,
-            size);
-        used += size;
-        sizes[count++] = size;
+      while (!pack.isFull() && rows.hasNext()) {
+        pack.add(rows.next());
       }
-      byte[] packedSizes = new byte[count * Integer.BYTES];
-      Platform.copyMemory(
-          sizes, Platform.INT_ARRAY_OFFSET, packedSizes, Platform.BYTE_ARRAY_OFFSET, packedSizes.length);
-      InternalRow pack = new GenericInternalRow(new Object[] {Arrays.copyOf(data, used), packedSizes});
-      InternalRow input = new GenericInternalRow(new Object[] {pack});
-      return scala.collection.Iterator$.MODULE$.single(input);
+      return scala.collection.Iterator$.MODULE$.single(pack.take());
     }
   }
 }

@@ -2,8 +2,10 @@ package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Base64;
+import java.util.Map;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -22,12 +24,20 @@ final class PravegaBatch implements Batch {
   private final PravegaTable table;
   private final StructType readSchema;
   private final boolean limited;
+  private final Map<String, String> options;
   private final Supplier<JsonNode> planner;
   private JsonNode plan;
+  private JsonNode narrowed;
 
-  PravegaBatch(PravegaTable table, StructType readSchema, boolean limited, Supplier<JsonNode> planner) {
+  PravegaBatch(
+      PravegaTable table,
+      StructType readSchema,
+      Map<String, String> options,
+      boolean limited,
+      Supplier<JsonNode> planner) {
     this.table = table;
     this.readSchema = readSchema;
+    this.options = options;
     this.limited = limited;
     this.planner = planner;
   }
@@ -40,17 +50,37 @@ final class PravegaBatch implements Batch {
     return plan;
   }
 
+  /** Leaves out what predicates don't want that were only known when the query ran. Its ends stay as they are. */
+  synchronized void narrow(Predicate[] predicates) {
+    JsonNode planned = plan();
+    JsonNode left =
+        table.process.callAgain(
+            "narrowScan",
+            "namespace", table.identifier.namespace(),
+            "table", table.identifier.name(),
+            "options", options,
+            "partitions", planned.get("partitions"),
+            "seen", planned.get("seen"),
+            "predicates", Predicates.of(predicates));
+    narrowed = left.isNull() ? null : left;
+  }
+
+  /** What is read of it: all that was planned, or less. */
+  private JsonNode left() {
+    return narrowed == null ? plan() : narrowed;
+  }
+
   /** What it reads, once it is planned; Spark asks also where nothing is read. */
   synchronized String extent() {
     if (plan == null) {
       return "";
     }
-    return " [" + plan.get("segments").asInt() + " segments with events, " + size() + " bytes]";
+    return " [" + left().get("segments").asInt() + " segments with events, " + size() + " bytes]";
   }
 
   /** What a statement that replaces the table's rows has read of it; null of a moment of the past, or nothing yet. */
   synchronized String seen() {
-    return plan == null || plan.get("seen").isNull() ? null : plan.get("seen").asText();
+    return plan == null || plan.get("seen").isNull() ? null : left().get("seen").asText();
   }
 
   long size() {
@@ -64,8 +94,8 @@ final class PravegaBatch implements Batch {
   }
 
   @Override
-  public InputPartition[] planInputPartitions() {
-    JsonNode planned = plan().get("partitions");
+  public synchronized InputPartition[] planInputPartitions() {
+    JsonNode planned = left().get("partitions");
     InputPartition[] partitions = new InputPartition[planned.size()];
     for (int i = 0; i < partitions.length; i++) {
       partitions[i] = new PythonInputPartition(i, Base64.getDecoder().decode(planned.get(i).asText()));

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** What was committed between two versions of a stream; every change is an insert. */
+/** What was committed between two versions of a stream: rows, or changes of them where the table has a key. */
 final class PravegaChangelog implements Changelog {
   private static final Set<String> SPARKS =
       Set.of(

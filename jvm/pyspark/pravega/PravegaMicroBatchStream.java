@@ -7,14 +7,18 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.TreeMap;
 import java.util.UUID;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.types.DataType;
@@ -24,12 +28,15 @@ import org.apache.spark.sql.types.StructType;
  * A streaming read; the catalog process plans its micro-batches. Each call says what is read, so that the process may die
  * in between, and nothing is known only there.
  */
-final class PravegaMicroBatchStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+final class PravegaMicroBatchStream
+    implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
   private final CatalogProcess process;
   private final Map<String, Object> source;
   private final StructType readSchema;
   private final JsonNode opened;
   private String target;
+  private JsonNode realTime;
+  private int followers;
   private volatile String planned;
 
   PravegaMicroBatchStream(PravegaTable table, StructType readSchema, Map<String, String> options) {
@@ -57,12 +64,20 @@ final class PravegaMicroBatchStream implements MicroBatchStream, SupportsTrigger
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
+    if (isRealTime()) {
+      // A batch has its end when it is over.
+      return start;
+    }
     boolean limited = !(limit instanceof ReadAllAvailable);
     return offset(ask("streamLatest", "start", start.json(), "limited", limited, "target", target));
   }
 
   @Override
   public Offset reportLatestOffset() {
+    if (isRealTime()) {
+      // It would be asked for between two batches, when rows wait. The lag is told without it.
+      return null;
+    }
     return offset(ask("streamTail"));
   }
 
@@ -102,7 +117,60 @@ final class PravegaMicroBatchStream implements MicroBatchStream, SupportsTrigger
   }
 
   @Override
+  public void prepareForRealTimeMode() {
+    realTime = ask("openRealTime");
+  }
+
+  /** Whether rows are read as they come, in batches whose ends aren't known before. */
+  boolean isRealTime() {
+    return realTime != null;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start) {
+    int cores = SparkContext.getOrCreate().defaultParallelism();
+    JsonNode found = ask("streamFollow", "start", start.json(), "cores", cores);
+    InputPartition[] partitions = new InputPartition[found.size()];
+    for (int i = 0; i < partitions.length; i++) {
+      TreeMap<Long, Long> begin = new TreeMap<>();
+      found
+          .get(i)
+          .get("start")
+          .properties()
+          .forEach(segment -> begin.put(Long.valueOf(segment.getKey()), segment.getValue().asLong()));
+      byte[] pickled = Base64.getDecoder().decode(found.get(i).get("partition").asText());
+      partitions[i] = new RealTimeReaderFactory.Followed(i, pickled, begin);
+    }
+    followers = partitions.length;
+    planned = start.json();
+    return partitions;
+  }
+
+  @Override
+  public Offset mergeOffsets(PartitionOffset[] ends) {
+    if (ends.length != followers) {
+      throw new IllegalStateException(
+          "only " + ends.length + " of " + followers + " tasks have told how far they have read: what the others have"
+              + " read would be lost, so the batch fails. A query with the real-time trigger must take all rows");
+    }
+    List<Object> places = new ArrayList<>();
+    for (PartitionOffset end : ends) {
+      places.add(((RealTimeReaderFactory.Place) end).segments());
+    }
+    Offset merged = offset(ask("streamMerge", "start", planned, "positions", places));
+    planned = merged.json();
+    return merged;
+  }
+
+  @Override
   public PartitionReaderFactory createReaderFactory() {
+    if (isRealTime()) {
+      return new RealTimeReaderFactory(
+          process.python(),
+          Base64.getDecoder().decode(realTime.get("function").asText()),
+          readSchema.size(),
+          (StructType) DataType.fromJson(realTime.get("schema").asText()));
+    }
     return PravegaBatch.readerFactory(
         process.python(),
         Base64.getDecoder().decode(opened.get("function").asText()),

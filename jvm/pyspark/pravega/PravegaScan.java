@@ -1,18 +1,23 @@
 package pyspark.pravega;
 
+import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
 /** A read of which Spark hasn't said yet whether it is a batch or a stream; what it asks here, it asks of either. */
-final class PravegaScan implements SeenTable, SupportsReportStatistics {
+final class PravegaScan implements SeenTable, SupportsReportStatistics, SupportsRuntimeV2Filtering {
   private final PravegaTable table;
   private final StructType readSchema;
   private final Map<String, String> options;
@@ -59,6 +64,17 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics {
   }
 
   @Override
+  public NamedReference[] filterAttributes() {
+    List<String> columns = Arrays.asList(readSchema.fieldNames());
+    return Constraints.references(table.primaryKey().stream().filter(columns::contains).toList());
+  }
+
+  @Override
+  public void filter(Predicate[] predicates) {
+    batch.narrow(predicates);
+  }
+
+  @Override
   public CustomMetric[] supportedCustomMetrics() {
     return stream == null ? new CustomMetric[0] : LagMetric.all();
   }
@@ -73,6 +89,8 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics {
     if (stream == null) {
       // Spark asks this while it plans a query: from here on its ends are fixed.
       batch.plan();
+    } else if (stream.isRealTime()) {
+      return ColumnarSupportMode.UNSUPPORTED;
     }
     return PravegaBatch.columnarSupportMode();
   }

@@ -103,6 +103,7 @@ final class PravegaScanBuilder
         new PravegaBatch(
             table,
             wanted,
+            given,
             limit != null,
             () ->
                 table.process.callAgain(

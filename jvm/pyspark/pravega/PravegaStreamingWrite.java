@@ -32,8 +32,19 @@ final class PravegaStreamingWrite implements StreamingWrite {
                 write
                     .table()
                     .process
-                    .call("takeOverQuery", "plan", write.plan(), "query", write.queryId(), "run", run));
+                    .call(
+                        "takeOverQuery",
+                        "plan", write.plan(),
+                        "query", write.queryId(),
+                        "run", run,
+                        "epoch", epoch()));
     return new Factory(write.begin(physical));
+  }
+
+  /** The number of the micro-batch that is run, as Spark tells it to its own parts. */
+  private static Long epoch() {
+    String told = SparkContext.getOrCreate().getLocalProperty("streaming.sql.batchId");
+    return told == null ? null : Long.valueOf(told);
   }
 
   @Override
@@ -41,6 +52,7 @@ final class PravegaStreamingWrite implements StreamingWrite {
     JsonNode report =
         write.end("commitWrite", messages, "query", write.queryId(), "run", run, "epoch", epoch);
     write.table().report(report);
+    MetricSources.committed(report);
   }
 
   @Override

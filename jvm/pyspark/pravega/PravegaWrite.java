@@ -163,6 +163,9 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
             "changes", kind == Kind.CHANGE);
     writer = begun.get("writer").asText();
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
+    if (plan.get("atOnce").asBoolean()) {
+      return new PromptWriterFactory(table.process.python(), function, rows, begun.get("packed").asBoolean());
+    }
     if (begun.get("packed").asBoolean()) {
       return new PackedWriterFactory(table.process.python(), function, rows);
     }
@@ -178,6 +181,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   public void commit(WriterCommitMessage[] messages) {
     JsonNode report = end("commitWrite", messages, "seen", kind == Kind.APPEND ? List.of() : SeenTable.of(table));
     metrics = WriteMetrics.of(report);
+    MetricSources.committed(report);
   }
 
   @Override

@@ -21,18 +21,30 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** A few rows that the catalog process has made: of a metadata table, or the result of a procedure. */
 final class Rows implements LocalScan {
   private final StructType schema;
-  private final InternalRow[] rows;
+  private final List<InternalRow> rows = new ArrayList<>();
+
+  Rows(StructType schema) {
+    this.schema = schema;
+  }
 
   Rows(StructType schema, JsonNode rows) {
-    this.schema = schema;
-    this.rows = new InternalRow[rows.size()];
-    for (int i = 0; i < this.rows.length; i++) {
+    this(schema);
+    add(rows);
+  }
+
+  /** Takes more rows, each a list of values. */
+  void add(JsonNode more) {
+    for (JsonNode row : more) {
       Object[] values = new Object[schema.size()];
-      for (int j = 0; j < values.length; j++) {
-        values[j] = value(rows.get(i).get(j), schema.apply(j).dataType());
+      for (int i = 0; i < values.length; i++) {
+        values[i] = value(row.get(i), schema.apply(i).dataType());
       }
-      this.rows[i] = new GenericInternalRow(values);
+      rows.add(new GenericInternalRow(values));
     }
+  }
+
+  int size() {
+    return rows.size();
   }
 
   @Override
@@ -42,7 +54,7 @@ final class Rows implements LocalScan {
 
   @Override
   public InternalRow[] rows() {
-    return rows;
+    return rows.toArray(new InternalRow[0]);
   }
 
   private static Object value(JsonNode node, DataType type) {

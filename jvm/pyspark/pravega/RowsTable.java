@@ -7,16 +7,24 @@ import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What the catalog process knows about a stream, as a table: {@code orders$commits} and its like. */
 final class RowsTable implements SupportsRead {
+  /** Columns of {@code $commits} that ascend in the order in which it is read. */
+  private static final Set<String> ORDERED = Set.of("version", "committed_at");
+
   private final CatalogProcess process;
   private final String catalog;
   private final Identifier identifier;
@@ -55,9 +63,12 @@ final class RowsTable implements SupportsRead {
     return new Builder();
   }
 
-  private final class Builder implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
+  private final class Builder
+      implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit, SupportsPushDownTopN {
     private StructType wanted = schema;
     private Predicate[] predicates = new Predicate[0];
+    private Integer limit;
+    private boolean newestFirst;
 
     @Override
     public void pruneColumns(StructType required) {
@@ -77,15 +88,48 @@ final class RowsTable implements SupportsRead {
     }
 
     @Override
+    public boolean pushLimit(int rows) {
+      limit = rows;
+      return true;
+    }
+
+    @Override
+    public boolean pushTopN(SortOrder[] orders, int rows) {
+      // Versions and their times ascend together. Spark sorts the rows again.
+      if (orders.length != 1
+          || !(orders[0].expression() instanceof NamedReference column)
+          || !ORDERED.contains(String.join(".", column.fieldNames()))) {
+        return false;
+      }
+      limit = rows;
+      newestFirst = orders[0].direction() == SortDirection.DESCENDING;
+      return true;
+    }
+
+    @Override
+    public boolean isPartiallyPushed() {
+      return true;
+    }
+
+    @Override
     public Scan build() {
-      JsonNode rows =
-          process.callAgain(
-              "metadataRows",
-              "namespace", identifier.namespace(),
-              "table", identifier.name(),
-              "columns", wanted.fieldNames(),
-              "predicates", Predicates.of(predicates));
-      return new Rows(wanted, rows);
+      Rows rows = new Rows(wanted);
+      long page = 0;
+      do {
+        JsonNode answer =
+            process.callAgain(
+                "metadataRows",
+                "namespace", identifier.namespace(),
+                "table", identifier.name(),
+                "columns", wanted.fieldNames(),
+                "predicates", Predicates.of(predicates),
+                "limit", limit == null ? null : limit - rows.size(),
+                "newestFirst", newestFirst,
+                "page", page);
+        rows.add(answer.get("rows"));
+        page = answer.get("next").asLong();
+      } while (page != 0);
+      return rows;
     }
   }
 }

@@ -7,7 +7,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partiti
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
+from pyspark_pravega.catalog.process.compactions import Compactions
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     Bounds,
@@ -29,6 +30,7 @@ from pyspark_pravega.catalog.pushdown import (
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
+    BAD_EVENTS,
     BOUND_KEYS,
     CATALOG_WRITE_KEYS,
     EXACTLY_ONCE,
@@ -46,10 +48,11 @@ from pyspark_pravega.connector.read import (
     Moment,
     RowChangesReader,
     bounded_snapshot,
-    changed_ranges,
+    check_bounds,
     check_extents,
     committed_ranges,
     parts_of_keys,
+    row_changes,
     rows_at,
     snapshot_reader,
     snapshot_until,
@@ -58,6 +61,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
+    REAL_TIME,
     CommitReport,
     Epoch,
     ReadingJob,
@@ -70,6 +74,7 @@ from pyspark_pravega.connector.write import (
     check_trigger,
     take_over,
     unpack,
+    with_dead_letters,
 )
 from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
@@ -108,6 +113,8 @@ class PlannedWrite:
     """Rows with the same values in these columns are to come to one task."""
     order_by: str | None
     """The column with their event times, by which each task is to have them in order then."""
+    at_once: bool
+    """Whether rows are to be handed over one by one, as they come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,19 +159,22 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
     if MODE in given:
         definition = in_mode(definition, given[MODE], request.columns)
+    if BAD_EVENTS in given:
+        definition = with_dead_letters(definition, given[BAD_EVENTS], given.get(MODE))
     client, stream = shared_client(definition.settings), definition.stream
     between, own_columns = ReadOptions.parse(given), definition.schema.fieldNames()
     ledger = open_ledger(client, stream)
     reader: DataSourceReader
     seen = None
+    fractions = None if definition.key is None else wanted_fractions(definition, request.predicates)
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
         first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
         if definition.key is not None:
             assert ledger is not None
-            until, changed = changed_ranges(client, ledger, first, last)
-            reader = RowChangesReader(definition, until, changed, request.columns)
-            slices = [] if until is None else [part for part in until.parts if part.size]
+            changes = row_changes(client, ledger, first, last)
+            reader = RowChangesReader(definition, changes, request.columns, max_keys=between.max_keys)
+            slices = [] if changes is None else [one.part for one in changes.ranges]
         else:
             committed = committed_ranges(client, ledger, first, last) if ledger is not None and first <= last else []
             reader = ChangesReader(definition, committed, request.columns)
@@ -185,13 +195,12 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                     f'stream "{stream}" was made another table (version {whole.replaced_table}) after this query was '
                     "planned: run it again"
                 )
-            seen = Seen.of(client, whole)
+            seen = Seen.of(client, whole, fractions)
             snapshot = bounded_snapshot(client, whole, between)
         bounds = Bounds() if definition.key is not None else Bounds.of(request.predicates, own_columns)
         snapshot = narrowed(snapshot, bounds, ledger)
-        if definition.key is not None:
-            fractions = wanted_fractions(definition, request.predicates)
-            snapshot = snapshot if fractions is None else parts_of_keys(client, snapshot, fractions)
+        if fractions is not None:
+            snapshot = parts_of_keys(client, snapshot, fractions)
         reader = snapshot_reader(definition, snapshot, request.columns, between)
         slices = [part for part in snapshot.parts if part.size]
     size = sum(part.size for part in slices)
@@ -224,6 +233,7 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
         InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
     """
     read = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+    check_bounds(definition, read)
     check_extents(shared_client(definition.settings), [definition.stream], read)
 
 
@@ -238,7 +248,11 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
         ConfigurationError: an option is unknown or malformed.
     """
     given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
-    if given.keys() & (BOUND_KEYS | {MODE}) or definition.types is not None or definition.mode == DROP_MALFORMED:
+    if (
+        given.keys() & (BOUND_KEYS | {MODE, BAD_EVENTS})
+        or definition.types is not None
+        or definition.mode == DROP_MALFORMED
+    ):
         return None
     if definition.key is not None:
         # The commit log has counted events.
@@ -316,22 +330,23 @@ def plan_write(
         EventEncodeError: the rows' columns aren't the table's.
     """
     parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
-    plan = WritePlan.of(definition, parsed, checks=checks, staged=staged)
+    plan = replace(WritePlan.of(definition, parsed, checks=checks, staged=staged), at_once=trigger == REAL_TIME)
     check_trigger(plan, trigger)
     if rows is not None:
         check_rows(plan, rows)
-    return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time)
+    return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once)
 
 
-def take_over_query(plan: bytes, query: str, run: str) -> None:
+def take_over_query(plan: bytes, query: str, run: str, epoch: int | None = None) -> None:
     """Begin or go on with a streaming query; see `connector.writer.take_over`.
 
     Args:
         plan: what `plan_write` returned.
         query: the query's id.
         run: the driver's.
+        epoch: with which it begins.
     """
-    take_over(_unpickle(plan), query, run)
+    take_over(unpickle(plan), query, run, epoch=epoch)
 
 
 class WriteJobs:
@@ -342,6 +357,7 @@ class WriteJobs:
 
     def __init__(self) -> None:
         self._running: dict[uuid.UUID, ExitStack] = {}
+        self._compactions = Compactions()
 
     def begin(
         self,
@@ -362,7 +378,7 @@ class WriteJobs:
         Raises:
             UnsupportedOperationError: it can't be done in this writer mode.
         """
-        job = kind(_unpickle(plan))
+        job = kind(unpickle(plan))
         unpacked = packed if packed is not None and can_unpack(packed) else None
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -381,7 +397,7 @@ class WriteJobs:
             writer: what `begin` returned.
             partitions: how many partitions the write has.
         """
-        self._keep_alive(_unpickle(writer), partitions)
+        self._keep_alive(unpickle(writer), partitions)
 
     def _keep_alive(self, job: WriteJob, partitions: int) -> None:
         if job.plan.mode != EXACTLY_ONCE:
@@ -408,13 +424,16 @@ class WriteJobs:
             TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
             WriteConflictError: what is to be replaced isn't what the statement has read; nothing is visible.
         """
-        job: WriteJob = _unpickle(writer)
+        job: WriteJob = unpickle(writer)
         # From here on the commit itself keeps them open.
         self._stop(job)
-        unpickled = [None if message is None else _unpickle(message) for message in messages]
+        unpickled = [None if message is None else unpickle(message) for message in messages]
         if isinstance(job, ReadingJob):
-            return job.commit_job(unpickled, epoch, seen)
-        return job.commit_job(unpickled, epoch)
+            report = job.commit_job(unpickled, epoch, seen)
+        else:
+            report = job.commit_job(unpickled, epoch)
+        self._compactions.consider(job.plan)
+        return report
 
     def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Throw a write away.
@@ -423,9 +442,9 @@ class WriteJobs:
             writer: what `begin` returned.
             messages: the pickled messages of its tasks; None where one has failed.
         """
-        job: WriteJob = _unpickle(writer)
+        job: WriteJob = unpickle(writer)
         self._stop(job)
-        job.abort_job([None if message is None else _unpickle(message) for message in messages])
+        job.abort_job([None if message is None else unpickle(message) for message in messages])
 
     def _stop(self, job: WriteJob) -> None:
         running = self._running.pop(job.job, None)
@@ -462,7 +481,8 @@ def pickle(value: object) -> bytes:
     return pickled
 
 
-def _unpickle(data: bytes) -> Any:
+def unpickle(data: bytes) -> Any:
+    """What `pickle` has made."""
     return pickleSer.loads(data)  # type: ignore[no-untyped-call]
 
 

@@ -18,16 +18,20 @@ from pyspark_pravega.catalog.process.jobs import (
     check_read,
     count_rows,
     merges_schema,
+    pickle,
     plan_scan,
     plan_write,
     take_over_query,
+    unpickle,
 )
-from pyspark_pravega.catalog.process.protocol import (
+from pyspark_pravega.catalog.process.messages import (
     BegunWrite,
     CheckConstraint,
     CommitReport,
     CountedRows,
+    MetadataPage,
     MetadataTable,
+    NarrowedScan,
     Parameter,
     PlannedScan,
     PlannedWrite,
@@ -36,11 +40,11 @@ from pyspark_pravega.catalog.process.protocol import (
     Table,
     Text64,
     View,
-    bytes_of,
-    text_of,
 )
+from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.pushdown import narrowed_chains
 from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.table import (
@@ -106,9 +110,19 @@ class CatalogMethods(StreamReads):
         self.catalog.refuse_row_level(namespace, table, command)
 
     def metadata_rows(
-        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
-    ) -> list[list[Any]]:
-        return self.catalog.metadata_rows(namespace, table, columns, predicates or [])
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+        newestFirst: bool = False,  # noqa: N803
+        page: int = 0,
+    ) -> MetadataPage:
+        found = self.catalog.metadata_rows(
+            namespace, table, columns, predicates or [], limit=limit, newest_first=newestFirst, page=page
+        )
+        return {"rows": found.rows, "next": found.next}
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         self.catalog.commit_staged(staged, written=written)
@@ -269,6 +283,27 @@ class CatalogMethods(StreamReads):
             "seen": None if scan.seen is None else scan.seen.to_json(),
         }
 
+    def narrow_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        partitions: list[Text64],
+        seen: str | None,
+        predicates: list[dict[str, Any]],
+    ) -> NarrowedScan | None:
+        planned = [unpickle(bytes_of(partition)) for partition in partitions]
+        read = None if seen is None else Seen.from_json(seen)
+        narrowed = narrowed_chains(self._definition(namespace, table, options), planned, read, predicates)
+        if narrowed is None:
+            return None
+        left, read = narrowed
+        return {
+            "partitions": [text_of(pickle(partition)) for partition in left],
+            "segments": len({part.segment_id for partition in left for part in partition.parts}),
+            "seen": None if read is None else read.to_json(),
+        }
+
     def plan_write(
         self,
         namespace: list[str],
@@ -288,10 +323,15 @@ class CatalogMethods(StreamReads):
             definition = self._definition(namespace, table, options)
         becomes = None if staged is None else self.catalog.staged_table(staged)
         planned = plan_write(definition, options, trigger, checks=checks, rows=columns, staged=becomes)
-        return {"plan": text_of(planned.plan), "clusterBy": list(planned.cluster_by), "orderBy": planned.order_by}
+        return {
+            "plan": text_of(planned.plan),
+            "clusterBy": list(planned.cluster_by),
+            "orderBy": planned.order_by,
+            "atOnce": planned.at_once,
+        }
 
-    def take_over_query(self, plan: Text64, query: str, run: str) -> None:
-        take_over_query(bytes_of(plan), query, run)
+    def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
+        take_over_query(bytes_of(plan), query, run, epoch)
 
     def begin_write(
         self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False

@@ -14,188 +14,28 @@ import base64
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, Protocol
 
-Text64 = str
-"""Bytes, in base 64. Those of pickles are opaque to the JVM: it hands them to Spark's workers, or back."""
-
-
-class Greeting(TypedDict):
-    """What the process says when it starts, before it is asked anything."""
-
-    metadata: str
-    """The metadata columns of all tables, as Spark's JSON of a schema."""
-    scope: str | None
-    """The default namespace."""
-    python: str
-    """The version of Python, as `3.11`."""
-    checkedOptions: list[str]
-    """Read options, in all spellings, that are checked as soon as a table is looked up with them (`checkRead`)."""
-
-
-class Failure(TypedDict):
-    """An error as the JVM takes it."""
-
-    kind: str
-    """Which of Spark's exceptions it is, or `other`."""
-    condition: str
-    message: str
-
-
-class Piece(TypedDict):
-    """A piece of the text of a long answer."""
-
-    piece: str
-    last: bool
-
-
-class CheckConstraint(TypedDict):
-    """A CHECK constraint."""
-
-    name: str
-    condition: str
-    """As SQL."""
-    enforced: bool
-
-
-class Table(TypedDict):
-    """A stream as a table."""
-
-    schema: str
-    """As Spark's JSON of a schema, with defaults of columns in their metadata."""
-    checks: list[CheckConstraint]
-    properties: dict[str, str]
-    stream: str
-    primaryKey: list[str]
-    """The columns of its key; none for a table without."""
-    rowId: list[str]
-    """The columns that must be known of a row to delete it."""
-    position: NotRequired[dict[str, Any]]
-    """Which part of the stream is meant where not all of it is (see `ScanRequest.position`); opaque to the JVM."""
-    staged: NotRequired[dict[str, Any]]
-    """What becomes of a table with its rows; the JVM looks at `replaces` only."""
-
-
-class MetadataTable(TypedDict):
-    """Facts about a stream as rows: `orders$commits` and its like."""
-
-    rows_of: str
-    schema: str
-
-
-class View(TypedDict):
-    """A view, as it is stored and as Spark made it."""
-
-    query: str
-    schema: str
-    properties: dict[str, str]
-    catalog: str | None
-    current: list[str]
-    configuration: dict[str, str]
-    mode: str | None
-    columns: list[str]
-
-
-class Parameter(TypedDict):
-    """A parameter of a procedure."""
-
-    name: str
-    type: str
-    """As Spark's DDL."""
-    comment: str
-    default: str | None
-    columns: bool
-    """Whether the value is a list of columns as DDL, which travels as Spark's JSON of a schema."""
-
-
-class Procedure(TypedDict):
-    """A procedure, for Spark's analysis of CALL."""
-
-    name: str
-    description: str
-    parameters: list[Parameter]
-
-
-class ProcedureResult(TypedDict):
-    """What a procedure answers."""
-
-    columns: str
-    """As Spark's DDL."""
-    rows: list[list[Any]]
-
-
-class PlannedScan(TypedDict):
-    """A batch read, as Spark's Python runner takes it."""
-
-    function: Text64
-    partitions: list[Text64]
-    schema: str
-    size: int
-    """Bytes of events, frames included."""
-    rows: int | None
-    """About how many; None when there is nothing to tell by."""
-    segments: int
-    """Number of segments that hold events."""
-    seen: str | None
-    """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
-
-
-class CountedRows(TypedDict):
-    """How many rows a table has, as its commit log has counted them."""
-
-    rows: int
-    seen: str
-    """As of `PlannedScan`."""
-
-
-class Source(TypedDict):
-    """A streaming read. Every call about it says it all, so that another process can go on with it."""
-
-    id: str
-    namespace: list[str]
-    table: str
-    columns: list[str]
-    options: dict[str, str]
-    position: dict[str, Any] | None
-
-
-class OpenedStream(TypedDict):
-    """A streaming read that has begun. Limits are those of its options; None where there is none."""
-
-    function: Text64
-    schema: str
-    maxEvents: int | None
-    maxBytes: int | None
-    minEvents: int | None
-    maxDelayMs: int
-
-
-class PlannedWrite(TypedDict):
-    """A write that has been settled."""
-
-    plan: Text64
-    clusterBy: list[str]
-    orderBy: str | None
-
-
-class BegunWrite(TypedDict):
-    """A write whose tasks may begin."""
-
-    writer: Text64
-    """What the write's end needs: to be handed back with each call about it."""
-    function: Text64
-    packed: bool
-    """Whether the function expects rows as they lie in the JVM's memory."""
-
-
-class CommitReport(TypedDict):
-    """What a commit came to."""
-
-    rows: int
-    bytes: int
-    transactions: int
-    milliseconds: int
-    repeated: bool
+from pyspark_pravega.catalog.process.messages import (
+    BegunWrite,
+    CheckConstraint,
+    CommitReport,
+    CountedRows,
+    Followed,
+    MetadataPage,
+    MetadataTable,
+    NarrowedScan,
+    OpenedRealTime,
+    OpenedStream,
+    PlannedScan,
+    PlannedWrite,
+    Procedure,
+    ProcedureResult,
+    Source,
+    Table,
+    Text64,
+    View,
+)
 
 
 class Methods(Protocol):
@@ -267,9 +107,16 @@ class Methods(Protocol):
         """Drop a table. Returns whether it was there."""
 
     def metadata_rows(
-        self, namespace: list[str], table: str, columns: list[str], predicates: list[dict[str, Any]] | None = None
-    ) -> list[list[Any]]:
-        """The rows of a table of facts."""
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+        newestFirst: bool = False,  # noqa: N803
+        page: int = 0,
+    ) -> MetadataPage:
+        """A page of the rows of a table of facts."""
 
     # Tables that are made or replaced together with their rows
     def stage_table(
@@ -327,6 +174,17 @@ class Methods(Protocol):
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`."""
 
+    def narrow_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        partitions: list[Text64],
+        seen: str | None,
+        predicates: list[dict[str, Any]],
+    ) -> NarrowedScan | None:
+        """What of a planned read further predicates leave, as of the same moment; None for all of it."""
+
     def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
         """How many rows a table has, where the commit log knows; else None."""
 
@@ -348,6 +206,20 @@ class Methods(Protocol):
 
     def stream_plan(self, source: Source, start: str, end: str) -> list[Text64]:
         """The pickled partitions of a micro-batch."""
+
+    def open_real_time(self, source: Source) -> OpenedRealTime:
+        """Begin to read as a query with the real-time trigger does.
+
+        The function takes the pickled partition, and ends when its input does. Its batches have the columns of the
+        schema: those that are wanted, perhaps another one, and in the last three where each row's event ends (a segment
+        and an offset; below 0 when the segment has given way to others) and whether there is a row at all.
+        """
+
+    def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
+        """The partitions of a real-time batch; `cores` is how many tasks can run at a time."""
+
+    def stream_merge(self, source: Source, start: str, positions: list[dict[str, int]]) -> str:
+        """Where a real-time batch has ended: of each of its tasks, the segments and how far it has read them."""
 
     def stream_commit(self, source: Source, end: str) -> None:
         """Note that a query has consumed what is before an offset."""
@@ -375,8 +247,8 @@ class Methods(Protocol):
         the columns of a streaming query's rows, as Spark's JSON.
         """
 
-    def take_over_query(self, plan: Text64, query: str, run: str) -> None:
-        """Begin or go on with a streaming query: earlier runs of it can't commit any more."""
+    def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
+        """Begin or go on with a streaming query, with an epoch: earlier runs of it can't commit any more."""
 
     def begin_write(
         self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
+from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.catalog.process.protocol import Failure, Greeting, Methods, Piece, call
+from pyspark_pravega.catalog.process.protocol import Methods, call
 from pyspark_pravega.connector.options import BOUND_KEYS, TRIGGER_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (

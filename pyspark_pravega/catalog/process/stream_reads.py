@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+from pyspark.worker_util import pickleSer
+
+from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
-from pyspark_pravega.catalog.process.protocol import OpenedStream, Source, Text64, text_of
-from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
-from pyspark_pravega.connector.read import ChangesRange, ChangesReader
+from pyspark_pravega.catalog.process.messages import Followed, OpenedRealTime, OpenedStream, Source, Text64
+from pyspark_pravega.catalog.process.protocol import text_of
+from pyspark_pravega.connector.options import BAD_EVENTS, MODE, TABLE_READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.stream import ChangesSource, SeveralStreamsReader, StreamSource, check_no_bounds
+from pyspark_pravega.connector.stream import (
+    ChangesSource,
+    RealTimeReader,
+    SeveralStreamsReader,
+    StreamSource,
+    check_no_bounds,
+    check_real_time,
+)
 from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import with_dead_letters
+from pyspark_pravega.errors import UnsupportedOperationError
 
 
 class StreamRead:
@@ -36,23 +50,47 @@ class StreamRead:
         Raises:
             ConfigurationError: an option is unknown or malformed.
         """
-        definition.check_appended("a streaming read")
+        changes = None if position is None else position.get("changes")
+        if changes is None:
+            definition.check_appended("a streaming read")
         given = canonical(options, TABLE_READ_KEYS, "read option")
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)
+        bad_events = given.get(BAD_EVENTS) or (None if MODE in given else definition.properties.get(BAD_EVENTS))
+        if bad_events:
+            definition = with_dead_letters(definition, bad_events, given.get(MODE))
         self.options = ReadOptions.parse(given)
         client, stream = shared_client(definition.settings), definition.stream
-        self.reader: SeveralStreamsReader | ChangesReader
+        self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
         self.source: Any
-        if position is not None and "changes" in position:
+        if changes is not None:
             check_no_bounds(self.options)
-            self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
-            self.source = ChangesSource(client, stream, ChangesRange.of(position["changes"]), self.options)
+            keyed = definition.key is not None
+            if keyed:
+                self.reader = RowChangesReader(definition, None, columns, max_keys=self.options.max_keys)
+            else:
+                self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
+            self.source = ChangesSource(client, stream, ChangesRange.of(changes), self.options, keyed=keyed)
         else:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)
         self.lock = threading.Lock()
+        self._definition, self._columns = definition, columns
+
+    def real_time(self) -> RealTimeReader:
+        """What the tasks of a query with the real-time trigger do.
+
+        Raises:
+            UnsupportedOperationError: this can't be read in such a query.
+        """
+        if not isinstance(self.source, StreamSource):
+            raise UnsupportedOperationError(
+                f'CHANGES of stream "{self._definition.stream}" can\'t be read by a query with the real-time trigger, '
+                "as their batches are of whole versions: use trigger(processingTime=...)"
+            )
+        check_real_time(self._definition.stream, self.options)
+        return RealTimeReader(self._definition, self._columns, self.options)
 
 
 class StreamReads:
@@ -124,6 +162,31 @@ class StreamReads:
         with read.lock:
             partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
         return [text_of(pickle(partition)) for partition in partitions]
+
+    def open_real_time(self, source: Source) -> OpenedRealTime:
+        reader = self._read(source).real_time()
+
+        def follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            partition = pickleSer.loads(next(batches).column(0)[0].as_py())  # type: ignore[no-untyped-call]
+            yield from reader.read(partition, batches)
+
+        return {"function": text_of(sealed(pickle((follow, reader.schema)))), "schema": reader.schema.json()}
+
+    def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
+        read = self._read(source)
+        with read.lock:
+            partitions = read.source.follow(read.source.offset(start), cores)
+        return [
+            {"partition": text_of(pickle(one)), "start": {str(segment_id): at for segment_id, at in one.start.items()}}
+            for one in partitions
+        ]
+
+    def stream_merge(self, source: Source, start: str, positions: list[dict[str, int]]) -> str:
+        read = self._read(source)
+        merged = {int(segment_id): offset for one in positions for segment_id, offset in one.items()}
+        with read.lock:
+            (stream,) = read.source.streams
+            return str(read.source.merge(read.source.offset(start), {stream: merged}).to_json())
 
     def stream_commit(self, source: Source, end: str) -> None:
         read = self._read(source)

@@ -19,8 +19,8 @@ from pyspark_pravega.catalog.properties import (
     clustering_column,
     known_properties,
 )
+from pyspark_pravega.catalog.statements import keys
 from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
-from pyspark_pravega.catalog.statements.keys import check_key_columns, check_key_properties, check_key_schema
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
@@ -105,10 +105,11 @@ class Altering(Rules):
             else:
                 raise UnsupportedOperationError(f'stream "{stream}" can\'t be changed so ({change["kind"]})')
         if columns:
-            dropped = [change["column"][0] for change in columns if _drops_column(change)]
+            removals = [change["column"] for change in columns if change["kind"] == "DeleteColumn"]
+            dropped = [column[0] for column in removals if len(column) == 1]
             for column in dropped:
                 self.check_unnamed(definition, column)
-            check_key_columns(definition, columns)
+            keys.check_key_columns(definition, columns)
             self._alter_columns(stream, columns)
             if defaults_of(definition.properties).keys() & dropped:
                 self.forget_defaults(stream, dropped)
@@ -199,7 +200,7 @@ class Altering(Rules):
         made.columns()
         ledger = open_ledger(self.client, stream)
         if ledger is not None:
-            check_key_schema(ledger.properties(), made.columns(), stream)
+            keys.check_key_schema(ledger.properties(), made.columns(), stream)
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name
         policy = check_compatibility(made.format, {COMPATIBILITY: compatibility} if compatibility else {})
@@ -397,9 +398,12 @@ class Altering(Rules):
         configuration = definition.configuration
         changed = stream_configuration(configuration, wanted, removed)
         columns: list[Change] = []
+
+        def check_key(versions: int) -> None:
+            columns[:] = keys.check_key_properties(definition, merged, changed, versions=versions)
+
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
-            ledger = create_ledger(self.client, stream)
-            columns = check_key_properties(definition, merged, changed, versions=ledger.state().version)
+            check_key(create_ledger(self.client, stream).state().version)
         merged = self._checked(definition, schema, merged)
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:
@@ -427,7 +431,9 @@ class Altering(Rules):
             check_writes(schema, {key: value for key, value in after.items() if not key.startswith("_")})
             return after
 
-        if gone or new:
+        if (gone | new.keys()) & KEY_PROPERTIES:
+            keys.change_key(self.client, create_ledger(self.client, stream), check_key, changed_properties)
+        elif gone or new:
             create_ledger(self.client, stream).change_properties(changed_properties)
 
     def _new_format(self, definition: TableDefinition, wanted: Mapping[str, str], removed: set[str]) -> str:
@@ -471,10 +477,6 @@ def _from_text(table_format: str, text: str, stream: Stream) -> Schema:
         name = document.get("name", "")
         name = f"{space}.{name}" if space and "." not in name else name
     return registered_schema(REGISTERED[table_format], name, text.encode())
-
-
-def _drops_column(change: Change) -> bool:
-    return bool(change["kind"] == "DeleteColumn" and len(change["column"]) == 1)
 
 
 def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -> None:

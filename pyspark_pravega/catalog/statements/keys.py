@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StringType, StructType
 
 from pyspark_pravega.catalog.properties import check_keys
-from pyspark_pravega.client import StreamConfiguration
+from pyspark_pravega.client import Client, StreamConfiguration
+from pyspark_pravega.connector.log import Ledger, settle
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.table import (
     KEY_PROPERTIES,
@@ -19,7 +20,7 @@ from pyspark_pravega.connector.table import (
     key_of,
 )
 from pyspark_pravega.connector.write import Routing
-from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 
 Change = Mapping[str, Any]
 
@@ -77,6 +78,27 @@ def check_key_properties(
     if key.operation is not None or OPERATION in definition.event_schema.fieldNames():
         return []
     return [{"kind": "AddColumn", "column": [OPERATION], "type": StringType().json(), "nullable": True}]
+
+
+def change_key(
+    client: Client, ledger: Ledger, check: Callable[[int], object], change: Callable[[dict[str, str]], dict[str, str]]
+) -> None:
+    """Change a table's properties, with its key among them. Commits of writes that were planned before fail then.
+
+    Args:
+        client: the cluster.
+        ledger: the commit log of the stream.
+        check: raises where the key doesn't fit so many versions.
+        change: makes the new properties of the present ones; it may be called several times.
+    """
+    while True:
+        state = settle(client, ledger)
+        check(state.version)
+        try:
+            ledger.add_check(state, change)
+        except ConflictError:
+            continue
+        return
 
 
 def check_key_columns(definition: TableDefinition, changes: Sequence[Change]) -> None:

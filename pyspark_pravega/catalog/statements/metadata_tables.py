@@ -6,6 +6,7 @@ import base64
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.types import (
@@ -25,13 +26,13 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.pushdown import interval_of
+from pyspark_pravega.catalog.pushdown import MOST, interval_of
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number
 from pyspark_pravega.client.positions import SegmentRanges, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.read import commits_between
+from pyspark_pravega.connector.read import commits_between, last_commit
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import LOG
 from pyspark_pravega.errors import (
@@ -96,6 +97,20 @@ SCHEMAS: dict[str, StructType] = {
 """The metadata tables and their columns."""
 
 
+_PAGE = 4_000
+"""Versions in a page: some megabytes of JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataPage:
+    """Some rows of a metadata table."""
+
+    rows: list[list[Any]]
+    """Their values; timestamps in microseconds, maps as lists of pairs."""
+    next: int
+    """What to ask for the next page with; 0 when this is the last one."""
+
+
 def is_metadata(table: str) -> bool:
     """Whether a table's name is one of a metadata table: streams have no `$`, and their logs are read as they are."""
     return "$" in table and not table.endswith(LOG)
@@ -125,24 +140,40 @@ class MetadataTables(CatalogBase):
         table: str,
         columns: Sequence[str],
         predicates: Sequence[Mapping[str, Any]] = (),
-    ) -> list[list[Any]]:
-        """The rows of a metadata table.
+        *,
+        limit: int | None = None,
+        newest_first: bool = False,
+        page: int = 0,
+    ) -> MetadataPage:
+        """Rows of a metadata table, a page of them.
 
         Args:
             namespace: the stream's namespace.
             table: the stream's name, `$` and what is asked for.
             columns: the wanted columns.
             predicates: what wanted rows fulfil, see `Bounds.of`; others may be among them.
-
-        Returns:
-            Their values; timestamps in microseconds, maps as lists of pairs.
+            limit: how many rows are enough, in all pages together.
+            newest_first: whether those are the rows with the greatest `version` and `committed_at`.
+            page: what the page before said of the next one; 0 for the first.
 
         Raises:
             StreamNotFoundError: there is no such stream, or no such metadata table.
         """
         stream, kind = _named(namespace, table)
+        if kind == "commits":
+            oldest, newest = self._versions(stream, predicates)
+            if page and newest_first:
+                newest = page
+            elif page:
+                oldest = page
+            count = min(_PAGE, newest - oldest + 1 if limit is None else limit)
+            first = max(oldest, newest - count + 1) if newest_first else oldest
+            last = newest if newest_first else min(newest, oldest + count - 1)
+            rows = [[row[column] for column in columns] for row in self._commits(stream, columns, first, last)]
+            following = first - 1 if newest_first else last + 1
+            is_last = not oldest <= following <= newest or (limit is not None and len(rows) >= limit)
+            return MetadataPage(rows=rows, next=0 if is_last else following)
         makers: dict[str, Callable[[Stream], Iterator[Row]]] = {
-            "commits": lambda stream: self._commits(stream, columns, interval_of("version", predicates)),
             "segments": lambda stream: self._segments(stream, columns),
             "epochs": self._epochs,
             "transactions": self._transactions,
@@ -150,14 +181,28 @@ class MetadataTables(CatalogBase):
             "cuts": self._cuts,
             "properties": self._properties,
         }
-        return [[row[column] for column in columns] for row in makers[kind](stream)]
+        return MetadataPage(rows=[[row[column] for column in columns] for row in makers[kind](stream)], next=0)
 
-    def _commits(self, stream: Stream, columns: Sequence[str], versions: tuple[int, int]) -> Iterator[Row]:
+    def _versions(self, stream: Stream, predicates: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+        """The first and the last version that is known and that predicates let through."""
         ledger = open_ledger(self.client, stream)
-        oldest = None if ledger is None else next(ledger.all_commits(), None)
+        first, last = interval_of("version", predicates)
+        times = interval_of("committed_at", predicates)
+        oldest = None if ledger is None else ledger.first_commit()
         if ledger is None or oldest is None:
+            return 1, 0
+        if times[0] > 0:
+            before = last_commit(ledger, times[0] // 1000 - 1)
+            first = max(first, 0 if before is None else before.version + 1)
+        if times[1] < MOST:
+            until = last_commit(ledger, times[1] // 1000)
+            last = min(last, 0 if until is None else until.version)
+        return max(first, oldest.version), min(last, ledger.state().version)
+
+    def _commits(self, stream: Stream, columns: Sequence[str], first: int, last: int) -> Iterator[Row]:
+        ledger = open_ledger(self.client, stream)
+        if ledger is None:
             return
-        first, last = max(versions[0], oldest.version), min(versions[1], ledger.state().version)
         segments = SegmentRanges(self.client, stream)
         for commit in commits_between(ledger, first, last):
             yield {

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, no_such_scope
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.connector.log import is_ledger_name
 from pyspark_pravega.errors import PravegaError, ScopeExistsError, ScopeNotEmptyError, UnsupportedOperationError
+from pyspark_pravega.together import together
 
 _OURS = "scope"
 """The property that says what the scope is called in Pravega."""
@@ -29,10 +30,14 @@ class Namespaces(CatalogBase):
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        if self.is_empty_default(namespace):
-            return {_OURS: scope_of(namespace)}
-        scope = self.scope(namespace)
-        return {**self.store(scope).properties(), _OURS: scope}
+        scope = scope_of(namespace)
+        # Spark asks for them seven times for one CREATE TABLE.
+        exists, properties = together(
+            lambda: self.client.controller.scope_exists(scope), lambda: self.store(scope).properties()
+        )
+        if not exists and scope != DEFAULT_NAMESPACE:
+            raise no_such_scope(scope)
+        return {**properties, _OURS: scope}
 
     def create_namespace(self, namespace: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
         """Create a scope.

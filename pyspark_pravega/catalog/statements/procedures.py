@@ -20,8 +20,9 @@ from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
+from pyspark_pravega.connector.options import COMPACT_WHEN
 from pyspark_pravega.connector.read import moment_of
-from pyspark_pravega.connector.write import compact
+from pyspark_pravega.connector.write import compact, release
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -269,6 +270,8 @@ class Procedures(Altering):
         if ledger is None or name not in ledger.cuts():
             return [[False]]
         ledger.change_cuts(lambda cuts: {other: cut for other, cut in cuts.items() if other != name})
+        # A compaction may have kept events for it.
+        release(self.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
         return [[True]]
 
     def _commit(self, stream: Stream, transaction: str) -> list[list[Any]]:

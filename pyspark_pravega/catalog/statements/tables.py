@@ -15,7 +15,14 @@ from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
-from pyspark_pravega.connector.log import Ledger, claim_ledger, delete_ledger, open_ledger, settle, take_snapshot
+from pyspark_pravega.connector.log import (
+    Ledger,
+    claim_ledger,
+    delete_ledger,
+    open_ledger,
+    settle,
+    take_snapshot,
+)
 from pyspark_pravega.connector.options import TRUNCATE_LATER
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import Check, TableDefinition
@@ -28,6 +35,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
+from pyspark_pravega.together import together
 
 CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
@@ -86,9 +94,10 @@ class Tables(CatalogBase):
                 )
             formed = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
         self.scope(namespace, make=True)
-        if self.exists(stream):
+        exists, view = together(lambda: self.exists(stream), lambda: self.store(stream.scope).view(stream.name))
+        if exists:
             raise StreamExistsError(f'stream "{stream}" exists already')
-        if self.store(stream.scope).view(stream.name) is not None:
+        if view is not None:
             raise StreamExistsError(f'view "{stream}" exists already: a table needs another name')
         self._make(stream, request, registry, formed)
         return self.definition(stream, age_s=0)
@@ -199,8 +208,7 @@ class Tables(CatalogBase):
         if registry is not None:
             registry.delete_group(stream.scope, stream.name)
         self._end_subscriptions(stream)
-        controller.seal_stream(stream)
-        delete_ledger(self.client, stream)
+        together(lambda: controller.seal_stream(stream), lambda: delete_ledger(self.client, stream))
         controller.delete_stream(stream)
 
     def _end_subscriptions(self, stream: Stream) -> None:

@@ -132,15 +132,19 @@ class Connection:
         except PravegaError:
             return False
 
-    def send(self, command: wire.Command) -> None:
-        """Send a command.
+    def send(self, *commands: wire.Command) -> None:
+        """Send commands, small ones together.
+
+        Args:
+            commands: one or more.
 
         Raises:
             SegmentStoreUnavailableError: the connection is lost.
         """
+        pieces = [piece for command in commands for piece in encode_frame(command)]
         try:
             self._socket.settimeout(Limit(self.timeout).cap(self.timeout))
-            for piece in encode_frame(command):
+            for piece in pieces if len(commands) == 1 else [b"".join(pieces)]:
                 self._socket.sendall(piece)
         except OSError as error:
             self._lost(error)

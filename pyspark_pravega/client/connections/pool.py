@@ -5,23 +5,37 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from typing import Self, TypeVar
 
 from pyspark_pravega.client.connections.connection import Connection
 from pyspark_pravega.client.connections.tokens import Tokens
 from pyspark_pravega.client.controller import Controller
-from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.names import Stream, StreamSegments
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
 from pyspark_pravega.security import Tls
 
 MAX_IDLE_PER_ENDPOINT = 8
+MOST_TOLD = 64
+"""So many segments' places are told to other processes, which ask for the others."""
 IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where segments are. It can be pickled."""
+
+    tables: dict[tuple[str, str], StreamSegments]
+    """The segments of key-value tables, by scope and name."""
+    endpoints: dict[tuple[Stream, int], tuple[str, int]]
+    """Host and port of the segment store that serves a segment."""
 
 
 class ConnectionPool:
@@ -44,6 +58,8 @@ class ConnectionPool:
         self.tokens = Tokens(controller, enabled=authenticated)
         self._tls = tls
         self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
+        self.table_segments: dict[tuple[str, str], StreamSegments] = {}
+        """Where key-value tables were when they were last opened, by scope and name."""
         self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -181,6 +197,22 @@ class ConnectionPool:
         next(iter(places.values())).extend(unknown)
         return list(places.values())
 
+    def by_endpoint(self, segments: Mapping[Stream, Iterable[int]]) -> dict[tuple[str, int], list[tuple[Stream, int]]]:
+        """Segments of many streams by the segment store that serves them, or probably does; see `by_place`.
+
+        Args:
+            segments: stream to segments, at least one each.
+
+        Returns:
+            Host and port to the segments there.
+        """
+        places: dict[tuple[str, int], list[tuple[Stream, int]]] = {}
+        for stream, ids in segments.items():
+            for some in self.by_place(stream, ids):
+                place = self._endpoint(stream, some[0], fresh=False)
+                places.setdefault(place, []).extend((stream, segment_id) for segment_id in some)
+        return places
+
     def confirm(self, stream: Stream, segment_ids: Iterable[int], endpoint: tuple[str, int]) -> None:
         """Remember that a segment store has answered for segments."""
         for segment_id in segment_ids:
@@ -190,6 +222,28 @@ class ConnectionPool:
         """Forget where segments were thought to be."""
         for segment_id in segment_ids:
             self._endpoints.pop((stream, segment_id), None)
+
+    def places(self, *streams: Stream) -> Places:
+        """What is known of the places of some streams, and of key-value tables, for another process.
+
+        Args:
+            streams: the streams; of a key-value table the stream of its segments.
+        """
+        return Places(
+            tables={key: segments for key, segments in self.table_segments.items() if segments.stream in streams},
+            endpoints=dict(islice((one for one in list(self._endpoints.items()) if one[0][0] in streams), MOST_TOLD)),
+        )
+
+    def believe(self, places: Places) -> None:
+        """Begin with what another process has known. What is wrong by now is found out when it is used.
+
+        Args:
+            places: what `places` has told there.
+        """
+        for table, segments in places.tables.items():
+            self.table_segments.setdefault(table, segments)
+        for segment, endpoint in places.endpoints.items():
+            self._endpoints.setdefault(segment, endpoint)
 
     def learn(self, stream: Stream, segment_id: int, error: BaseException) -> None:
         """Learn from what became of a connection: that a token is too old, or that the segment has moved.

@@ -14,10 +14,11 @@ from pyspark_pravega.client.events.transaction_writer import (
     TransactionWriter,
     abort_quietly,
 )
-from pyspark_pravega.client.events.writer import EventWriter
+from pyspark_pravega.client.events.writer import LINGER_S, EventWriter
 
 __all__ = [
     "DEFAULT_LEASE_MS",
+    "LINGER_S",
     "EventBatch",
     "EventTail",
     "EventWriter",

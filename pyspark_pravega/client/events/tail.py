@@ -6,13 +6,13 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Self
 
 from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.batches import EventBatch, event_batches
 from pyspark_pravega.client.names import Stream, Successor
-from pyspark_pravega.client.positions import tail_cut
+from pyspark_pravega.client.positions import replacement, tail_cut
 from pyspark_pravega.client.segments import follow_segment
 from pyspark_pravega.client.stream_cut import StreamCut
 from pyspark_pravega.errors import PravegaError
@@ -32,9 +32,9 @@ class _Ended:
 class EventTail(Iterator[EventBatch]):
     """An endless iterator over a stream's events; it ends only with a sealed stream.
 
-    A segment's events come in their order, and a segment that came out of a scale begins when all those whose place it
+    A segment's events come in their order, and segments that came out of a scale begin when all those whose place they
     took have been read to their ends. A thread for each open segment reads ahead, by a few megabytes. Used by one
-    thread; a context manager.
+    thread, but for `close`; a context manager.
     """
 
     def __init__(self, client: Cluster, stream: Stream, start: Mapping[int, int] | None = None) -> None:
@@ -43,14 +43,16 @@ class EventTail(Iterator[EventBatch]):
         Args:
             client: the cluster.
             stream: the stream.
-            start: where to begin: segment id to offset in bytes, as `position` gave it; the stream's tail when None.
+            start: where to begin: segment id to offset in bytes, as `position` gave it; the stream's tail when None. Of
+                a part of the segments, these are followed, and their successors when they have no predecessors among
+                the others.
 
         Raises:
             StreamNotFoundError: there is no such stream.
         """
         self.stream = stream
         self._client = client
-        self._arrivals: queue.Queue[EventBatch | _Ended | PravegaError] = queue.Queue(_BATCHES_AHEAD)
+        self._arrivals: queue.Queue[EventBatch | _Ended | PravegaError | None] = queue.Queue(_BATCHES_AHEAD)
         self._closed = threading.Event()
         begin = tail_cut(client.pool, stream) if start is None else start
         # Segments of a cut that come later are found as successors.
@@ -66,6 +68,11 @@ class EventTail(Iterator[EventBatch]):
         """Behind the events that have been handed out: begin here to go on."""
         return StreamCut(self.stream, self._position)
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes: all is read to the end, or the tail is closed."""
+        return not self._open
+
     def poll(self, timeout: float) -> EventBatch | None:
         """The next events, if there are any soon.
 
@@ -73,7 +80,8 @@ class EventTail(Iterator[EventBatch]):
             timeout: how long to wait, in seconds.
 
         Returns:
-            At least one event; None when none came, or when the stream is sealed and read to its end.
+            At least one event; None when none came, when the stream is sealed and read to its end, or when the tail was
+            closed.
 
         Raises:
             SegmentTruncatedError: events that were to be read have been truncated.
@@ -84,6 +92,8 @@ class EventTail(Iterator[EventBatch]):
             try:
                 arrival = self._arrivals.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
+                return None
+            if arrival is None:
                 return None
             if isinstance(arrival, EventBatch):
                 self._position[arrival.segment_id] = arrival.end
@@ -102,9 +112,11 @@ class EventTail(Iterator[EventBatch]):
         raise StopIteration
 
     def close(self) -> None:
-        """Read no more; the connections close within a moment."""
+        """Read no more; the connections close within a moment. Wakes `poll` where it waits in another thread."""
         self._closed.set()
         self._open.clear()
+        with suppress(queue.Full):
+            self._arrivals.put_nowait(None)
 
     def __enter__(self) -> Self:
         return self
@@ -123,17 +135,14 @@ class EventTail(Iterator[EventBatch]):
         """Begin with the successors that have waited for this segment last."""
         self._open.discard(ended.segment_id)
         self._ended[ended.segment_id] = ended.successors
-        for successor in ended.successors:
-            new = successor.segment.segment_id
-            if new not in self._begun and self._ended.keys() >= set(successor.predecessors):
-                self._begun.add(new)
-                self._position[new] = 0
-                self._follow(new, 0)
-        # A cut holds a segment until all that come after it are in the cut.
-        for segment_id in list(self._position):
-            after = self._ended.get(segment_id)
-            if after and all(successor.segment.segment_id in self._begun for successor in after):
-                del self._position[segment_id]
+        old, new = replacement(ended.segment_id, lambda segment_id: self._ended.get(segment_id, ()))
+        for segment_id in old:
+            self._position.pop(segment_id, None)
+        # A position may be from a time when a successor could begin before the others of its scale.
+        for segment_id in sorted(new - self._begun):
+            self._begun.add(segment_id)
+            self._position[segment_id] = 0
+            self._follow(segment_id, 0)
 
     def _read(self, segment_id: int, offset: int) -> None:
         try:

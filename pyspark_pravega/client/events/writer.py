@@ -67,7 +67,7 @@ class EventWriter:
         Args:
             client: the cluster.
             stream: the stream.
-            linger_s: how long an event may wait for others, in seconds.
+            linger_s: how long an event may wait for others, in seconds; with 0 each batch is sent at once.
             block_bytes: the size of a block, in bytes.
 
         Raises:
@@ -121,7 +121,7 @@ class EventWriter:
                 for owner, placed in part.place(self._ranges):
                     self.events_written += len(placed)
                     self._lane(owner).put(placed)
-                self._send(full_only=True)
+                self._send(full_only=self._linger_s > 0)
             if self._oldest is None:
                 if any(lane.buffered for lane in self._lanes.values()):
                     self._oldest = time.monotonic()

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import TypeVar
 
 from pyspark_pravega.client.connections import Connection, ConnectionPool, call_once
 from pyspark_pravega.client.key_value.partitions import Partitions, Span
+from pyspark_pravega.client.names import StreamSegments
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.client.wire import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.errors import ConfigurationError, ConflictError, WireError
+from pyspark_pravega.errors import ConfigurationError, ConflictError, NotFoundError, WireError
 
 __all__ = ["ANY_VERSION", "NOT_EXISTS", "Entry", "KeyValueTable"]
 
@@ -30,6 +31,8 @@ MAX_CHANGE_BYTES = (16 << 20) - 1 - 8192
 KEYS_IN_REQUEST = 30
 """So that their entries fit into an answer, however long they are."""
 REQUESTS_IN_FLIGHT = 3
+_KEPT = 4096
+"""How many tables a pool remembers."""
 PAGE_KEYS = 1000
 """A page of keys; servers take it for a hint, and send up to some thousand."""
 
@@ -48,22 +51,55 @@ class Entry:
 class KeyValueTable:
     """A key-value table. Changes are atomic within a partition. Safe for use by several threads."""
 
-    def __init__(self, pool: ConnectionPool, scope: str, name: str) -> None:
+    def __init__(self, pool: ConnectionPool, scope: str, name: str, *, segments: StreamSegments | None = None) -> None:
         """Open an existing table.
 
         Args:
             pool: connections to the segment stores.
             scope: the table's scope.
             name: its name.
+            segments: its segments, where they are known; see `reopened`.
 
         Raises:
             KeyValueTableNotFoundError: there is no such table.
         """
-        segments = pool.controller.key_value_table_segments(scope, name)
+        if segments is None:
+            segments = pool.controller.key_value_table_segments(scope, name)
         self.scope, self.name = scope, name
+        self.segments = segments
         self._pool, self._stream = pool, segments.stream
         several = len(segments.ids) > 1
         self._partitions = Partitions(str(self), segments, self._configuration.key_bytes if several else 0)
+
+    @classmethod
+    def reopened(cls, pool: ConnectionPool, scope: str, name: str, *, key: bytes) -> KeyValueTable:
+        """Open an existing table of one partition, without the controller where it was opened before.
+
+        A table that is made again under an old name has a segment of another name (measured with 0.13), so its segment
+        store knows whether it is still the same one.
+
+        Args:
+            pool: connections to the segment stores.
+            scope: the table's scope.
+            name: its name.
+            key: any key, which is looked up to see whether the table is there.
+
+        Raises:
+            KeyValueTableNotFoundError: there is no such table.
+        """
+        known = pool.table_segments.get((scope, name))
+        if known is not None:
+            table = cls(pool, scope, name, segments=known)
+            try:
+                table.get([key])
+                return table
+            except NotFoundError:
+                pool.table_segments.pop((scope, name), None)
+        table = cls(pool, scope, name)
+        if len(pool.table_segments) >= _KEPT:
+            pool.table_segments.clear()
+        pool.table_segments[scope, name] = replace(table.segments, token="")
+        return table
 
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}"

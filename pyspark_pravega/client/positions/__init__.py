@@ -1,5 +1,7 @@
 """Places in a whole stream: `cuts` (where it begins and ends), `parts` (what lies between two cuts), `watermarks`.
 
+`succession` says which segments come after those that were read to their ends.
+
 The value itself is `client.stream_cut.StreamCut`. It uses `segments` and below.
 """
 
@@ -12,6 +14,7 @@ from pyspark_pravega.client.positions.cuts import (
     truncate_stream,
 )
 from pyspark_pravega.client.positions.parts import SegmentPart, parts_between
+from pyspark_pravega.client.positions.succession import replacement
 from pyspark_pravega.client.positions.watermarks import watermarks
 
 __all__ = [
@@ -21,6 +24,7 @@ __all__ = [
     "later_cut",
     "parts_between",
     "proper_cut",
+    "replacement",
     "tail_cut",
     "truncate_stream",
     "watermarks",

@@ -1,7 +1,8 @@
 """Bytes of single segments: `reading`, `writing`, events beyond a block (`large_events`), and `gathering`.
 
-`held` bounds the connections of writers. `gathering` copies what several transactions hold into one. The room uses
-`connections` and below, and knows no events but their frames.
+`held` bounds the connections of writers. `surveying` asks for the states of many streams' segments at once.
+`gathering` copies what several transactions hold into one. The room uses `connections` and below, and
+knows no events but their frames.
 """
 
 from pyspark_pravega.client.segments.gathering import Staged, gather, gather_by_epoch
@@ -13,6 +14,7 @@ from pyspark_pravega.client.segments.reading import (
     segment_state,
     segment_states,
 )
+from pyspark_pravega.client.segments.surveying import appended_events, survey
 from pyspark_pravega.client.segments.writing import BLOCK_BYTES, MAX_EVENT_BYTES, SegmentWriter
 
 __all__ = [
@@ -22,10 +24,12 @@ __all__ = [
     "SegmentState",
     "SegmentWriter",
     "Staged",
+    "appended_events",
     "follow_segment",
     "gather",
     "gather_by_epoch",
     "read_range",
     "segment_state",
     "segment_states",
+    "survey",
 ]

@@ -1,12 +1,12 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept. `recovery` ends commits of the dead, `cleaning` removes what was replaced,
-`tail` and `snapshot` look at a stream with and without commits in progress.
+entry is, `json_table` how they are kept, `history` for how long. `recovery` ends commits of the dead, `cleaning`
+removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress.
 It uses the client only.
 """
 
-from pyspark_pravega.connector.log.cleaning import clean, is_empty_before
+from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
@@ -17,30 +17,35 @@ from pyspark_pravega.connector.log.entries import (
     State,
     offsets_of,
 )
-from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.history import HISTORY, History
+from pyspark_pravega.connector.log.jobs import JobLog, OpenJob
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
+from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import (
     Ledger,
     claim_ledger,
     create_ledger,
     delete_ledger,
-    is_ledger_name,
     open_ledger,
+    places,
 )
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
-from pyspark_pravega.connector.log.tail import Snapshot, behind
+from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 
 __all__ = [
     "GRACE_S",
+    "HISTORY",
     "Cleaning",
     "Commit",
     "Content",
+    "History",
     "Intent",
     "JobLog",
     "JsonTable",
     "Ledger",
     "NamedCut",
+    "OpenJob",
     "Progress",
     "Replacement",
     "Snapshot",
@@ -57,9 +62,12 @@ __all__ = [
     "is_ledger_name",
     "offsets_of",
     "open_ledger",
+    "places",
     "settle",
     "settled_table",
     "take_snapshot",
+    "take_tail",
+    "truncate_at",
     "visible_head",
     "withdraw",
 ]

@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 def clean(client: Client, ledger: Ledger, state: State) -> State:
     """Truncate the stream where the table's rows begin, if that is still to be done. Doing it twice is harmless.
 
-    Where it can't be done now whoever comes next tries again: nobody sees what lies before that cut.
+    What a compaction has left isn't removed here. Where it can't be done now whoever comes next tries again: nobody
+    sees what lies before that cut.
 
     Args:
         client: the cluster.
@@ -31,10 +32,10 @@ def clean(client: Client, ledger: Ledger, state: State) -> State:
         Its new state.
     """
     cleaning = state.cleaning
-    if cleaning is None or not cleaning.begins:
+    if cleaning is None or not cleaning.begins or cleaning.held:
         return state
     try:
-        _truncate(client, StreamCut(ledger.stream, cleaning.begins))
+        truncate_at(client, StreamCut(ledger.stream, cleaning.begins))
         return ledger.cleaned(state, replace(cleaning, begins={}))
     except ConflictError:
         return ledger.state()
@@ -48,7 +49,16 @@ def clean(client: Client, ledger: Ledger, state: State) -> State:
         return state
 
 
-def _truncate(client: Client, cut: StreamCut) -> None:
+def truncate_at(client: Client, cut: StreamCut) -> None:
+    """Truncate a stream, whoever else may do so at the same time.
+
+    Args:
+        client: the cluster.
+        cut: where.
+
+    Raises:
+        InvalidStreamCutError: it isn't a cut of the stream.
+    """
     limit = Limit(_PATIENCE_S)
     while True:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
@@ -29,6 +29,9 @@ class Replacement:
     id: str | None = None
     """What identifies the statement that makes the table another one, with other columns and properties; None where
     only its rows are replaced."""
+    base: int | None = None
+    """Of a compaction, which changes no row but writes the rows at that cut once more: the first version that lies
+    behind the cut with all of its events."""
     properties: dict[str, str] | None = None
     """The table's properties from then on; None where they stay."""
     stream: dict[str, Any] | None = None
@@ -45,6 +48,8 @@ class Cleaning:
     """The stream is to be truncated here; empty when that is done."""
     stream: dict[str, Any] | None = None
     """As of `Replacement`."""
+    held: bool = False
+    """Whether somebody may need what lies before the cut: then who compacts next looks whether that is still so."""
 
     @property
     def done(self) -> bool:
@@ -99,7 +104,8 @@ class State:
     cleaning: Cleaning | None = None
     """What that version has left to be done."""
     added_checks: int = 0
-    """How many CHECK constraints were added since the table was made. Writes planned before know nothing of them."""
+    """How many CHECK constraints were added since the table was made, and how often its key was changed. Writes planned
+    before know nothing of that."""
     truncation_due: bool = False
     """Whether the next commit takes the place of all rows: TRUNCATE TABLE was asked for, and waits for it."""
     compacted: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -128,7 +134,9 @@ class State:
             bytes=None if replacement.keeps else done.bytes,
             replaced_rows=version,
             replaced_table=self.replaced_table if replacement.id is None else version,
-            cleaning=Cleaning(version=version, begins=replacement.begins, stream=stream),
+            cleaning=Cleaning(
+                version=version, begins=replacement.begins, stream=stream, held=replacement.base is not None
+            ),
             truncation_due=False,
             compacted={},
         )
@@ -152,6 +160,15 @@ class Commit:
     epoch: int | None = None
     replacement: str | None = None
     """The statement that made the table another one with it: `Replacement.id`."""
+    begins: dict[int, int] = field(default_factory=dict)
+    """Where the table's rows begin from it on, as of `Replacement`; empty where it only adds rows, and in logs that
+    didn't keep it."""
+    base: int | None = None
+    """As of `Replacement`."""
+    replaced: int = 0
+    """Of a version that takes the place of all rows: the one before that did so; 0 when there was none."""
+    started_at: int | None = None
+    """When its commit was begun, in ms since 1970; None in logs that didn't keep it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,12 +218,26 @@ def state_of(document: Document | None) -> State:
     )
 
 
+def commit_content(commit: Commit) -> Content:
+    """A version as it is stored."""
+    content = dict(vars(commit))
+    if not commit.begins:
+        for name in ("begins", "base", "replaced"):
+            del content[name]
+    return content
+
+
 def state_content(state: State) -> Content:
     """A log's state as it is stored."""
-    content = {key: value for key, value in asdict(state).items() if key not in _ONLY_WHEN_SET or value}
-    if content["pending"] is not None and content["pending"]["replacement"] is None:
-        del content["pending"]["replacement"]
+    content = {key: value for key, value in vars(state).items() if key not in _ONLY_WHEN_SET or value}
     del content["stored_as"]
+    if state.pending is not None:
+        content["pending"] = intent = dict(vars(state.pending))
+        replacement = intent.pop("replacement")
+        if replacement is not None:
+            intent["replacement"] = vars(replacement)
+    if state.cleaning is not None:
+        content["cleaning"] = vars(state.cleaning)
     return content
 
 
@@ -235,6 +266,10 @@ def commit_of(content: Content) -> Commit:
         query=content.get("query"),
         epoch=content.get("epoch"),
         replacement=content.get("replacement"),
+        begins=offsets_of(content.get("begins", {})),
+        base=content.get("base"),
+        replaced=content.get("replaced", 0),
+        started_at=content.get("started_at"),
     )
 
 
@@ -254,8 +289,9 @@ def progress_of(query: str, document: Document | None) -> Progress:
 
 def stored(progress: Progress) -> Change:
     """A query's progress as a change of the log."""
-    content = {key: value for key, value in asdict(progress).items() if key != "stored_as"}
-    return (query_key(progress.query), progress.stored_as, {**content, "at": now_ms()})
+    content = {**vars(progress), "at": now_ms()}
+    del content["stored_as"]
+    return (query_key(progress.query), progress.stored_as, content)
 
 
 def cuts_of(content: Content | None) -> dict[str, NamedCut]:

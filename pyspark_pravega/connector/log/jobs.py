@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from itertools import chain
 
 from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transaction
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
-from pyspark_pravega.connector.log.keys import FIRST_JOB, SHARED, job_key
+from pyspark_pravega.connector.log.keys import FIRST_JOB, KEY_BYTES, SHARED, job_key
 from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
@@ -139,6 +140,38 @@ class JobLog:
             return {**(before or {}), **_attempts(others)} if others else None
 
         repeated(lambda: self._table.change(key, without))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenJob:
+    """A job that hasn't come to its end: it writes, or its driver has died."""
+
+    job: str | None
+    """Its id; None of one that takes no more tasks: it commits, or gives up."""
+    since: int
+    """When it was begun or was last heard of, in ms since 1970."""
+    transactions: tuple[str, ...]
+    """The ids of the transactions of all its attempts."""
+
+
+def open_jobs(table: JsonTable) -> list[OpenJob]:
+    """The jobs that haven't come to their end, the oldest first.
+
+    Args:
+        table: the commit log.
+    """
+    entries_by_job: dict[bytes, list[Content]] = {}
+    for key, document in table.iterate(start=FIRST_JOB):
+        entries_by_job.setdefault(key[: KEY_BYTES // 2], []).append(document.content)
+    jobs = []
+    for entries in entries_by_job.values():
+        opened = next((entry for entry in entries if "job" in entry), None)
+        transactions = [*chain.from_iterable(entry.get("transactions", ()) for entry in entries)]
+        transactions += [entry["transaction"] for entry in entries if "transaction" in entry]
+        times = [entry["at"] for entry in ([opened] if opened else entries)]
+        job = None if opened is None else str(opened["job"])
+        jobs.append(OpenJob(job=job, since=max(times), transactions=tuple(dict.fromkeys(transactions))))
+    return sorted(jobs, key=lambda job: job.since)
 
 
 def noted_transactions(table: JsonTable) -> set[uuid.UUID]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pyspark_pravega.client import KeyValueTable
+from pyspark_pravega.client import Client, KeyValueTable
 from pyspark_pravega.client.key_value import NOT_EXISTS, Entry
-from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.deadlines import Limit, deadline
 from pyspark_pravega.errors import ConflictError, DeadlineExceededError, PravegaError, UnavailableError
 
 FORMAT = 1
@@ -18,6 +18,9 @@ Change = tuple[bytes, int, Content]
 """Key, expected version of the entry (or `NOT_EXISTS`, `ANY_VERSION`), new content."""
 Made = TypeVar("Made")
 _READABLE_S, _POLL_S = 2.0, 0.002
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_CREATED_S = 8.0
+"""After so long a creation is asked for again."""
 _REPEATED_S = 10.0
 """How long after its begin a change is made again whose answer was lost."""
 
@@ -52,14 +55,17 @@ class JsonTable:
         document = self.get(key)[0]
         return None if document is None else document.content
 
-    def iterate(self, *, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, Document]]:
+    def iterate(
+        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, Document]]:
         """All documents, in the order of their keys.
 
         Args:
             prefix: what their keys begin with.
             start: the least key.
+            stop: the first key that isn't wanted any more.
         """
-        for key, entry in self._table.iterate_entries(prefix=prefix, start=start):
+        for key, entry in self._table.iterate_entries(prefix=prefix, start=start, stop=stop):
             yield key, self._load(entry)
 
     def put(self, *changes: Change) -> list[int]:
@@ -120,13 +126,38 @@ class JsonTable:
                 return found
 
     def _load(self, entry: Entry) -> Document:
-        content: Content = json.loads(entry.value)
+        content: Content = json.loads(entry.value.decode())
         if content.get("format") != FORMAT:
             raise PravegaError(
                 f"{self._what} was written by another version of pyspark-pravega "
                 f"(format {content.get('format')}, known is {FORMAT}): upgrade this one"
             )
         return Document(content=content, version=entry.version)
+
+
+def ensure_table(client: Client, scope: str, name: str, key_bytes: int) -> None:
+    """Make a key-value table of one partition, unless it is there.
+
+    Now and then a controller of 0.13 doesn't come to the end of a creation. It is asked again then, which does no harm.
+
+    Args:
+        client: the cluster.
+        scope: the table's scope.
+        name: its name.
+        key_bytes: the length of its keys.
+
+    Raises:
+        ControllerUnavailableError: no controller answers in time.
+    """
+    limit = Limit(client.settings.timeout)
+    while True:
+        try:
+            with deadline(_CREATED_S):
+                client.controller.create_key_value_table(scope, name, partitions=1, key_bytes=key_bytes)
+            return
+        except UnavailableError:
+            if not limit.wait():
+                raise
 
 
 def repeated(change: Callable[[], Made]) -> Made:
@@ -147,4 +178,4 @@ def repeated(change: Callable[[], Made]) -> Made:
 
 
 def _dump(content: Content) -> bytes:
-    return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
+    return _ENCODER.encode({"format": FORMAT, **content}).encode()

@@ -1,4 +1,4 @@
-"""The keys of a commit log's entries; `ledger.py` shows them all."""
+"""Where a commit log is: the name of its key-value table, and the keys of its entries, which `ledger.py` shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import hashlib
 import struct
 import uuid
 
+from pyspark_pravega.client import Stream
+from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
+
 KEY_BYTES = 16
+_SUFFIX = ".ledger"
 SHARED = (1 << 64) - 1
 """The number, among a job's entries, of the transaction that its tasks share."""
 _COMMITS = 1
@@ -14,15 +18,36 @@ _JOBS, _QUERIES = 1 << 63, 1 << 62
 """What the first half of a job's keys and of a query's key has beside the hash or id."""
 
 
+def ledger_name(stream: Stream) -> str:
+    """The name of the key-value table beside a stream.
+
+    Args:
+        stream: the stream.
+
+    Returns:
+        The stream's name with a suffix, shortened by a hash where that would be too long.
+    """
+    name = stream.name + _SUFFIX
+    if len(name) <= MAX_TABLE_NAME_LENGTH:
+        return name
+    digest = hashlib.blake2b(stream.name.encode(), digest_size=16).hexdigest()
+    return f"{stream.name[: MAX_TABLE_NAME_LENGTH - len(_SUFFIX) - len(digest) - 1]}.{digest}{_SUFFIX}"
+
+
+def is_ledger_name(table: str) -> bool:
+    """Whether a key-value table of this name is a stream's commit log."""
+    return table.endswith(_SUFFIX)
+
+
 def _key(space: int, number: int) -> bytes:
     return struct.pack(">QQ", space, number)
 
 
-STATE, PROPERTIES, CUTS, SCHEMAS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3)
+STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3), _key(0, 4)
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
-FIRST_JOB = _key(_JOBS, 0)
-"""From here on all keys are of jobs."""
+FIRST_QUERY, FIRST_JOB = _key(_QUERIES, 0), _key(_JOBS, 0)
+"""From the one to the other all keys are of queries, and behind that of jobs."""
 
 
 def commit_key(version: int) -> bytes:

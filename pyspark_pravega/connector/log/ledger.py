@@ -8,6 +8,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 1 | the table's properties |
 | 0, 2 | the stream cuts that have names |
 | 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
+| 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
@@ -16,23 +17,23 @@ It lies in a key-value table beside the stream and is changed only under conditi
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
 
-It doesn't grow without bound: the last `KEPT_VERSIONS` versions are kept, a query has one entry, and what jobs whose
-driver has died have left is removed when no transaction of theirs can be open any more.
+It doesn't grow without bound: the table property `history` says which versions are kept (the last `KEPT_VERSIONS`
+without it), a query has one entry, and what jobs whose driver has died have left is removed when no transaction of
+theirs can be open any more.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
+from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
-from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
@@ -41,6 +42,7 @@ from pyspark_pravega.connector.log.entries import (
     NamedCut,
     Progress,
     State,
+    commit_content,
     commit_of,
     cuts_of,
     progress_of,
@@ -48,41 +50,29 @@ from pyspark_pravega.connector.log.entries import (
     state_of,
     stored,
 )
-from pyspark_pravega.connector.log.jobs import JobLog, forget_abandoned, noted_transactions
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
+from pyspark_pravega.connector.log.history import HISTORY, History, commits_of, first_commit, forget_versions
+from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, forget_abandoned, noted_transactions, open_jobs
+from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, ensure_table, repeated
 from pyspark_pravega.connector.log.keys import (
     COMMITS,
     CUTS,
+    FIRST_JOB,
+    FIRST_QUERY,
     KEY_BYTES,
     PROPERTIES,
     SCHEMAS,
     STATE,
+    SUBSCRIBERS,
     commit_key,
+    ledger_name,
     query_key,
 )
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
-_SUFFIX = ".ledger"
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
 _RETIRED = 100
 _LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
-
-
-def ledger_name(stream: Stream) -> str:
-    """The name of the key-value table beside a stream.
-
-    Args:
-        stream: the stream.
-
-    Returns:
-        The stream's name with a suffix, shortened by a hash where that would be too long.
-    """
-    name = stream.name + _SUFFIX
-    if len(name) <= MAX_TABLE_NAME_LENGTH:
-        return name
-    digest = hashlib.blake2b(stream.name.encode(), digest_size=16).hexdigest()
-    return f"{stream.name[: MAX_TABLE_NAME_LENGTH - len(_SUFFIX) - len(digest) - 1]}.{digest}{_SUFFIX}"
 
 
 class Ledger:
@@ -161,8 +151,12 @@ class Ledger:
             query=done.query,
             epoch=done.epoch,
             replacement=None if replacement is None else replacement.id,
+            begins={} if replacement is None else replacement.begins,
+            base=None if replacement is None else replacement.base,
+            replaced=0 if replacement is None else state.replaced_rows,
+            started_at=done.started_at,
         )
-        changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, asdict(commit))]
+        changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, commit_content(commit))]
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))
         if done.query is None or done.epoch is None:
@@ -214,13 +208,19 @@ class Ledger:
         Returns:
             The commits in the order asked for.
         """
-        found = self._table.get(*map(commit_key, versions))
-        return [commit_of(document.content) for document in found if document is not None]
+        return commits_of(self._table, versions)
 
     def all_commits(self) -> Iterator[Commit]:
         """All completed versions that are still known, in their order."""
         for _, document in self._table.iterate(prefix=COMMITS):
             yield commit_of(document.content)
+
+    def first_commit(self) -> Commit | None:
+        """The first version that is still known; None when there is none.
+
+        The oldest go first, so it is searched for: a server takes a second to begin a list of a million keys.
+        """
+        return first_commit(self._table, self.state().version)
 
     # Jobs
 
@@ -236,7 +236,18 @@ class Ledger:
         """The transactions of all attempts of all jobs that haven't come to their end."""
         return noted_transactions(self._table)
 
+    def open_jobs(self) -> list[OpenJob]:
+        """The jobs that haven't come to their end, the oldest first."""
+        return open_jobs(self._table)
+
     # Queries
+
+    def queries(self) -> list[tuple[Progress, int]]:
+        """How far each streaming query has come in writing to the stream, and when that was, in ms since 1970."""
+        return [
+            (progress_of(document.content["query"], document), document.content.get("at", 0))
+            for _, document in self._table.iterate(start=FIRST_QUERY, stop=FIRST_JOB)
+        ]
 
     def progress(self, query: str) -> Progress:
         """How far a query has come.
@@ -268,6 +279,19 @@ class Ledger:
                 # Where the first try was made after all the second one is a conflict, and the next look finds it.
                 (stored_as,) = repeated(partial(self._table.put, stored(taken)))
                 return replace(taken, stored_as=stored_as)
+            except ConflictError:
+                continue
+
+    def rewind(self, query: str, epoch: int) -> None:
+        """Forget that epochs of a query were committed: from one on they are others than those that were.
+
+        Args:
+            query: the query's id.
+            epoch: the first of them.
+        """
+        while (progress := self.progress(query)).epoch >= epoch:
+            try:
+                repeated(partial(self._table.put, stored(replace(progress, epoch=epoch - 1))))
             except ConflictError:
                 continue
 
@@ -310,7 +334,7 @@ class Ledger:
         return self._change(state, replace(state, truncation_due=True))
 
     def add_check(self, state: State, change: Callable[[dict[str, str]], dict[str, str]]) -> State:
-        """Change the table's properties to those with one more CHECK constraint, and count it.
+        """Change the table's properties to those with one more CHECK constraint, or another key, and count that.
 
         Args:
             state: the state it is based on, with nothing in progress.
@@ -372,9 +396,27 @@ class Ledger:
         """
 
         def changed(before: Content | None) -> Content:
-            return {"cuts": {name: asdict(cut) for name, cut in change(cuts_of(before)).items()}}
+            return {"cuts": {name: vars(cut) for name, cut in change(cuts_of(before)).items()}}
 
         self._table.change(CUTS, changed)
+
+    def subscribers(self) -> dict[str, int]:
+        """The last version that each subscriber has read, of those who have said so."""
+        content = self._table.content(SUBSCRIBERS)
+        return {} if content is None else dict(content["versions"])
+
+    def note_subscriber(self, name: str, version: int) -> None:
+        """Note how far a subscriber has read.
+
+        Args:
+            name: the subscriber, `scope/group`.
+            version: the last version that it has read.
+        """
+
+        def changed(before: Content | None) -> Content:
+            return {"versions": {**({} if before is None else before["versions"]), name: version}}
+
+        repeated(lambda: self._table.change(SUBSCRIBERS, changed))
 
     def _complete_epoch(self, state: State, after: State, changes: Sequence[Change], query: str, epoch: int) -> State:
         while True:
@@ -389,10 +431,9 @@ class Ledger:
 
     def _sweep(self, version: int) -> None:
         """Remove what nobody needs any more. Others may do it at the same time."""
-        last = version - KEPT_VERSIONS
-        if last > 0:
-            gone = range(max(1, last - 2 * _SWEEP_EVERY), last + 1)
-            self._table.remove(*((commit_key(number), ANY_VERSION) for number in gone))
+        text = self.properties().get(HISTORY)
+        history = History(versions=KEPT_VERSIONS) if text is None else History.parse(text)
+        forget_versions(self._table, version, history)
         forget_abandoned(self._table)
 
     def _change(self, old: State, new: State, *changes: Change) -> State:
@@ -407,7 +448,7 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
         None when it has none: then nobody has written to the stream through this package.
     """
     try:
-        return Ledger(KeyValueTable(client.pool, stream.scope, ledger_name(stream)), stream)
+        return _opened(client, stream)
     except KeyValueTableNotFoundError:
         return None
 
@@ -417,8 +458,8 @@ def create_ledger(client: Client, stream: Stream) -> Ledger:
     found = open_ledger(client, stream)
     if found is not None:
         return found
-    client.controller.create_key_value_table(stream.scope, ledger_name(stream), partitions=1, key_bytes=KEY_BYTES)
-    return Ledger(KeyValueTable(client.pool, stream.scope, ledger_name(stream)), stream)
+    ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
+    return _opened(client, stream)
 
 
 def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
@@ -430,7 +471,7 @@ def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
     name = ledger_name(stream)
     if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
         return None
-    return Ledger(KeyValueTable(client.pool, stream.scope, name), stream)
+    return _opened(client, stream)
 
 
 def delete_ledger(client: Client, stream: Stream) -> bool:
@@ -442,6 +483,16 @@ def delete_ledger(client: Client, stream: Stream) -> bool:
     return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
 
 
-def is_ledger_name(table: str) -> bool:
-    """Whether a key-value table of this name is a stream's commit log."""
-    return table.endswith(_SUFFIX)
+def places(client: Client, stream: Stream) -> Places:
+    """What a client knows of the places of a stream and its commit log, for other processes.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+    """
+    found = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
+    return client.pool.places(stream, *([] if found is None else [found.stream]))
+
+
+def _opened(client: Client, stream: Stream) -> Ledger:
+    return Ledger(KeyValueTable.reopened(client.pool, stream.scope, ledger_name(stream), key=STATE), stream)

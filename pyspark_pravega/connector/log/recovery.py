@@ -15,10 +15,12 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.cleaning import clean
 from pyspark_pravega.connector.log.entries import Intent, State
 from pyspark_pravega.connector.log.ledger import Ledger
-from pyspark_pravega.connector.log.tail import Snapshot, take_tail
+from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
 from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.together import Begun
 
+FIRST_POLL_S = 0.001
 POLL_S = 0.005
 GRACE_S = 10.0
 """How long the owner of a commit may take between recording it and committing its transactions."""
@@ -118,10 +120,12 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
     """
     assert state.pending is not None
     commit_all(client, ledger.stream, state.pending)
+    # Which segments there are is asked while the transactions become visible, and where they end afterwards.
+    bounds = Begun(lambda: tail_bounds(client, ledger.stream))
     states = _await_rest(client, ledger.stream, state.pending)
     if TransactionState.COMMITTED not in states:
         raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
-    tail = _settled_tail(client, ledger.stream)
+    tail = take_tail(client, ledger.stream, bounds.result()) or _settled_tail(client, ledger.stream)
     completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut)
     if states != {TransactionState.COMMITTED}:
         raise TransactionError(
@@ -193,14 +197,15 @@ def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[Tr
 
 
 def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
-    deadline = time.monotonic() + COMMIT_TIMEOUT_S
+    deadline, pause = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S
     while not (states := transaction_states(client, stream, intent)) <= AT_REST:
         if time.monotonic() > deadline:
             raise UnavailableError(
                 f'the commit of job {intent.job} to stream "{stream}" was accepted, but not finished within '
                 f"{COMMIT_TIMEOUT_S:g} s; it will be: don't write the same rows again, look at the table later"
             )
-        time.sleep(POLL_S)
+        time.sleep(pause)
+        pause = min(2 * pause, POLL_S)
     return states
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark_pravega.client import Client, SegmentPart, Stream
+from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, StreamSegments
 from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.together import together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +59,33 @@ def behind(snapshot: Snapshot, begins: Mapping[int, int]) -> Snapshot:
     return replace(snapshot, parts=tuple(parts))
 
 
-def take_tail(client: Client, stream: Stream) -> Snapshot | None:
+Bounds = tuple[StreamSegments, StreamCut]
+
+
+def tail_bounds(client: Client, stream: Stream) -> Bounds:
+    """The segments that take events now, and the stream's head: what `take_tail` begins with.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+    """
+    controller = client.controller
+    return together(lambda: controller.current_segments(stream), lambda: controller.head(stream))
+
+
+def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> Snapshot | None:
     """The stream from its head to its tail, without regard to commits in progress.
 
     Args:
         client: the cluster.
         stream: the stream.
+        bounds: what `tail_bounds` has told before, where that was asked for.
 
     Returns:
-        None when the stream scaled or was truncated meanwhile: then try again.
+        None when the stream scaled or was truncated meanwhile, also since the bounds were told: then try again.
     """
     controller = client.controller
-    current = controller.current_segments(stream)
-    head = controller.head(stream)
+    current, head = bounds or tail_bounds(client, stream)
     segment_ids = sorted(current.ids)
     if segment_ids != sorted(head):
         segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})

@@ -2,12 +2,12 @@
 
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
 of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches). Of
-tables with keys: `keyed` (the last row of each key), `chains` (which segments that takes), `row_changes` (what versions
-have changed). It uses `connector.table` and `connector.log`.
+tables with keys: `keyed` (the last row of each key), `chains` (which segments that takes), `eras` (of which events the
+rows of a moment are made), `row_changes` (what versions have changed). It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.read.bounded import bounded_snapshot
-from pyspark_pravega.connector.read.chains import arrange_chains, parts_of_keys
+from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains, chains_of_keys, parts_of_keys
 from pyspark_pravega.connector.read.changes import (
     CHANGE_COLUMNS,
     ChangesRange,
@@ -21,40 +21,67 @@ from pyspark_pravega.connector.read.committed import (
     committed_ranges,
     first_whole_version,
 )
+from pyspark_pravega.connector.read.eras import Era, era_at, era_of, eras, only_compacted_since, rows_at
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
-from pyspark_pravega.connector.read.keyed import KeyedReader, snapshot_reader
+from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
-from pyspark_pravega.connector.read.row_changes import RowChangesReader, changed_ranges
-from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, rows_at, snapshot_until
+from pyspark_pravega.connector.read.row_changes import (
+    RowChangesPartition,
+    RowChangesReader,
+    first_told_version,
+    row_change_partitions,
+    row_changes,
+)
+from pyspark_pravega.connector.read.versions import (
+    Moment,
+    last_commit,
+    moment_at,
+    moment_of,
+    parts_until,
+    snapshot_until,
+)
 
 __all__ = [
     "CHANGE_COLUMNS",
     "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
     "BatchReader",
+    "ChainPartition",
     "ChangesRange",
     "ChangesReader",
     "CommittedPartition",
+    "Era",
     "KeyedReader",
     "Moment",
+    "RowChangesPartition",
     "RowChangesReader",
     "SlicePartition",
     "arrange",
     "arrange_chains",
     "bounded_snapshot",
-    "changed_ranges",
+    "chains_of_keys",
+    "check_bounds",
     "check_extents",
     "check_order",
     "commits_between",
     "committed_partitions",
     "committed_ranges",
+    "era_at",
+    "era_of",
+    "eras",
+    "first_told_version",
     "first_whole_version",
+    "last_commit",
     "moment_at",
     "moment_of",
+    "only_compacted_since",
     "parts_of_keys",
+    "parts_until",
     "resolve_end",
     "resolve_start",
+    "row_change_partitions",
+    "row_changes",
     "rows_at",
     "snapshot_reader",
     "snapshot_until",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,8 @@ from pyspark_pravega.client import Client, SegmentPart
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass
@@ -51,16 +53,18 @@ def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> 
     return [sorted(chain, key=lambda part: part.segment_id) for chain in found]
 
 
-def arrange_chains(client: Client, snapshot: Snapshot) -> list[ChainPartition]:
+def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | None = None) -> list[ChainPartition]:
     """Share a keyed table's segments out among tasks.
 
     Args:
         client: tells what part of the key space a segment has owned.
         snapshot: what is to be read.
+        only: segments; chains without any of them are left out. None for all chains.
     """
     parts = [part for part in snapshot.parts if part.size]
     ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
-    packed = pack(chains(parts, ranges), lambda chain: sum(part.size for part in chain), PACKED_BYTES)
+    found = [chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)]
+    packed = pack(found, lambda chain: sum(part.size for part in chain), PACKED_BYTES)
     partitions = []
     for some in packed:
         ordered = sorted((part for chain in some for part in chain), key=lambda part: part.segment_id)
@@ -80,7 +84,7 @@ def _pieces(part: SegmentPart, compacted: Mapping[int, tuple[int, int]]) -> Iter
             yield replace(part, start=start, end=end), is_compacted
 
 
-def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.float64]) -> Snapshot:
+def parts_of_keys(client: Client, snapshot: Snapshot, fractions: Floats) -> Snapshot:
     """The part of a snapshot that may hold some keys.
 
     Args:
@@ -88,10 +92,37 @@ def parts_of_keys(client: Client, snapshot: Snapshot, fractions: npt.NDArray[np.
         snapshot: what there is.
         fractions: where in the key space the keys lie, each in [0, 1).
     """
-    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in snapshot.parts])
+    holding = _segments_of_keys(client, snapshot.parts, fractions)
+    return replace(snapshot, parts=tuple(part for part in snapshot.parts if part.segment_id in holding))
 
-    def may_hold(part: SegmentPart) -> bool:
-        owned = ranges[part.segment_id]
-        return bool(((fractions >= owned.min_key) & (fractions < owned.max_key)).any())
 
-    return replace(snapshot, parts=tuple(part for part in snapshot.parts if may_hold(part)))
+def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractions: Floats) -> list[ChainPartition]:
+    """What of some chains may hold some keys; chains of which nothing is left are left out.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        partitions: the chains.
+        fractions: as of `parts_of_keys`.
+    """
+    holding = _segments_of_keys(client, [part for partition in partitions for part in partition.parts], fractions)
+    found = (
+        [
+            (part, compacted)
+            for part, compacted in zip(partition.parts, partition.compacted, strict=True)
+            if part.segment_id in holding
+        ]
+        for partition in partitions
+    )
+    return [ChainPartition(parts) for parts in found if parts]
+
+
+def _segments_of_keys(client: Client, parts: Sequence[SegmentPart], fractions: Floats) -> set[int]:
+    if not parts:
+        return set()
+    ordered = np.sort(fractions)
+    ranges = client.controller.segment_ranges(parts[0].stream, sorted({part.segment_id for part in parts}))
+    return {
+        segment_id
+        for segment_id, owned in ranges.items()
+        if np.searchsorted(ordered, owned.min_key) < np.searchsorted(ordered, owned.max_key)
+    }

@@ -103,7 +103,7 @@ class ChangesRange:
         if self.from_timestamp is not None:
             return _count_until(ledger, self.from_timestamp, inclusive=not self.from_inclusive)
         # What the oldest version that is known has added can't be told without the one before it.
-        oldest = next(ledger.all_commits(), None)
+        oldest = ledger.first_commit()
         return 0 if oldest is None or oldest.version == 1 else oldest.version
 
     def last(self, ledger: Ledger, stream: Stream) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -97,7 +97,13 @@ def committed_partitions(ranges: Sequence[CommittedRange]) -> list[CommittedPart
 
 
 def committed_ranges(
-    client: Client, ledger: Ledger, first: int, last: int, *, fail_on_data_loss: bool = True
+    client: Client,
+    ledger: Ledger,
+    first: int,
+    last: int,
+    *,
+    fail_on_data_loss: bool = True,
+    begins: Mapping[int, int] | None = None,
 ) -> list[CommittedRange]:
     """What versions have added.
 
@@ -107,6 +113,8 @@ def committed_ranges(
         first: the first version.
         last: the last one.
         fail_on_data_loss: whether what isn't there any more is an error, or left out.
+        begins: a cut at which the first version's events begin, too, in place of that of the version before: where the
+            stream was scaled between the two, segments of the other one may be gone.
 
     Returns:
         Ranges with events, ordered by segment and then by version.
@@ -133,7 +141,7 @@ def committed_ranges(
                     f"times, and {MOST_ADDITIONS} is the most; read fewer versions at once, or read them by a "
                     "streaming query"
                 )
-        before = commit
+        before = commit if begins is None or commit.version != first - 1 else replace(commit, cut=dict(begins))
     if expected <= last and fail_on_data_loss:
         commit_of(ledger, ledger.stream, expected)
     return _still_there(client, ledger.stream, additions.ranges(), fail_on_data_loss=fail_on_data_loss)

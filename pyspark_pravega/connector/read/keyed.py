@@ -27,7 +27,7 @@ from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import COMPACTED, TableDefinition
-from pyspark_pravega.errors import EventDecodeError, UnsupportedOperationError
+from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
 
@@ -36,15 +36,33 @@ MOST_KEYS = 2_000_000
 the most 180, while they are merged (measured with 4 million)."""
 _KEPT_BYTES = 64 << 20
 """How much of a task's events is kept from the first pass to the second one; the rest is read again."""
-_MERGED_ROWS = 1 << 20
+MERGED_ROWS = 1 << 20
 _BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
-_OFFSET_BITS, _PART_BITS = 47, 14
+OFFSET_BITS, _PART_BITS = 47, 14
 WRITTEN = np.int64(1) << np.int64(62)
 """A place's first bit: of events that a compaction has written it isn't set, so that all others are newer."""
-_PLACE = "_place"
+PLACE = "_place"
 
 Range = tuple[float, float]
 """A part of the key space: from, and up to without it."""
+
+
+def check_bounds(definition: TableDefinition, options: ReadOptions) -> None:
+    """Refuse options that say where in a stream to begin or end, where rows are made of all its events.
+
+    Args:
+        definition: what the stream is as a table.
+        options: a batch read's options.
+
+    Raises:
+        ConfigurationError: the table has a key, and there are some.
+    """
+    if definition.key is not None and options.has_bounds:
+        raise ConfigurationError(
+            f'stream "{definition.stream}" has a primary key, and its rows are made of all events: a read of them has '
+            "no start or end. Read a VERSION or TIMESTAMP AS OF, CHANGES between versions, or the events themselves "
+            f"from `{definition.log_name}`"
+        )
 
 
 def snapshot_reader(
@@ -57,7 +75,11 @@ def snapshot_reader(
         snapshot: which of its bytes to read; None for one that is told with each partition.
         columns: the wanted columns in their order, metadata columns among them; none for rows only.
         options: the read's options.
+
+    Raises:
+        ConfigurationError: as `check_bounds`.
     """
+    check_bounds(definition, options)
     if definition.key is None:
         return BatchReader(
             definition,
@@ -72,19 +94,20 @@ def snapshot_reader(
 
 
 @dataclass
-class _Last:
+class Last:
     """Where the last events of the keys are that were met so far."""
 
     range: Range
     """The part of the key space that is looked at."""
     table: pa.Table
     """The key's columns, and the place of its last event: whether no compaction has written it | part | offset |
-    whether it deletes."""
+    whether it deletes. Where versions matter, their column, too."""
     more: list[pa.Table] = field(default_factory=list)
     """What isn't merged yet."""
 
     @property
     def rows_to_merge(self) -> int:
+        """How many rows aren't merged yet."""
         return sum(table.num_rows for table in self.more)
 
 
@@ -146,10 +169,10 @@ class KeyedReader(BatchReader):
         if not isinstance(partition, ChainPartition):
             return
         parts = partition.parts
-        if len(parts) >= 1 << _PART_BITS or any(part.end >= 1 << _OFFSET_BITS for part in parts):
+        if len(parts) >= 1 << _PART_BITS or any(part.end >= 1 << OFFSET_BITS for part in parts):
             raise UnsupportedOperationError(
                 f'stream "{self._stream}" has more segments ({len(parts)}) or bytes than a read by key can hold: '
-                f"{(1 << _PART_BITS) - 1} segments of {1 << _OFFSET_BITS - 40} TiB"
+                f"{(1 << _PART_BITS) - 1} segments of {1 << OFFSET_BITS - 40} TiB"
             )
         changed = [number for number, compacted in enumerate(partition.compacted) if not compacted]
         with told_plainly():
@@ -161,15 +184,27 @@ class KeyedReader(BatchReader):
                 for part, compacted in zip(parts, partition.compacted, strict=True):
                     if compacted:
                         yield from self._unchanged(part, last)
-                rows = last.table.filter(pc.equal(pc.bit_wise_and(last.table[_PLACE], 1), 0))
+                rows = last.table.filter(pc.equal(pc.bit_wise_and(last.table[PLACE], 1), 0))
                 if self._only_keys:
                     yield from self._key_rows(rows)
                 else:
-                    yield from self._rows_at(parts, np.sort((rows[_PLACE].to_numpy() & ~WRITTEN) >> 1), kept)
+                    yield from self._rows_at(parts, np.sort((rows[PLACE].to_numpy() & ~WRITTEN) >> 1), kept)
+
+    def written_keys(self, parts: Sequence[SegmentPart]) -> Iterator[pa.RecordBatch]:
+        """The keys of events, without those of rows that a compaction has only written once more.
+
+        Args:
+            parts: where the events lie.
+        """
+        for part in parts:
+            for found in self._frames(part):
+                keys = self._keys(found.frames, part.segment_id, found.start, 0, (0.0, 1.0))
+                keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).select(list(self._key.columns))
+                yield from keys.combine_chunks().to_batches()
 
     # First pass: keys
 
-    def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: Kept) -> _Last:
+    def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: Kept) -> Last:
         """Where the last events of keys are: of all keys in a part of the key space, which is made smaller until they
         are few enough.
 
@@ -179,13 +214,13 @@ class KeyedReader(BatchReader):
             range: the part of the key space.
             kept: keeps frames for the second pass.
         """
-        schema = pa.schema([*((name, self._key_type(name)) for name in self._key.columns), (_PLACE, pa.int64())])
-        last = _Last(range=range, table=schema.empty_table())
+        schema = pa.schema([*((name, self._key_type(name)) for name in self._key.columns), (PLACE, pa.int64())])
+        last = Last(range=range, table=schema.empty_table())
         for number in changed:
             part = parts[number]
             for frames, position in self._kept_frames(number, part, kept):
                 last.more.append(self._keys(frames, part.segment_id, position, number, last.range))
-                if last.rows_to_merge >= max(_MERGED_ROWS, last.table.num_rows):
+                if last.rows_to_merge >= max(MERGED_ROWS, last.table.num_rows):
                     self._merge(last)
         self._merge(last)
         return last
@@ -221,7 +256,7 @@ class KeyedReader(BatchReader):
                     f'an event of stream "{self._stream}" has no value in column "{name}", which is in the primary key '
                     f"(segment {segment_id}, offset {position + int(frames.starts[first])})"
                 )
-        places = (np.int64(number) << np.int64(_OFFSET_BITS)) + frames.starts + np.int64(position) << np.int64(1)
+        places = (np.int64(number) << np.int64(OFFSET_BITS)) + frames.starts + np.int64(position) << np.int64(1)
         operations = None
         if self._key.operation is not None:
             operations = batch.column(batch.schema.get_field_index(self._key.operation)).cast(pa.string())
@@ -230,7 +265,7 @@ class KeyedReader(BatchReader):
         else:
             places |= _are(operations, self._key.deletes)
             places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), WRITTEN)
-        table = pa.table([*keys, pa.array(places)], names=[*self._key.columns, _PLACE])
+        table = pa.table([*keys, pa.array(places)], names=[*self._key.columns, PLACE])
         return table if range == (0.0, 1.0) else _within(table, self._key.columns, range)
 
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -243,15 +278,21 @@ class KeyedReader(BatchReader):
                 found = values if found is None else pc.coalesce(found, values)
         return found
 
-    def _merge(self, last: _Last) -> None:
-        """Keep the last place of each key; of a smaller part of the key space, where they are too many."""
+    def _merge(self, last: Last, each: Sequence[str] | None = None) -> None:
+        """Keep the last place of each key; of a smaller part of the key space, where they are too many.
+
+        Args:
+            last: the places.
+            each: columns of whose combinations each has a place; None for those of the key.
+        """
         keys = list(self._key.columns)
         if last.more:
+            names = keys if each is None else list(each)
             both = pa.concat_tables([last.table, *last.more])
             last.more = []
-            grouped = both.group_by(keys, use_threads=False).aggregate([(_PLACE, "max")])
-            last.table = grouped.rename_columns([_PLACE if n == f"{_PLACE}_max" else n for n in grouped.column_names])
-            last.table = last.table.select([*keys, _PLACE])
+            grouped = both.group_by(names, use_threads=False).aggregate([(PLACE, "max")])
+            last.table = grouped.rename_columns([PLACE if n == f"{PLACE}_max" else n for n in grouped.column_names])
+            last.table = last.table.select([*names, PLACE])
         while last.table.num_rows > self._max_keys:
             low, high = last.range
             middle = (low + high) / 2
@@ -274,7 +315,7 @@ class KeyedReader(BatchReader):
 
     # What a compaction has written: each key once, and older than all other events
 
-    def _unchanged(self, part: SegmentPart, last: _Last) -> Iterator[pa.RecordBatch]:
+    def _unchanged(self, part: SegmentPart, last: Last) -> Iterator[pa.RecordBatch]:
         """The rows of a part of which nothing else is known."""
         some: list[tuple[framing.Frames, int, pa.Table]] = []
         for found in self._frames(part):
@@ -283,24 +324,24 @@ class KeyedReader(BatchReader):
                     yield self._batch(frames, part.segment_id, found.start)
                     continue
                 some.append((frames, found.start, self._keys(frames, part.segment_id, found.start, 0, (0.0, 1.0))))
-            if sum(keys.num_rows for _, _, keys in some) >= _MERGED_ROWS:
+            if sum(keys.num_rows for _, _, keys in some) >= MERGED_ROWS:
                 yield from self._others(some, part.segment_id, last)
                 some = []
         yield from self._others(some, part.segment_id, last)
 
     def _others(
-        self, some: Sequence[tuple[framing.Frames, int, pa.Table]], segment_id: int, last: _Last
+        self, some: Sequence[tuple[framing.Frames, int, pa.Table]], segment_id: int, last: Last
     ) -> Iterator[pa.RecordBatch]:
         """The rows of frames with other keys than those in a table; the keys of each are given."""
         if not some:
             return
         names = list(self._key.columns)
         keys = pa.concat_tables([table for _, _, table in some]).select(names)
-        keys = keys.append_column(_PLACE, pa.array(np.arange(keys.num_rows)))
+        keys = keys.append_column(PLACE, pa.array(np.arange(keys.num_rows)))
         keys = _within(keys, names, last.range)
         if last.table.num_rows:
             keys = keys.join(last.table.select(names), names, join_type="left anti", use_threads=False)
-        rows, first = np.sort(keys[_PLACE].to_numpy()), 0
+        rows, first = np.sort(keys[PLACE].to_numpy()), 0
         for frames, position, table in some:
             one, other = np.searchsorted(rows, [first, first + table.num_rows])
             if one < other:
@@ -318,8 +359,8 @@ class KeyedReader(BatchReader):
             kept: what needn't be read again.
         """
         for number, part in enumerate(parts):
-            first, behind = np.searchsorted(places, [number << _OFFSET_BITS, (number + 1) << _OFFSET_BITS])
-            offsets = places[first:behind] - (np.int64(number) << np.int64(_OFFSET_BITS))
+            first, behind = np.searchsorted(places, [number << OFFSET_BITS, (number + 1) << OFFSET_BITS])
+            offsets = places[first:behind] - (np.int64(number) << np.int64(OFFSET_BITS))
             if not len(offsets):
                 continue
             some: list[framing.Frames] = []

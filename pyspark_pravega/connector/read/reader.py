@@ -23,10 +23,11 @@ from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, TableDefinition
+from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, DeadLetter, TableDefinition
 from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE, Decoded
@@ -73,8 +74,9 @@ class BatchReader(DataSourceReader):
             fail_on_data_loss: whether events that are truncated while they are read are an error, or are passed over.
         """
         self._settings, self._codec, self._stream = definition.settings, definition.codec, definition.stream
-        self._mode, self._types = definition.mode, definition.types
+        self._mode, self._types, self._dead_letters = definition.mode, definition.types, definition.dead_letters
         self._snapshot = snapshot
+        self._dropped = 0
         self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
         self.schema = output_schema(definition, columns)
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
@@ -117,8 +119,25 @@ class BatchReader(DataSourceReader):
 
     def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
         for found in self._frames(part):
-            for frames in pieces(found.frames, self._most_rows):
-                yield self._batch(frames, part.segment_id, found.start)
+            for batch, _ in self.rows_of(found):
+                yield batch
+
+    def rows_of(self, found: EventBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows of some events.
+
+        Args:
+            found: the events.
+
+        Yields:
+            Batches of the schema, and the offset in the segment at which the events of each end.
+
+        Raises:
+            EventDecodeError: an event can't be decoded; the message says where it is.
+        """
+        for frames in pieces(found.frames, self._most_rows):
+            last = len(frames.payloads) - 1
+            end = int(frames.starts[last] + frames.sizes[last]) + found.start + HEADER_SIZE
+            yield self._batch(frames, found.segment_id, found.start), end
 
     def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
         """The frames of a part's events, about a megabyte at a time."""
@@ -190,9 +209,31 @@ class BatchReader(DataSourceReader):
                 f'an event of stream "{self._stream}" can\'t be decoded (segment {segment_id}, offset '
                 f"{position + int(frames.starts[error.index])}{encoding}): {error.reason}"
             ) from None
-        if self._mode == DROP_MALFORMED:
+        if self._dead_letters is not None and len(decoded.bad):
+            bad = some_frames(frames, decoded.bad)
+            self._dead_letters.put(
+                [self._letter(bad, index, segment_id, position) for index in range(len(decoded.bad))]
+            )
+        elif self._mode == DROP_MALFORMED:
             self._dropped += len(decoded.bad)
         return some_frames(frames, decoded.rows), decoded
+
+    def _letter(self, bad: framing.Frames, index: int, segment_id: int, position: int) -> DeadLetter:
+        """What is told of an event that can't be decoded."""
+        payload = bad.payloads.slice(index, 1)
+        try:
+            self._codec.decode(payload, self._codec.schema.names)
+            # Its schema has come to the registry just now.
+            reason, encoding_id = "its schema was unknown", framing.encoding_ids(payload)[0].as_py()
+        except BadEventError as error:
+            reason, encoding_id = error.reason, error.encoding_id
+        return DeadLetter(
+            segment=segment_id,
+            offset=position + int(bad.starts[index]),
+            encoding_id=encoding_id,
+            reason=reason,
+            event=payload[0].as_py(),
+        )
 
     def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
         rows = len(frames.payloads)

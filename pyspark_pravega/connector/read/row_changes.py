@@ -2,11 +2,13 @@
 
 An event says what a row is from then on. What it was before is the key's last event of an earlier version. So a task
 goes through the versions' events for their keys, through the earlier events for those keys, and then reads the rows.
+The earlier events are those since the last compaction, of segments to which the versions have written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,31 +25,53 @@ from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.changes import CHANGE_COLUMNS, INSERT
 from pyspark_pravega.connector.read.committed import CommittedRange, committed_ranges
-from pyspark_pravega.connector.read.keyed import WRITTEN, Kept, KeyedReader, is_among
+from pyspark_pravega.connector.read.eras import events_of_changes
+from pyspark_pravega.connector.read.keyed import (
+    MERGED_ROWS,
+    OFFSET_BITS,
+    PLACE,
+    WRITTEN,
+    Kept,
+    KeyedReader,
+    Last,
+    Range,
+    is_among,
+)
 from pyspark_pravega.connector.read.reader import output_schema
-from pyspark_pravega.connector.read.versions import Moment, commit_of, rows_at
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.errors import SegmentTruncatedError
+from pyspark_pravega.errors import SegmentTruncatedError, VersionNotFoundError
 
 DELETE, BEFORE, AFTER = "delete", "update_preimage", "update_postimage"
 _TYPES = (INSERT, DELETE, BEFORE, AFTER)
-_PLACE, _VERSION = "_place", "_version"
+_VERSION = "_version"
 Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChanges:
+    """What has to be read to tell what versions have changed."""
+
+    snapshot: Snapshot
+    """All events from which the rows until the last version are made."""
+    ranges: tuple[CommittedRange, ...]
+    """Which of them the versions have added."""
+    base: int = 0
+    """The one of the versions whose rows, those that a compaction has written, are the rows before the first version; 0
+    where that are all earlier events."""
 
 
 class RowChangesPartition(ChainPartition):
     """A chain of segments, and what of them versions have added."""
 
-    def __init__(self, chain: ChainPartition, ranges: Sequence[CommittedRange]) -> None:
+    def __init__(self, chain: ChainPartition, changes: RowChanges) -> None:
         super().__init__([(part, False) for part in chain.parts])
         segment_ids = {part.segment_id for part in chain.parts}
-        self.ranges = tuple(one for one in ranges if one.part.segment_id in segment_ids)
+        self.ranges = tuple(one for one in changes.ranges if one.part.segment_id in segment_ids)
+        self.base = changes.base
 
 
-def changed_ranges(
-    client: Client, ledger: Ledger, first: int, last: int
-) -> tuple[Snapshot | None, list[CommittedRange]]:
+def row_changes(client: Client, ledger: Ledger, first: int, last: int) -> RowChanges | None:
     """What has to be read to tell what versions have changed.
 
     Args:
@@ -57,21 +81,59 @@ def changed_ranges(
         last: the last one.
 
     Returns:
-        All events until the last version, and which of them the versions have added; none when there is no version.
+        None when there is no version.
 
     Raises:
-        SegmentTruncatedError: what the rows were before isn't known any more.
+        SegmentTruncatedError: some of their events are gone, or what the rows were before isn't known any more.
+        VersionNotFoundError: a version isn't known any more.
     """
     if first > last:
-        return None, []
-    stream, replaced = ledger.stream, ledger.state().replaced_rows
-    if first <= replaced:
-        raise SegmentTruncatedError(
-            f'what version {first} of stream "{stream}" has changed can\'t be told: version {replaced} took the place '
-            f"of all rows, and what they were before is gone; begin with {replaced + 1}"
-        )
-    end = Moment(offsets=commit_of(ledger, stream, last).cut, name=f"version {last}", version=last)
-    return rows_at(client, stream, end), committed_ranges(client, ledger, first, last)
+        return None
+    era, snapshot = events_of_changes(client, ledger, first, last)
+    begins = era.begins if era.version >= first == era.base else None
+    return RowChanges(
+        snapshot=snapshot,
+        ranges=tuple(committed_ranges(client, ledger, first, last, begins=begins)),
+        base=era.version if era.version >= first else 0,
+    )
+
+
+def row_change_partitions(client: Client, changes: RowChanges | None) -> list[RowChangesPartition]:
+    """Share what versions have changed out among tasks: a chain of segments to which they have written goes to one.
+
+    Args:
+        client: tells what part of the key space a segment has owned.
+        changes: what is to be read; None for nothing.
+    """
+    if changes is None:
+        return []
+    written = {one.part.segment_id for one in changes.ranges}
+    return [RowChangesPartition(chain, changes) for chain in arrange_chains(client, changes.snapshot, written)]
+
+
+def first_told_version(client: Client, ledger: Ledger, first: int, last: int) -> int:
+    """The first of some versions from which on all changes of rows can be told.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        first: the first version.
+        last: the last one.
+
+    Returns:
+        One more than `last` where there is none.
+    """
+    # What is gone is gone from the front.
+    low, high = first, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            row_changes(client, ledger, middle, last)
+        except (SegmentTruncatedError, VersionNotFoundError):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class RowChangesReader(KeyedReader):
@@ -80,21 +142,22 @@ class RowChangesReader(KeyedReader):
     def __init__(
         self,
         definition: TableDefinition,
-        snapshot: Snapshot | None,
-        ranges: Sequence[CommittedRange],
+        changes: RowChanges | None,
         columns: Sequence[str],
+        *,
+        max_keys: int | None = None,
     ) -> None:
         """Plan a read.
 
         Args:
             definition: what the stream is as a table; it has a key.
-            snapshot: all events until the last version; None where there is none.
-            ranges: what of them the versions have added.
+            changes: what to read; None for nothing, or for what is told with each partition.
             columns: the wanted columns in their order, those of the changes among them; none for rows only.
+            max_keys: as of `KeyedReader`, of keys that have changed.
         """
         inner = [name for name in columns if name not in CHANGE_COLUMNS.fieldNames()]
-        super().__init__(definition, snapshot, inner)
-        self._ranges = tuple(ranges)
+        super().__init__(definition, None, inner, max_keys=max_keys)
+        self._changed = changes
         self._batch_schema = self._arrow_schema
         if columns:
             known = {field.name: field for field in (*output_schema(definition, inner), *CHANGE_COLUMNS)}
@@ -103,15 +166,11 @@ class RowChangesReader(KeyedReader):
 
     def __getstate__(self) -> dict[str, Any]:
         # Each task is told its own ranges: the plan of all of them stays here.
-        return {**super().__getstate__(), "_ranges": ()}
+        return {**super().__getstate__(), "_changed": None}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A partition for each chain of segments."""
-        if self._snapshot is None:
-            return []
-        found = arrange_chains(shared_client(self._settings), self._snapshot)
-        partitions = [RowChangesPartition(chain, self._ranges) for chain in found]
-        return [partition for partition in partitions if partition.ranges]
+        """See `row_change_partitions`."""
+        return row_change_partitions(shared_client(self._settings), self._changed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a partition; those of a key in the order of versions.
@@ -123,54 +182,78 @@ class RowChangesReader(KeyedReader):
             return
         with told_plainly():
             kept = Kept(frames=[[] for _ in partition.parts], up_to=[part.start for part in partition.parts])
-            changes, times = self._changes(partition, kept)
-            yield from self._rows(partition.parts, changes, times, kept)
+            times = {
+                version: at
+                for one in partition.ranges
+                for version, at in zip(one.versions.tolist(), one.times.tolist(), strict=True)
+            }
+            begin, width = 0.0, 1.0
+            while begin < 1.0:
+                last = self._changed_keys(partition, (begin, min(1.0, begin + width)))
+                begin, width = last.range[1], last.range[1] - begin
+                yield from self._rows(partition.parts, self._told(partition, last, kept), times, kept)
 
-    def _changes(self, partition: RowChangesPartition, kept: Kept) -> tuple[pa.Table, dict[int, int]]:
-        """The places of the rows that have changed: what, in which version; and the time of each version."""
-        names = list(self._key.columns)
-        times: dict[int, int] = {}
-        changed: list[pa.Table] = []
-        for one in partition.ranges:
-            times.update(zip(one.versions.tolist(), one.times.tolist(), strict=True))
-        # First the keys of which something was changed: of all others nothing need be known.
-        for table in self._all_keys(partition, kept):
-            added = table.filter(pc.greater(table[_VERSION], 0))
-            if added.num_rows:
-                changed.append(added)
-        if not changed:
-            return pa.table({_PLACE: pa.array([], pa.int64()), "type": [], _VERSION: []}), times
-        last = _last(pa.concat_tables(changed), [*names, _VERSION])
-        keys = last.select(names).group_by(names, use_threads=False).aggregate([])
-        before: pa.Table | None = None
-        for table in self._all_keys(partition, kept):
-            earlier = table.filter(pc.equal(table[_VERSION], 0))
-            if not earlier.num_rows:
-                continue
-            some = earlier.join(keys, names, join_type="left semi", use_threads=False).select(
-                [*names, _VERSION, _PLACE]
-            )
-            before = _last(some if before is None else pa.concat_tables([before, some]), [*names, _VERSION])
-        whole = last if before is None else pa.concat_tables([before, last])
-        return _told(whole, names), times
+    def _changed_keys(self, partition: RowChangesPartition, range: Range) -> Last:
+        """For each key that was changed and each version the place of its last event; of a part of the key space, which
+        is made smaller until they are few enough.
 
-    def _all_keys(self, partition: RowChangesPartition, kept: Kept) -> Iterator[pa.Table]:
-        """The key of each event, its place, and its version: 0 for those before the first one."""
+        Args:
+            partition: what to read.
+            range: the part of the key space.
+        """
+        names = [*self._key.columns, _VERSION]
+        schema = [(name, self._key_type(name)) for name in self._key.columns]
+        last = Last(range=range, table=pa.schema([*schema, (_VERSION, pa.int64()), (PLACE, pa.int64())]).empty_table())
         for number, part in enumerate(partition.parts):
-            ranges = [one for one in partition.ranges if one.part.segment_id == part.segment_id]
-            for frames, position in self._kept_frames(number, part, kept):
-                table = self._keys(frames, part.segment_id, position, number, (0.0, 1.0))
-                offsets = ((table[_PLACE].to_numpy() & ~WRITTEN) >> 1) & np.int64((1 << 47) - 1)
-                versions = np.zeros(len(offsets), np.int64)
-                for one in ranges:
-                    within = (offsets >= one.part.start) & (offsets < one.part.end)
-                    versions[within] = one.versions[one.indexes(offsets[within])]
-                yield table.append_column(_VERSION, pa.array(versions))
+            for one in partition.ranges:
+                if one.part.segment_id != part.segment_id:
+                    continue
+                for found in self._frames(one.part):
+                    table = self._keys(found.frames, part.segment_id, found.start, number, last.range)
+                    last.more.append(_with_versions(table, one))
+                    if last.rows_to_merge >= max(MERGED_ROWS, last.table.num_rows):
+                        self._merge(last, names)
+        self._merge(last, names)
+        return last
+
+    def _told(self, partition: RowChangesPartition, last: Last, kept: Kept) -> pa.Table:
+        """What has happened to some keys, as `_changes` tells it.
+
+        Args:
+            partition: what to read.
+            last: the keys, see `_changed_keys`.
+            kept: keeps frames.
+        """
+        names = list(self._key.columns)
+        # Of all other keys nothing need be known.
+        keys = last.table.select(names).group_by(names, use_threads=False).aggregate([])
+        before = Last(range=last.range, table=last.table.select([*names, PLACE]).slice(0, 0))
+        for table in self._earlier_keys(partition, last.range, kept):
+            before.more.append(table.join(keys, names, join_type="left semi", use_threads=False))
+            if before.rows_to_merge >= MERGED_ROWS:
+                self._merge(before)
+        self._merge(before)
+        rows = before.table.append_column(_VERSION, pa.repeat(pa.scalar(0, pa.int64()), before.table.num_rows))
+        return _changes(pa.concat_tables([last.table, rows.select(last.table.column_names)]), names)
+
+    def _earlier_keys(self, partition: RowChangesPartition, range: Range, kept: Kept) -> Iterator[pa.Table]:
+        """The keys and places of the events that the rows before the first version are made of."""
+        for number, part in enumerate(partition.parts):
+            own = [one for one in partition.ranges if one.part.segment_id == part.segment_id]
+            earlier = replace(part, end=min((one.part.start for one in own), default=part.end))
+            for frames, position in self._kept_frames(number, earlier, kept):
+                yield self._keys(frames, part.segment_id, position, number, range)
+            for one in own if partition.base else ():
+                index = int(np.searchsorted(one.versions, partition.base))
+                if index < len(one.versions) and one.versions[index] == partition.base:
+                    for found in self._frames(one.between(index, index + 1).part):
+                        table = self._keys(found.frames, part.segment_id, found.start, number, range)
+                        yield table.filter(pc.less(table[PLACE], WRITTEN))
 
     def _rows(
         self, parts: Sequence[SegmentPart], changes: pa.Table, times: dict[int, int], kept: Kept
     ) -> Iterator[pa.RecordBatch]:
-        places = changes[_PLACE].to_numpy()
+        places = changes[PLACE].to_numpy()
         order = np.argsort(places, kind="stable")
         places = places[order]
         types, versions = changes["type"].to_numpy()[order], changes[_VERSION].to_numpy()[order]
@@ -198,14 +281,20 @@ class RowChangesReader(KeyedReader):
         return pa.RecordBatch.from_arrays([known[one.name] for one in self._batch_schema], schema=self._batch_schema)
 
 
-def _last(table: pa.Table, keys: list[str]) -> pa.Table:
-    """The last place for each combination of some columns."""
-    grouped = table.group_by(keys, use_threads=False).aggregate([(_PLACE, "max")])
-    renamed = grouped.rename_columns([_PLACE if name == f"{_PLACE}_max" else name for name in grouped.column_names])
-    return renamed.select([*keys, _PLACE])
+def _with_versions(table: pa.Table, added: CommittedRange) -> pa.Table:
+    """Keys with their versions, without rows that a compaction has only written once more.
+
+    Args:
+        table: the keys, and the places of their events.
+        added: where these lie.
+    """
+    table = table.filter(pc.greater_equal(table[PLACE], WRITTEN))
+    offsets = ((table[PLACE].to_numpy() & ~WRITTEN) >> 1) & np.int64((1 << OFFSET_BITS) - 1)
+    versions = pa.array(added.versions[added.indexes(offsets)])
+    return table.add_column(table.num_columns - 1, _VERSION, versions)
 
 
-def _told(whole: pa.Table, names: Sequence[str]) -> pa.Table:
+def _changes(whole: pa.Table, names: Sequence[str]) -> pa.Table:
     """What has changed.
 
     Args:
@@ -221,7 +310,7 @@ def _told(whole: pa.Table, names: Sequence[str]) -> pa.Table:
     for name in names:
         column = ordered[name].combine_chunks()
         same[1:] &= is_among(pc.equal(column.slice(1), column.slice(0, max(0, len(column) - 1))))
-    places, versions = ordered[_PLACE].to_numpy(), ordered[_VERSION].to_numpy()
+    places, versions = ordered[PLACE].to_numpy(), ordered[_VERSION].to_numpy()
     there = (places & 1) == 0
     before = np.roll(places, 1)
     was_there = same & np.roll(there, 1)
@@ -234,7 +323,7 @@ def _told(whole: pa.Table, names: Sequence[str]) -> pa.Table:
     ]
     return pa.table(
         {
-            _PLACE: np.concatenate([(rows & ~WRITTEN) >> 1 for rows, _, _ in found]),
+            PLACE: np.concatenate([(rows & ~WRITTEN) >> 1 for rows, _, _ in found]),
             "type": np.concatenate([np.full(len(rows), kind) for rows, kind, _ in found]),
             _VERSION: np.concatenate([numbers for _, _, numbers in found]),
         }

@@ -92,7 +92,7 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
     if commit is not None:
         candidates.append((commit.committed_at, _of(commit)))
     if not candidates:
-        first = next(ledger.all_commits(), None)
+        first = ledger.first_commit()
         known = (
             "it has no commits yet"
             if first is None
@@ -181,7 +181,7 @@ def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:
     """
     commit = last_commit(ledger, milliseconds)
     if commit is None:
-        first = next(ledger.all_commits(), None)
+        first = ledger.first_commit()
         if first is not None and first.version > 1:
             raise VersionNotFoundError(
                 f'what stream "{ledger.stream}" held at {_time(milliseconds * 1000)} isn\'t known any more: the commit '
@@ -200,48 +200,29 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
         moment: the moment.
 
     Raises:
-        SegmentTruncatedError: all of that has been truncated away.
+        SegmentTruncatedError: all of that has been truncated away, or another version took its place.
     """
-    parts = tuple(parts_until(client, stream, None, moment))
+    snapshot = Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
     ledger = open_ledger(client, stream)
-    cleaning = None if ledger is None else ledger.state().cleaning
-    if cleaning is not None and cleaning.begins and _reaches(parts, cleaning.begins):
-        return behind(Snapshot(stream=stream, parts=parts), cleaning.begins)
-    return Snapshot(stream=stream, parts=parts)
+    if ledger is None:
+        return snapshot
+    # Looked up behind the parts: what is truncated later makes the read fail.
+    state = ledger.state()
+    cleaning = state.cleaning
+    is_due = cleaning is not None and bool(cleaning.begins)
+    is_reached = cleaning is not None and is_due and reaches(snapshot.parts, cleaning.begins)
+    if moment.version is not None and moment.version < state.replaced_rows and (is_reached or not is_due):
+        raise replaced(stream, moment.name, state.replaced_rows)
+    return behind(snapshot, cleaning.begins) if cleaning is not None and is_reached else snapshot
 
 
-def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
-    """What a table with a key held at a moment: its rows are made of all events until then, so none may be missing.
+def reaches(parts: Sequence[SegmentPart], begins: Mapping[int, int]) -> bool:
+    """Whether parts from a stream's head on reach a cut that was its tail once: all of them do, or none.
 
     Args:
-        client: the cluster.
-        stream: the stream.
-        moment: the moment.
-
-    Raises:
-        SegmentTruncatedError: some of them are gone.
+        parts: the parts.
+        begins: the cut.
     """
-    ledger = open_ledger(client, stream)
-    replaced = 0 if ledger is None else ledger.state().replaced_rows
-    if moment.version is not None and moment.version < replaced:
-        raise SegmentTruncatedError(
-            f'{moment.name} of stream "{stream}" is gone: version {replaced} took the place of all its rows; read that '
-            "one, or a later one"
-        )
-    snapshot = snapshot_until(client, stream, moment)
-    if ledger is not None and replaced and moment.version is None:
-        # A cut has no version; it must have the rows that took the place of all others.
-        found = ledger.commits([replaced])
-        if found and not _reaches(snapshot.parts, found[0].cut):
-            raise _truncated(stream, moment.name)
-    head = client.controller.head(stream)
-    if not replaced and any(offset or segment_id >> 32 for segment_id, offset in head.items()):
-        raise _truncated(stream, moment.name)
-    return snapshot
-
-
-def _reaches(parts: Sequence[SegmentPart], begins: Mapping[int, int]) -> bool:
-    """Whether parts from a stream's head on reach a cut that was its tail once: all of them do, or none."""
     epoch = max(segment_id >> 32 for segment_id in begins)
     ends = {part.segment_id: part.end for part in parts}
     return any(segment_id >> 32 > epoch for segment_id in ends) or all(
@@ -272,18 +253,38 @@ def parts_until(
         ids = set(client.controller.segments_between(stream, first, last))
     except InvalidStreamCutError:
         if start is None:
-            raise _truncated(stream, end.name) from None
+            raise truncated(stream, end.name) from None
         raise
     states = dict(sorted(segment_states(client.pool, stream, {*ids, *last}).items()))
     between = parts_between(stream, states, None if start is None else start.offsets, end.offsets)
     if between.lost:
-        raise _truncated(stream, end.name)
+        raise truncated(stream, end.name)
     return list(between.parts)
 
 
-def _truncated(stream: Stream, what: str) -> SegmentTruncatedError:
+def truncated(stream: Stream, what: str) -> SegmentTruncatedError:
+    """The error of a moment whose events are gone.
+
+    Args:
+        stream: the stream.
+        what: the moment.
+    """
     return SegmentTruncatedError(
         f'{what} of stream "{stream}" was truncated away: events that belong to it are gone; read a later one'
+    )
+
+
+def replaced(stream: Stream, what: str, version: int) -> SegmentTruncatedError:
+    """The error of a moment whose rows others have taken the place of.
+
+    Args:
+        stream: the stream.
+        what: the moment.
+        version: the one that did it.
+    """
+    return SegmentTruncatedError(
+        f'{what} of stream "{stream}" is gone: version {version} took the place of all its rows; read that one, or a '
+        "later one"
     )
 
 

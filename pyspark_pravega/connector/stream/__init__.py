@@ -1,10 +1,12 @@
 """Streaming reads: `source` plans micro-batches, `reader` puts it behind Spark's Python API.
 
 `offsets` are what checkpoints hold, `frontier` says how a cut goes on, `admission` keeps limits, `changes` streams what
-commits added, `lag` and `consumption` tell how far a query is. It uses `connector.read` and below.
+commits added, `following` is what tasks of real-time queries do, `lag` and `consumption` tell how far a query is.
+It uses `connector.read` and below.
 """
 
 from pyspark_pravega.connector.stream.changes import ChangesSource, check_no_bounds
+from pyspark_pravega.connector.stream.following import FollowedPartition, RealTimeReader, check_real_time
 from pyspark_pravega.connector.stream.frontier import StreamFrontier
 from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset
@@ -19,7 +21,9 @@ from pyspark_pravega.connector.stream.source import StreamSource
 
 __all__ = [
     "ChangesSource",
+    "FollowedPartition",
     "PravegaStreamReader",
+    "RealTimeReader",
     "RefusedStreamReader",
     "SegmentLag",
     "SeveralStreamsReader",
@@ -29,6 +33,7 @@ __all__ = [
     "StreamSource",
     "check_alike",
     "check_no_bounds",
+    "check_real_time",
     "lag_of",
     "summary",
 ]

@@ -23,11 +23,16 @@ from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
     MOST_ADDITIONS,
     ChangesRange,
-    CommittedPartition,
+    RowChangesPartition,
+    SlicePartition,
     commits_between,
     committed_partitions,
     committed_ranges,
+    era_of,
+    first_told_version,
     first_whole_version,
+    row_change_partitions,
+    row_changes,
 )
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
@@ -92,7 +97,9 @@ class ChangesSource:
     It keeps nothing that isn't in the offsets but what makes it faster: another one can go on with them.
     """
 
-    def __init__(self, client: Client, stream: Stream, wanted: ChangesRange, options: ReadOptions) -> None:
+    def __init__(
+        self, client: Client, stream: Stream, wanted: ChangesRange, options: ReadOptions, *, keyed: bool = False
+    ) -> None:
         """Make a source; the cluster is asked when it is used.
 
         Args:
@@ -100,7 +107,9 @@ class ChangesSource:
             stream: the stream.
             wanted: which versions; without an end the query goes on with each new one.
             options: how much a micro-batch may take.
+            keyed: whether the table has a key, so that versions change rows: what these were before is read, too.
         """
+        self._keyed = keyed
         self._client, self._stream, self._wanted, self._options = client, stream, wanted, options
         self._opened: Ledger | None = None
         self._subscription: Subscription | None = None
@@ -128,7 +137,10 @@ class ChangesSource:
         last = ledger.state().version
         if before < last:
             if self._wanted.from_version is None or not self._options.fail_on_data_loss:
-                before = first_whole_version(self._client, ledger, before + 1, last) - 1
+                first = first_told_version if self._keyed else first_whole_version
+                before = first(self._client, ledger, before + 1, last) - 1
+            elif self._keyed:
+                row_changes(self._client, ledger, before + 1, before + 1)
             else:
                 committed_ranges(self._client, ledger, before + 1, before + 1)
         return self._at(ledger, before)
@@ -180,7 +192,7 @@ class ChangesSource:
         ledger = self._ledger()
         return ChangesOffset(stream=self._stream) if ledger is None else self._at(ledger, ledger.state().version)
 
-    def partitions(self, start: ChangesOffset, end: ChangesOffset) -> Sequence[CommittedPartition]:
+    def partitions(self, start: ChangesOffset, end: ChangesOffset) -> Sequence[SlicePartition]:
         """What a micro-batch reads.
 
         Args:
@@ -195,6 +207,8 @@ class ChangesSource:
             return []
         fail = self._options.fail_on_data_loss
         try:
+            if self._keyed:
+                return self._row_changes(ledger, begin + 1, end.commit)
             ranges = committed_ranges(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
         except (VersionNotFoundError, SegmentTruncatedError) as error:
             raise DataLossError(
@@ -219,8 +233,15 @@ class ChangesSource:
         if self._subscription is None or ledger is None:
             return
         for commit in ledger.commits([end.commit]):
-            cut = proper_cut(self._client, self._stream, commit.cut)
-            self._subscription.tell(SourceOffset({self._stream: StreamPosition(cut=cut)}))
+            needed = commit.cut
+            if self._keyed:
+                # What rows were before is told by events that lie far behind.
+                ledger.note_subscriber(self._subscription.of(self._stream), end.commit)
+                era = era_of(ledger, end.commit)
+                needed = {} if era is None or not era.begins else dict(era.begins)
+            if needed:
+                cut = proper_cut(self._client, self._stream, needed)
+                self._subscription.tell(SourceOffset({self._stream: StreamPosition(cut=cut)}))
 
     def metrics(self, consumed: ChangesOffset) -> dict[str, str]:
         """How far a query is behind: versions, and what their commits have written.
@@ -240,6 +261,17 @@ class ChangesSource:
             "totalBytesBehindLatest": str(round(scale * sum(commit.bytes for commit in commits))),
             "totalEventsBehindLatest": str(round(scale * sum(commit.rows for commit in commits))),
         }
+
+    def _row_changes(self, ledger: Ledger, first: int, last: int) -> list[RowChangesPartition]:
+        if not self._options.fail_on_data_loss:
+            told = first_told_version(self._client, ledger, first, last)
+            if told > first:
+                _log.warning(
+                    'what versions %d to %d of stream "%s" have changed is gone; the query goes on behind them',
+                    *(first, told - 1, self._stream),
+                )
+            first = told
+        return row_change_partitions(self._client, row_changes(self._client, ledger, first, last))
 
     def _ledger(self) -> Ledger | None:
         if self._opened is None:

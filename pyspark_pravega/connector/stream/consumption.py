@@ -37,6 +37,14 @@ class Subscription:
         for scope in sorted({stream.scope for stream in streams}):
             self._join(scope, [stream for stream in streams if stream.scope == scope])
 
+    def of(self, stream: Stream) -> str:
+        """The subscriber's name as `Controller.subscribers` tells it.
+
+        Args:
+            stream: one of the streams.
+        """
+        return f"{stream.scope}/{self._name}"
+
     def tell(self, offset: SourceOffset) -> None:
         """Tell how far the query has come; retention may remove what lies before.
 
@@ -44,7 +52,7 @@ class Subscription:
             offset: what the query has committed.
         """
         for stream, position in offset.items():
-            subscriber = f"{stream.scope}/{self._name}"
+            subscriber = self.of(stream)
             try:
                 self._client.controller.update_subscriber(stream, subscriber, position.cut)
             except ReaderGroupNotFoundError:

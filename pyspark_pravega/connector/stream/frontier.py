@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.client.names import Successor
-from pyspark_pravega.client.positions import later_cut, parts_between, tail_cut
+from pyspark_pravega.client.positions import later_cut, parts_between, replacement, tail_cut
 from pyspark_pravega.client.segments import SegmentState, segment_states
 from pyspark_pravega.connector.log import consistently, visible_head
 from pyspark_pravega.connector.stream.offsets import StreamPosition
@@ -190,7 +190,7 @@ class StreamFrontier:
         changed = False
         for segment_id in sorted(done):
             if segment_id in position:
-                old, new = self._replacement(segment_id)
+                old, new = replacement(segment_id, self._after)
                 # A cut holds a segment until all that come after it are in the cut.
                 if new and old <= done:
                     for replaced in old:
@@ -198,22 +198,6 @@ class StreamFrontier:
                     position.update(dict.fromkeys(sorted(new), 0))
                     changed = True
         return changed
-
-    def _replacement(self, segment_id: int) -> tuple[set[int], set[int]]:
-        """The segments that gave way together with one, and those that came in their place; none when not known yet."""
-        old: set[int] = set()
-        new: set[int] = set()
-        waiting = {segment_id}
-        while waiting:
-            segment_id = waiting.pop()
-            old.add(segment_id)
-            after = self._after(segment_id)
-            if not after:
-                return set(), set()
-            for successor in after:
-                new.add(successor.segment.segment_id)
-                waiting |= set(successor.predecessors) - old
-        return old, new
 
     def _after(self, segment_id: int) -> tuple[Successor, ...]:
         if segment_id not in self._successors:

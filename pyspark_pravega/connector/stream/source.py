@@ -12,6 +12,7 @@ from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import SlicePartition, arrange, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.stream.admission import Admission, Limits
 from pyspark_pravega.connector.stream.consumption import Subscription
+from pyspark_pravega.connector.stream.following import FollowedPartition, share
 from pyspark_pravega.connector.stream.frontier import Look, StreamFrontier
 from pyspark_pravega.connector.stream.lag import lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
@@ -153,6 +154,37 @@ class StreamSource:
             parts = self._frontiers[stream].parts(start[stream], end[stream])
             found += arrange(self._client, parts, minimum=self._options.min_partitions)
         return found
+
+    def follow(self, start: SourceOffset, cores: int) -> list[FollowedPartition]:
+        """What the tasks of a real-time batch follow.
+
+        Args:
+            start: where it begins.
+            cores: how many tasks Spark can run at a time. Each of these holds a core, so half of them are left to
+                others, as is the rest of the query; an option may say another number.
+
+        Raises:
+            DataLossError: events behind `start` are gone.
+        """
+        self._check_streams(start)
+        tasks = self._options.most_tasks or max(1, cores // 2)
+        found = []
+        for stream in self.streams:
+            found += share(self._client, stream, self._look(stream, start[stream], None).position, tasks)
+        return found
+
+    def merge(self, start: SourceOffset, positions: Mapping[Stream, Mapping[int, int]]) -> SourceOffset:
+        """Where a real-time batch has ended.
+
+        Args:
+            start: where it began.
+            positions: where its tasks have ended in each stream, together.
+        """
+        merged = {}
+        for stream in self.streams:
+            at = self._frontiers[stream].at(StreamCut(stream, positions[stream]))
+            merged[stream] = replace(at, made_ms=max(at.made_ms, start[stream].made_ms))
+        return SourceOffset(merged)
 
     def commit(self, end: SourceOffset) -> None:
         """Take note that a query has committed everything up to an offset: a subscriber tells it to Pravega."""

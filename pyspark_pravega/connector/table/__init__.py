@@ -1,9 +1,11 @@
 """What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows), `rules`
-(defaults and constraints of columns) and `encodings` (schemas of the registry by id).
+(defaults and constraints of columns), `encodings` (schemas of the registry by id) and `dead_letters` (what is told of
+bad events).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
 
+from pyspark_pravega.connector.table.dead_letters import DeadLetter, DeadLetterSink
 from pyspark_pravega.connector.table.definition import (
     COLUMNS,
     COMPRESSIONS,
@@ -28,6 +30,7 @@ from pyspark_pravega.connector.table.keys import (
     LOG,
     OPERATION,
     PRIMARY_KEY,
+    ROW_COLUMN,
     ChangeCodec,
     TableKey,
     check_key,
@@ -62,9 +65,12 @@ __all__ = [
     "OPERATION",
     "PINNED_SCHEMA",
     "PRIMARY_KEY",
+    "ROW_COLUMN",
     "SCHEMA_TYPE",
     "ChangeCodec",
     "Check",
+    "DeadLetter",
+    "DeadLetterSink",
     "TableDefinition",
     "TableKey",
     "added_check",

@@ -10,8 +10,10 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
+from pyspark_pravega.connector.options import BAD_EVENTS
 from pyspark_pravega.connector.shared import shared_registry
-from pyspark_pravega.connector.table.encodings import RegistryEncodings
+from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
+from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
 from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -28,6 +30,7 @@ from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import Begun, together
 
 CORRUPT_EVENT = "_corrupt_event"
 ENCODING_HEADER = "encoding-header"
@@ -69,6 +72,8 @@ class TableDefinition:
     """What was given at CREATE TABLE."""
     registered: tuple[SchemaInfo, VersionInfo] | None = None
     """The schema in the registry; None for events without one."""
+    group_made: int = 0
+    """When the group's first schema was added, in ms since 1970; 0 for events without one."""
     compatibility: str | None = None
     """The registry's policy for the next schemas; None for events without one."""
     mode: str = FAIL_FAST
@@ -83,6 +88,8 @@ class TableDefinition:
     """Which events are the table's, where the stream holds events of several types."""
     key: TableKey | None = None
     """What makes events changes of rows; None where each event is a row."""
+    dead_letters: DeadLetterSink | None = None
+    """Where bad events go, in mode drop-malformed; None where they are only counted."""
     is_log: bool = False
     """Whether these are the events of a table that has a key, as they are."""
 
@@ -182,17 +189,11 @@ class TableDefinition:
     def _codec_for_writing(self) -> Codec:
         if self.registered is None:
             return self.codec
-        encodings = RegistryEncodings(self.settings, self.stream)
-        schema, version = self.registered
+        schema, _ = self.registered
         if self.properties.get(ENCODING_HEADER) == "false":
-            return _codec(schema, encodings, header=False)
-        registry = shared_registry(self.settings)
-        assert registry is not None
-        scope, group = self.stream.scope, self.stream.name
+            return _codec(schema, RegistryEncodings(self.settings, self.stream), header=False)
         codec = COMPRESSIONS[self.properties.get("compression", "none")]
-        if codec:
-            registry.add_codec(scope, group, codec)
-        encoding_id = registry.encoding_id(scope, group, version, codec)
+        encoding_id, encodings = writing_encodings(self.settings, self.stream, self.registered, codec, self.group_made)
         if self.format not in FORMATS:
             assert isinstance(self.codec, CustomCodec)
             return self.codec.writing(encoding_id)
@@ -223,9 +224,13 @@ def load_definition(
         UnsupportedOperationError: its events are in a format that can't be read yet.
         UnsupportedTypeError: its schema has a type that can't be mapped.
     """
-    configuration = client.controller.stream_configuration(stream)
-    ledger = open_ledger(client, stream)
-    properties, state = ({}, State()) if ledger is None else settled_table(client, ledger)
+    asked = Begun(lambda: client.controller.stream_configuration(stream))
+    try:
+        ledger = open_ledger(client, stream)
+        properties, state = ({}, State()) if ledger is None else settled_table(client, ledger)
+    finally:
+        # That there is no such stream is said first.
+        configuration = asked.result()
     given = {**properties, **(options or {})}
     custom = given.get(FORMAT, RAW)
     custom = "" if custom in FORMATS else custom
@@ -237,7 +242,7 @@ def load_definition(
     else:
         schema = _schema(found.schema)
         columns = schema.columns()
-        encodings = RegistryEncodings(settings, stream, found.group_made)
+        encodings = reading_encodings(settings, stream, (found.schema, found.version), found.group_made)
         types = None
         if found.multiple:
             types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)
@@ -250,12 +255,13 @@ def load_definition(
             configuration=configuration,
             properties=properties,
             registered=(found.schema, found.version),
+            group_made=found.group_made,
             compatibility=found.compatibility,
             types=types,
         )
     made = replace(made, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning)
     made = with_key(made) if keyed else made
-    mode = given.get(MODE)
+    mode = given.get(MODE) or (DROP_MALFORMED if BAD_EVENTS in properties else None)
     return made.with_mode(mode) if mode else made
 
 
@@ -369,8 +375,9 @@ def _registered(
             )
         return None
     try:
-        group = registry.group(stream.scope, stream.name)
-        history = registry.history(stream.scope, stream.name)
+        group, history = together(
+            lambda: registry.group(stream.scope, stream.name), lambda: registry.history(stream.scope, stream.name)
+        )
     except GroupNotFoundError:
         return None
     if not history:
@@ -437,6 +444,7 @@ def _custom_definition(
         configuration=configuration,
         properties=properties,
         registered=(found.schema, found.version) if header and found is not None else None,
+        group_made=0 if found is None else found.group_made,
     )
 
 

@@ -8,10 +8,14 @@ from functools import lru_cache
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.registry import SchemaInfo, VersionInfo
+from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.settings import Settings
 
 _KEPT = 4096
+_IDS: dict[tuple[Settings, Stream, int, int, str], int] = {}
+"""Encoding ids by schema and codec. A group that is there never changes them."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class RegistryEncodings:
     group_made: int | None = None
     """When the group's first schema was added (ms since 1970). Ids restart at 0 when a group is deleted and made again,
     so what is known of them is known of one incarnation of the group; None: nothing is kept."""
+    known: tuple[tuple[int, WriterSchema], ...] = ()
+    """What needn't be looked up."""
 
     def writer_schema(self, encoding_id: int) -> WriterSchema:
         """The schema and codec behind an encoding id. A process asks the registry once for each.
@@ -34,6 +40,9 @@ class RegistryEncodings:
             SchemaNotFoundError: the group doesn't know the id.
             RegistryUnavailableError: the registry doesn't answer.
         """
+        for known_id, schema in self.known:
+            if known_id == encoding_id:
+                return schema
         if self.group_made is None:
             return _look_up(self.settings, self.stream, encoding_id)
         return _kept(self.settings, self.stream, self.group_made, encoding_id)
@@ -53,10 +62,67 @@ def _look_up(settings: Settings, stream: Stream, encoding_id: int) -> WriterSche
             "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
         )
     found = registry.encoding(stream.scope, stream.name, encoding_id)
-    schema = found.schema
+    return written_with(found.schema, found.codec)
+
+
+def written_with(schema: SchemaInfo, codec: str) -> WriterSchema:
+    """What an encoding id stands for.
+
+    Args:
+        schema: the registered schema.
+        codec: as of `WriterSchema`.
+    """
     return WriterSchema(
         schema_text=schema.text if schema.serialization_format in ("Avro", "Json") else "",
-        codec=found.codec,
+        codec=codec,
         type=schema.type,
         schema_data=schema.schema_data,
     )
+
+
+def reading_encodings(
+    settings: Settings, stream: Stream, registered: tuple[SchemaInfo, VersionInfo], group_made: int
+) -> RegistryEncodings:
+    """Encodings that know the ids by which this process has written a schema, so that workers needn't ask for them.
+
+    Args:
+        settings: where the registry is.
+        stream: the stream.
+        registered: the schema.
+        group_made: as of `RegistryEncodings`.
+    """
+    schema, version = registered
+    ids = ((_IDS.get((settings, stream, group_made, version.id, codec)), codec) for codec in compression.CODECS)
+    known = tuple((known_id, written_with(schema, codec)) for known_id, codec in ids if known_id is not None)
+    return RegistryEncodings(settings, stream, group_made, known)
+
+
+def writing_encodings(
+    settings: Settings, stream: Stream, registered: tuple[SchemaInfo, VersionInfo], codec: str, group_made: int
+) -> tuple[int, RegistryEncodings]:
+    """The encoding id to write a schema with, and encodings that know it.
+
+    Args:
+        settings: where the registry is.
+        stream: the stream.
+        registered: the schema.
+        codec: as of `WriterSchema`.
+        group_made: as of `RegistryEncodings`.
+
+    Raises:
+        RegistryUnavailableError: the registry doesn't answer.
+    """
+    schema, version = registered
+    key = (settings, stream, group_made, version.id, codec)
+    encoding_id = _IDS.get(key)
+    if encoding_id is None:
+        registry = shared_registry(settings)
+        assert registry is not None
+        if codec:
+            registry.add_codec(stream.scope, stream.name, codec)
+        encoding_id = registry.encoding_id(stream.scope, stream.name, version, codec)
+        if len(_IDS) >= _KEPT:
+            _IDS.clear()
+        _IDS[key] = encoding_id
+    known = ((encoding_id, written_with(schema, codec)),)
+    return encoding_id, RegistryEncodings(settings, stream, group_made, known)

@@ -52,9 +52,9 @@ DELETE = "delete"
 """Its value where the row was deleted."""
 LOG = "$log"
 """Behind the name of a table with a key: its events, as they are."""
-COMPACTED = "compacted"
+COMPACTED = "=="
 """Its value where a compaction has written a row once more, as it was when the compaction began: all other events are
-newer, wherever they lie."""
+newer, wherever they lie. It is short, as each row of a compacted table has it, and no word of anybody else's."""
 DELETED = "_deleted"
 """The column of a batch that is to be written, which tells what rows are deleted."""
 
@@ -146,12 +146,18 @@ def key_of(properties: Mapping[str, str], events: StructType, stream: object) ->
     shown = [field for field in columns if row is not None or operation is None or field.name != operation.name]
     key = _checked_columns(names_of(given), StructType(shown), stream)
     schema = StructType([StructField(f.name, f.dataType, f.nullable and f.name not in key, f.metadata) for f in shown])
+    deletes, upsert = names_of(properties.get(DELETE_VALUES, DELETE)), properties.get(UPSERT_VALUE)
+    if COMPACTED in (*deletes, upsert):
+        raise ConfigurationError(
+            f'"{DELETE_VALUES}" and "{UPSERT_VALUE}" of stream "{stream}" can\'t be "{COMPACTED}": so compactions mark '
+            "what they write"
+        )
     found_key = TableKey(
         columns=key,
         event_schema=events,
         operation=None if operation is None else operation.name,
-        deletes=names_of(properties.get(DELETE_VALUES, DELETE)),
-        upsert=properties.get(UPSERT_VALUE),
+        deletes=deletes,
+        upsert=upsert,
         row=None if row is None else row.name,
         deleted_row=None if deleted_row is None else deleted_row.name,
     )

@@ -1,27 +1,38 @@
 """Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces and `deltas`
-changes rows, `compaction` writes those of a table with a key once more.
+changes rows, `compaction` writes those of a table with a key once more, and `keeping` removes what nobody needs then.
+`dead_letters` are rows of bad events.
 
-`writer` is Spark's view of it, `routing` gives rows their keys, `unsafe_rows` reads rows that Spark's JVM has packed.
-It uses `connector.table` and `connector.log`.
+`seen` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
+their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `connector.table`, `connector.log` and
+`connector.read`.
 """
 
-from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact
+from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact, compact_if_due
+from pyspark_pravega.connector.write.dead_letters import parse_bad_events, with_dead_letters
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
+from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
     ReadingJob,
-    Seen,
     is_replaced,
-    is_same,
     replace_all,
 )
-from pyspark_pravega.connector.write.plan import StagedTable, WritePlan, check_rows, check_trigger, time_column
+from pyspark_pravega.connector.write.plan import (
+    REAL_TIME,
+    StagedTable,
+    WritePlan,
+    check_rows,
+    check_trigger,
+    time_column,
+)
 from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.connector.write.seen import Seen, is_same, key_places
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
 __all__ = [
+    "REAL_TIME",
     "BatchWriter",
     "CommitReport",
     "Compacted",
@@ -40,10 +51,15 @@ __all__ = [
     "check_rows",
     "check_trigger",
     "compact",
+    "compact_if_due",
     "is_replaced",
     "is_same",
+    "key_places",
+    "parse_bad_events",
+    "release",
     "replace_all",
     "take_over",
     "time_column",
     "unpack",
+    "with_dead_letters",
 ]

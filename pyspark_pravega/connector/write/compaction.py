@@ -1,4 +1,4 @@
-"""Compaction of a table with a key: its rows are written once more, and all events before that are removed.
+"""Compaction of a table with a key: its rows are written once more, and the events before that are removed.
 
 The rows are those of one moment, the base. From the compaction's version on, the table begins at the base, so what came
 between the base and the version's own events stays. It lies before them and is newer: that is why they are marked
@@ -12,17 +12,29 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import segment_number
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.log import Ledger, Replacement, State, create_ledger, settle, take_snapshot
+from pyspark_pravega.connector.log import (
+    Ledger,
+    Replacement,
+    Snapshot,
+    State,
+    create_ledger,
+    open_ledger,
+    settle,
+    take_snapshot,
+)
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import ChangeCodec, TableDefinition, checks_of
+from pyspark_pravega.connector.table import ChangeCodec, TableDefinition, checks_of, load_definition
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.seen import parts_since
 from pyspark_pravega.errors import ConflictError, TableChangedError, UnsupportedOperationError, WriteConflictError
+from pyspark_pravega.settings import Settings
 
 _THREADS = 2
 
@@ -44,28 +56,33 @@ class CompactingJob(WriteJob):
 
     replaces = True
 
-    def __init__(self, plan: WritePlan, base: Mapping[int, int], version: int) -> None:
+    def __init__(self, plan: WritePlan, base: Snapshot) -> None:
         """Begin a job.
 
         Args:
             plan: how to write; the table has a key.
-            base: where the stream ended when its rows were read: segment id to offset in bytes.
-            version: the last version that was read.
+            base: the stream when its rows were read.
         """
         assert isinstance(plan.codec, ChangeCodec)
-        self._base, self._version = dict(base), version
+        self._base = base
         self._before: Mapping[int, int] = {}
         super().__init__(replace(plan, codec=plan.codec.compacting()))
+        client = shared_client(plan.settings)
+        ledger = create_ledger(client, plan.stream)
+        last = [commit.cut for commit in ledger.commits([base.version] if base.version else [])]
+        since = parts_since(client, base, last[0]) if last else list(base.parts)
+        # What others have written since belongs to the next version.
+        is_whole = since is not None and not any(part.size for part in since)
+        self._first_whole = base.version + (1 if is_whole else 2)
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement:
         client, stream = shared_client(self.plan.settings), self.plan.stream
-        if state.replaced_rows > self._version or state.truncation_due:
+        if state.replaced_rows > self._base.version or state.truncation_due:
             raise WriteConflictError(
                 f'stream "{stream}" was not compacted: another statement has replaced all its rows meanwhile'
             )
-        check_nobody_needs_them(client, ledger, stream)
         self._before = take_snapshot(client, stream, ledger).cut
-        return Replacement(begins=dict(proper_cut(client, stream, self._base)), keeps=True)
+        return Replacement(begins=dict(proper_cut(client, stream, self._base.cut)), keeps=True, base=self._first_whole)
 
     def note_places(self, ledger: Ledger, messages: Sequence[TaskMessage]) -> None:
         """Note where the rows lie that were written, if nothing of others came between: then reads needn't look for
@@ -99,42 +116,19 @@ class CompactingJob(WriteJob):
             return
 
 
-def check_nobody_needs_them(client: Client, ledger: Ledger, stream: Stream) -> None:
-    """Refuse to remove events that somebody has asked to keep.
-
-    Args:
-        client: the cluster.
-        ledger: the stream's commit log.
-        stream: the stream.
-
-    Raises:
-        UnsupportedOperationError: there are named cuts, or subscribers.
-    """
-    cuts = sorted(ledger.cuts())
-    if cuts:
-        raise UnsupportedOperationError(
-            f'stream "{stream}" can\'t be compacted: the events of its named cuts ({", ".join(cuts)}) would be gone; '
-            "drop them first, CALL pravega.system.drop_cut"
-        )
-    subscribers = client.controller.subscribers(stream)
-    if subscribers:
-        raise UnsupportedOperationError(
-            f'stream "{stream}" can\'t be compacted: it has subscribers ({", ".join(subscribers)}), who may not have '
-            "read the events that would be gone; end the queries that read its log, and their subscriptions"
-        )
-
-
-def compact(definition: TableDefinition) -> Compacted:
-    """Write a table's rows once more, and remove all events before.
+def compact(definition: TableDefinition, *, one_more: bool = False, threads: int = _THREADS) -> Compacted:
+    """Write a table's rows once more, and remove the events before that nobody needs.
 
     Args:
         definition: what the stream is as a table.
+        one_more: as of `release`.
+        threads: how many read and write.
 
     Returns:
         What it came to.
 
     Raises:
-        UnsupportedOperationError: the table has no key, or events must be kept.
+        UnsupportedOperationError: the table has no key, or its next write takes the place of all rows.
         WriteConflictError: all rows were replaced meanwhile; nothing was done.
     """
     if definition.key is None:
@@ -143,7 +137,6 @@ def compact(definition: TableDefinition) -> Compacted:
         )
     client, stream = shared_client(definition.settings), definition.stream
     ledger = create_ledger(client, stream)
-    check_nobody_needs_them(client, ledger, stream)
     if settle(client, ledger).truncation_due:
         raise UnsupportedOperationError(
             f'stream "{stream}" can\'t be compacted now: its next write takes the place of all rows'
@@ -153,19 +146,50 @@ def compact(definition: TableDefinition) -> Compacted:
         raise TableChangedError(f'stream "{stream}" was made another table just now: run it again')
     names = [check.name for check in checks_of(definition.properties)]
     plan = WritePlan.of(definition, WriteOptions(writer_mode=EXACTLY_ONCE), checks=names)
-    job = CompactingJob(replace(plan, event_time=None), snapshot.cut, snapshot.version)
+    job = CompactingJob(replace(plan, event_time=None), snapshot)
     reader = snapshot_reader(definition, snapshot, definition.schema.fieldNames(), ReadOptions())
     partitions = list(enumerate(reader.partitions()))
     try:
-        with job.kept_alive(len(partitions)), ThreadPoolExecutor(_THREADS) as threads:
+        with job.kept_alive(len(partitions)), ThreadPoolExecutor(threads) as pool:
             messages = list(
-                threads.map(lambda numbered: job.write_partition(numbered[0], reader.read(numbered[1])), partitions)
+                pool.map(lambda numbered: job.write_partition(numbered[0], reader.read(numbered[1])), partitions)
             )
         report = job.commit_job(messages)
     except BaseException:
         job.abort_job([None] * len(partitions))
         raise
     job.note_places(ledger, messages)
+    release(client, ledger, one_more=one_more)
     return Compacted(
         version=ledger.state().version, rows=report.rows, bytes_before=snapshot.size, bytes_after=report.bytes
     )
+
+
+def compact_if_due(settings: Settings, stream: Stream, size: int) -> Compacted | None:
+    """Compact a table to which enough was written since the last compaction: more than some bytes, and more than its
+    rows were then. So no row is written more than about twice.
+
+    Args:
+        settings: the cluster, and the schema registry.
+        stream: the table's stream.
+        size: how many bytes of events, frames included.
+
+    Returns:
+        What it came to; None when it isn't due.
+
+    Raises:
+        WriteConflictError: all rows were replaced meanwhile; nothing was done.
+        UnsupportedOperationError: the next write takes the place of all rows.
+    """
+    client = shared_client(settings)
+    ledger = open_ledger(client, stream)
+    if ledger is None:
+        return None
+    snapshot = take_snapshot(client, stream, ledger)
+    replaced = ledger.state().replaced_rows
+    # The log forgets old versions, and knows places only where nothing of others lies between.
+    versions = ledger.commits([replaced] if replaced else [])
+    rows = versions[0].bytes if versions else sum(end - start for start, end in snapshot.compacted.values())
+    if snapshot.size - rows <= max(size, rows):
+        return None
+    return compact(load_definition(client, settings, stream), one_more=True, threads=1)

@@ -14,8 +14,9 @@ from pyspark_pravega.connector.options import ISOLATION_LEVEL, SERIALIZABLE, SNA
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import DELETED, ChangeCodec
 from pyspark_pravega.connector.write.job import TaskMessage
-from pyspark_pravega.connector.write.overwrite import ReadingJob, is_same
+from pyspark_pravega.connector.write.overwrite import ReadingJob
 from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.seen import Seen
 from pyspark_pravega.errors import DuplicateKeyError, UnsupportedOperationError, WriteConflictError
 
 ROW_OPERATION = "_row_operation"
@@ -55,18 +56,24 @@ class DeltaJob(ReadingJob):
         return super().write_partition(partition, self._changes(batches))
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:
-        if self.plan.isolation == SERIALIZABLE:
+        if self.plan.isolation == SERIALIZABLE and self._seen:
             client, stream = shared_client(self.plan.settings), self.plan.stream
             tail = take_snapshot(client, stream, ledger)
             for one in self._seen:
-                if not is_same(client, tail, state, one):
-                    raise WriteConflictError(
-                        f'the rows of stream "{stream}" were not changed: the statement has read version '
-                        f"{one.version} of them, and others have written since (the last version is {state.version}). "
-                        f'Nothing was written; run it again, or set "{ISOLATION_LEVEL}" to {SNAPSHOT}, with which '
-                        "the last change of a row wins"
-                    )
+                if not self._is_same(ledger, tail, state, one):
+                    raise self._conflict(state, one)
+            # When another commit comes first, only what is newer has to be looked at.
+            self._seen = [replace(one, version=state.version, offsets=tail.cut) for one in self._seen]
         return super()._replacement(ledger, state)
+
+    def _conflict(self, state: State, seen: Seen) -> WriteConflictError:
+        which = "rows" if seen.keys is None else "rows with keys"
+        return WriteConflictError(
+            f'the rows of stream "{self.plan.stream}" were not changed: the statement has read version {seen.version} '
+            f"of them, and others have written {which} that it has read since (the last version is {state.version}). "
+            f'Nothing was written; run it again, or set "{ISOLATION_LEVEL}" to {SNAPSHOT}, with which the last change '
+            "of a row wins"
+        )
 
     def _changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One change of each key: of a row that is deleted and inserted, the insertion."""

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_pravega.client import Staged, Transaction
+from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.events import abort_quietly
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.segments import gather_by_epoch
@@ -30,6 +31,7 @@ from pyspark_pravega.connector.log import (
     delete_ledger,
     finish,
     open_ledger,
+    places,
     settle,
     take_snapshot,
     withdraw,
@@ -51,6 +53,7 @@ from pyspark_pravega.errors import (
     UnavailableError,
     WriteConflictError,
 )
+from pyspark_pravega.together import Begun, together
 
 _RECENT_COMMITS = 16
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
@@ -117,15 +120,21 @@ class WriteJob:
         """
         self.plan, self.job = plan, uuid.uuid4()
         self._opened = opened
+        self._places: Places | None = None
         if opened:
             client = shared_client(plan.settings)
-            check_stream(client, plan)
-            if plan.mode == EXACTLY_ONCE:
-                create_ledger(client, plan.stream).job(self.job).open()
-                if not client.controller.stream_exists(plan.stream):
-                    # It was dropped just now: its log must not come back.
-                    delete_ledger(client, plan.stream)
-                    check_stream(client, plan)
+            ledger = open_ledger(client, plan.stream) if plan.mode == EXACTLY_ONCE else None
+            if ledger is not None:
+                together(lambda: check_stream(client, plan), ledger.job(self.job).open)
+            else:
+                check_stream(client, plan)
+                if plan.mode == EXACTLY_ONCE:
+                    create_ledger(client, plan.stream).job(self.job).open()
+                    if not client.controller.stream_exists(plan.stream):
+                        # It was dropped just now: its log must not come back.
+                        delete_ledger(client, plan.stream)
+                        check_stream(client, plan)
+            self._places = places(client, plan.stream)
 
     @told_plainly()
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -250,6 +259,8 @@ class WriteJob:
 
     def _task(self, partition: int) -> Task:
         client = shared_client(self.plan.settings)
+        if self._places is not None:
+            client.pool.believe(self._places)
         if self.plan.mode != EXACTLY_ONCE:
             return DirectTask(client, self.plan)
         return TransactionTask(
@@ -264,6 +275,8 @@ class WriteJob:
     def _commit(self, told: list[Written], partitions: int, epoch: Epoch | None) -> bool:
         """Whether the epoch had been committed before, so that this is thrown away."""
         ledger, written = self._ledger(), [one for one in told if one.staged is not None]
+        # Asked of the controller meanwhile. A stream that is dropped from now on takes this very log with it.
+        checked = Begun(lambda: check_stream(shared_client(self.plan.settings), self.plan))
         staged = [one.staged for one in written if one.staged is not None]
         self._close(ledger)
         attempts = ledger.job(self.job).attempts_by_partition(partitions)
@@ -277,6 +290,7 @@ class WriteJob:
                 try:
                     with self.kept_alive(partitions):
                         targets = self._gather(ledger, written, attempts) if staged else ()
+                        checked.result()
                         state = self._promise(ledger, targets, written, epoch)
                 except PravegaError:
                     self._abort(winners)
@@ -361,7 +375,6 @@ class WriteJob:
             event_time=max(times, default=None),
             writer=WRITER if epoch is None or epoch.run is None else epoch.query,
         )
-        check_stream(client, self.plan)
         while True:
             progress = None if epoch is None else self._progress(ledger, epoch)
             state = settle(client, ledger)
@@ -379,8 +392,8 @@ class WriteJob:
                 )
             if state.added_checks != self.plan.added_checks and self.plan.staged is None:
                 raise TableChangedError(
-                    f'stream "{self.plan.stream}" was given a CHECK constraint after this write was planned: nothing '
-                    "was written; run the statement again"
+                    f'stream "{self.plan.stream}" was given a CHECK constraint or a primary key after this write '
+                    "was planned: nothing was written; run the statement again"
                 )
             try:
                 intent = replace(intent, replacement=self._replacement(ledger, state))

@@ -6,16 +6,14 @@ or the new ones, never both, and truncating the stream is only cleaning up.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.client.positions import parts_between, proper_cut
-from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
     Intent,
@@ -24,48 +22,16 @@ from pyspark_pravega.connector.log import (
     Snapshot,
     State,
     clean,
-    offsets_of,
     settle,
     take_snapshot,
 )
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.write.plan import StagedTable, WritePlan
-from pyspark_pravega.errors import ConflictError, InvalidStreamCutError, UnsupportedOperationError, WriteConflictError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What a statement has read of the table that it writes to: the table up to a moment."""
-
-    controller_uri: str
-    """The cluster: catalogs of several clusters may have tables of one name."""
-    version: int
-    """The last version of the commit log that it has read; 0 when there was none."""
-    offsets: dict[int, int]
-    """Where the stream ended: segment id to offset in bytes."""
-
-    @classmethod
-    def of(cls, client: Client, snapshot: Snapshot) -> Seen:
-        """What a read of a snapshot sees.
-
-        Args:
-            client: the cluster.
-            snapshot: the whole table.
-        """
-        # Each query makes one, and few need it: what that asks of the controller is asked then.
-        return cls(controller_uri=client.settings.controller_uri, version=snapshot.version, offsets=snapshot.cut)
-
-    def to_json(self) -> str:
-        """As it travels through the JVM."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Seen:
-        """What `to_json` gave."""
-        content = json.loads(text)
-        return cls(**{**content, "offsets": offsets_of(content["offsets"])})
+from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
+from pyspark_pravega.errors import ConflictError, UnsupportedOperationError, WriteConflictError
 
 
 class ReadingJob(WriteJob):
@@ -110,6 +76,16 @@ class ReadingJob(WriteJob):
         self._seen = [one for one in seen if one.controller_uri == self.plan.settings.controller_uri]
         return super().commit_job(messages, epoch)
 
+    def _is_same(self, ledger: Ledger, tail: Snapshot, state: State, seen: Seen) -> bool:
+        """Whether what the statement has read still is so; of a table with a key, for the keys that it has named."""
+        client, stream = shared_client(self.plan.settings), self.plan.stream
+        if is_same(client, tail, state, seen):
+            return True
+        if not isinstance(self.plan.codec, ChangeCodec):
+            return False
+        definition = load_definition(client, self.plan.settings, stream)
+        return is_same_for_keys(client, ledger, definition, tail, state, seen)
+
 
 class OverwritingJob(ReadingJob):
     """Writes rows that take the place of all that are there."""
@@ -123,11 +99,11 @@ class OverwritingJob(ReadingJob):
         begins = dict(proper_cut(client, stream, tail.cut))
         keeps = False
         # What lies before the cut isn't asked about: it was read, or it is replaced all the same.
-        news = [one for one in self._seen if not is_same(client, tail, state, one)]
+        news = [one for one in self._seen if not self._is_same(ledger, tail, state, replace(one, keys=None))]
         if news:
             if self.plan.isolation == SERIALIZABLE or staged is not None:
                 raise self._conflict(state, news[0])
-            if state.replaced_rows > news[0].version or any(one != self._seen[0] for one in self._seen):
+            if state.replaced_rows > news[0].version or any(not one.is_of(self._seen[0]) for one in self._seen):
                 raise self._conflict(state, news[0])
             if not state.truncation_due:
                 begins, keeps = dict(proper_cut(client, stream, self._seen[0].offsets)), True
@@ -148,32 +124,6 @@ class OverwritingJob(ReadingJob):
             f'the rows of stream "{self.plan.stream}" were not replaced: the statement has read version {seen.version} '
             f"of them, and {since}. Nothing was written; run it again{hint}"
         )
-
-
-def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
-    """Whether a table still is what a statement has read of it.
-
-    Args:
-        client: the cluster.
-        tail: the table now.
-        state: its commit log's state now.
-        seen: what was read.
-    """
-    if state.replaced_rows > seen.version:
-        return False
-    if seen.offsets == tail.cut:
-        return True
-    # A stream that was only scaled holds the same events.
-    try:
-        cut = proper_cut(client, tail.stream, seen.offsets)
-        segment_ids = client.controller.segments_between(tail.stream, cut)
-        ends = tail.cut
-        states = segment_states(client.pool, tail.stream, segment_ids)
-        parts = parts_between(tail.stream, states, cut, {s: ends[s] for s in segment_ids if s in ends}).parts
-    except InvalidStreamCutError:
-        # It was truncated behind what was read.
-        return False
-    return not any(part.size for part in parts)
 
 
 def replace_all(client: Client, ledger: Ledger, staged: StagedTable | None = None) -> None:

@@ -15,6 +15,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Replacement
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
+    COMPACT_WHEN,
     EVENT_TIME,
     EXACTLY_ONCE,
     ISOLATION_LEVEL,
@@ -45,6 +46,8 @@ from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import arrow_safe
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import together
+from pyspark_pravega.values import size
 
 WRITER = "pyspark-pravega"
 """Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
@@ -93,14 +96,18 @@ class WritePlan:
     epoch: int | None
     isolation: str = SERIALIZABLE
     """One of `options.ISOLATION_LEVELS`."""
+    compact_when: int | None = None
+    """After how many bytes of events since the last compaction a commit starts one; None for never."""
     segment_id: int
     """A segment that the stream had: a stream that was dropped and made again never has it."""
     replaced_table: int = 0
     """The version that made the table what the plan takes it for, `State.replaced_table`."""
     added_checks: int = 0
-    """How many CHECK constraints the plan knows of, `State.added_checks`."""
+    """How many CHECK constraints and changes of the key the plan knows of, `State.added_checks`."""
     staged: StagedTable | None = None
     """What the table becomes with these rows."""
+    at_once: bool = False
+    """Whether rows are sent as they come, in a direct mode, instead of being collected to blocks."""
 
     @classmethod
     def of(
@@ -156,10 +163,11 @@ class WritePlan:
             if options.event_time is not None:
                 raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
             time = None
+        codec, segment_id = together(definition.for_writing, lambda: _a_segment(definition))
         return cls(
             settings=definition.settings,
             stream=definition.stream,
-            codec=definition.for_writing(),
+            codec=codec,
             routing=routing,
             mode=mode,
             lease_ms=options.transaction_timeout_ms,
@@ -168,7 +176,8 @@ class WritePlan:
             query=options.query,
             epoch=options.epoch,
             isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
-            segment_id=_a_segment(definition),
+            compact_when=size(COMPACT_WHEN, properties[COMPACT_WHEN]) if COMPACT_WHEN in properties else None,
+            segment_id=segment_id,
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,
             staged=staged,
@@ -177,12 +186,15 @@ class WritePlan:
 
 def _a_segment(definition: TableDefinition) -> int:
     """A segment that can be written to."""
-    segment_ids = shared_client(definition.settings).controller.current_segments(definition.stream).ids
+    client = shared_client(definition.settings)
+    segment_ids = client.controller.current_segments(definition.stream).ids
     if not segment_ids:
         raise StreamSealedError(
             f'stream "{definition.stream}" is sealed: it can be read and dropped, and nothing can be written to it; a '
             "DROP TABLE that was interrupted leaves it so, and can be run again"
         )
+    # Tasks are told where it is.
+    client.pool.by_place(definition.stream, segment_ids)
     return min(segment_ids)
 
 
@@ -206,6 +218,11 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
             f'stream "{plan.stream}" can\'t be written exactly once by a query with the real-time trigger: an epoch '
             "that Spark runs again after a crash has more rows than before, and they would be lost; use another one, "
             'as trigger(processingTime=...), or option("writer-mode", "at-least-once")'
+        )
+    if trigger == REAL_TIME and plan.cluster_by:
+        raise UnsupportedOperationError(
+            f'"{CLUSTER_BY_KEY}" has the rows for stream "{plan.stream}" change their tasks, which a query with the '
+            f'real-time trigger does without: add option("{CLUSTER_BY_KEY}", "false")'
         )
 
 

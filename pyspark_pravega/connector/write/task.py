@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.client import Client, EventWriter, Staged, Transaction, TransactionWriter
-from pyspark_pravega.client.events import LeaseKeeper, abort_quietly
+from pyspark_pravega.client.events import LINGER_S, LeaseKeeper, abort_quietly
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import JobLog
 from pyspark_pravega.connector.options import BEST_EFFORT
@@ -216,7 +216,7 @@ class DirectTask:
         keys = None if plan.routing is None else plan.routing.keys(batch)
         try:
             if self._writer is None:
-                self._writer = EventWriter(self._client, plan.stream)
+                self._writer = EventWriter(self._client, plan.stream, linger_s=0.0 if plan.at_once else LINGER_S)
             self._writer.write_batch(events, keys)
         except EventEncodeError:
             raise

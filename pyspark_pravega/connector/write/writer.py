@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_pravega.connector.log import create_ledger, settle
+from pyspark_pravega.connector.log import create_ledger, open_ledger, settle
 from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
@@ -113,7 +113,7 @@ class EpochWriter(DataSourceStreamArrowWriter):
         self._job.job = told[0].job
 
 
-def take_over(plan: WritePlan, query: str, run: str) -> None:
+def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None) -> None:
     """Begin, or go on with, a streaming query: from now on other drivers of it can't commit.
 
     What the last driver has left half done is brought to its end.
@@ -122,14 +122,24 @@ def take_over(plan: WritePlan, query: str, run: str) -> None:
         plan: how the query writes.
         query: its id, which stays the same when it is restarted from its checkpoint.
         run: this driver.
+        epoch: with which it begins, where that is known.
 
     Raises:
         TransactionError: another driver has taken the query over from this one.
     """
-    if plan.mode != EXACTLY_ONCE:
-        return
     client = shared_client(plan.settings)
-    ledger = create_ledger(client, plan.stream)
-    if ledger.take_over(query, run) is None:
-        raise fenced(plan, query)
-    settle(client, ledger, heir_of=query)
+    if plan.mode == EXACTLY_ONCE:
+        ledger = create_ledger(client, plan.stream)
+        if ledger.take_over(query, run) is None:
+            raise fenced(plan, query)
+        settle(client, ledger, heir_of=query)
+    elif plan.at_once and epoch is not None:
+        opened = open_ledger(client, plan.stream)
+        if opened is None or opened.progress(query).run is None:
+            # It has never written exactly once.
+            return
+        # With this trigger Spark forgets the end of a micro-batch of which it hadn't noted that it was committed. A
+        # batch of its number has other rows from now on, and must not be taken for the one that is there.
+        opened.take_over(query, run)
+        settle(client, opened, heir_of=query)
+        opened.rewind(query, epoch)

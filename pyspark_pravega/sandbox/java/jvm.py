@@ -15,6 +15,13 @@ from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured
 
 LOOPBACK = "127.0.0.1"
 _LOGBACK = Path(__file__).parents[1] / "artifacts" / "logback.xml"
+_CONTAINERS = 16
+"""Segment containers. After each few changes Pravega looks at every segment of a container, so its work grows with the
+number of segments in one; the standalone's own choice is 4 (measured in docs/testing.md). The store and the controller
+have to be told the same number."""
+_FORK_JOIN_WORKERS = max(4, (os.cpu_count() or 1) - 1)
+"""As many as Java would have, but with two processors that is one, and then it starts a thread for each asynchronous
+step of the controller."""
 _HEAP = re.compile(r"[1-9][0-9]*[kmgKMG]")
 
 
@@ -105,6 +112,9 @@ def pravega(
         # The other layout, of chunks, notes them in tables of its own. Each note may be followed by an append of no
         # bytes, after which a server can be busy for ever (docs/pravega-facts.md). In memory chunks bring nothing.
         "pravegaservice.storage.layout": "ROLLING_STORAGE",
+        "pravegaservice.container.count": str(_CONTAINERS),
+        "controller.container.count": str(_CONTAINERS),
+        "java.util.concurrent.ForkJoinPool.common.parallelism": str(_FORK_JOIN_WORKERS),
     }
     memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
     return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, memory, log_level)

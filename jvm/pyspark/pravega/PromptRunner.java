@@ -1,0 +1,95 @@
+package pyspark.pravega;
+
+import java.util.List;
+import org.apache.spark.InterruptibleIterator;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.api.python.PythonEvalType;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
+import scala.Tuple2;
+
+/**
+ * Spark's Arrow runner, but what is written to it reaches the worker at once, and what the worker gives comes back at
+ * once: Spark's own collects 64 KiB either way. For that it has Spark's pipelined way, in which the worker's input is
+ * written by a thread of its own and each batch of the worker's output is flushed.
+ */
+@SuppressWarnings("unchecked") // Spark's own class overrides its parents' methods with narrower types
+final class PromptRunner extends ArrowPythonRunner {
+  /** Less than any batch has: nothing waits in a buffer for more. */
+  private static final int BUFFER_BYTES = 64;
+
+  private PromptRunner(Call call) {
+    super(
+        ColumnarReaderFactory.seq(
+            List.of(
+                new Tuple2<>(
+                    new ChainedPythonFunctions(
+                        ColumnarReaderFactory.seq(List.of(call.source.createPythonFunction(call.function)))),
+                    Long.valueOf(0)))),
+        PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
+        new int[][] {{0}},
+        new StructType().add("struct", call.input),
+        call.timeZone,
+        false,
+        call.runnerConf,
+        ColumnarReaderFactory.metrics(),
+        Option.empty(),
+        Option.empty());
+  }
+
+  @Override
+  public boolean pipelinedEnabled() {
+    return true;
+  }
+
+  @Override
+  public int bufferSize() {
+    return BUFFER_BYTES;
+  }
+
+  /** A pickled function and what Spark's runner needs to know with it. Made on the driver, used in tasks. */
+  static final class Call implements java.io.Serializable {
+    private static final long serialVersionUID = 1;
+
+    private final UserDefinedPythonDataSource source;
+    private final byte[] function;
+    private final StructType input;
+    private final String timeZone;
+    private final scala.collection.immutable.Map<String, String> runnerConf;
+
+    /**
+     * @param source Spark's handle for Python functions
+     * @param function the pickled function, from batches to batches
+     * @param input the columns of what it is given
+     */
+    Call(UserDefinedPythonDataSource source, byte[] function, StructType input) {
+      this.source = source;
+      this.function = function;
+      this.input = input;
+      SQLConf conf = SQLConf.get();
+      timeZone = conf.sessionLocalTimeZone();
+      runnerConf = ArrowPythonRunner.getPythonRunnerConfMap(conf);
+    }
+
+    /**
+     * Runs it in a worker of the task's. Its answers are read to their end also when the task is killed: a worker that
+     * is left while it speaks ends with a trace on standard error.
+     *
+     * @param batches what it is given: each is a batch of rows with one struct column. A thread of the runner's asks
+     *     for them
+     * @param partition the task's
+     */
+    scala.collection.Iterator<ColumnarBatch> run(
+        scala.collection.Iterator<scala.collection.Iterator<InternalRow>> batches, int partition) {
+      scala.collection.Iterator<ColumnarBatch> answers =
+          new PromptRunner(this).compute(batches, partition, TaskContext.get());
+      return answers instanceof InterruptibleIterator<ColumnarBatch> wrapped ? wrapped.delegate() : answers;
+    }
+  }
+}

@@ -1,0 +1,94 @@
+package pyspark.pravega;
+
+import java.util.List;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.api.python.PythonEvalType;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
+import scala.Tuple2;
+
+/**
+ * Spark's Arrow runner, whose workers are forked by a daemon that has loaded this package ({@code
+ * catalog/process/daemon.py}). Tasks of others keep Spark's own daemon. Where ours can't be started, as with a Python that
+ * lacks the package, Spark's own takes its place: its workers say what is missing.
+ */
+@SuppressWarnings("unchecked") // Scala's generic methods, as Java sees them
+final class WorkerRunner extends ArrowPythonRunner {
+  private static final String CONFIGURED = "spark.python.daemon.module";
+  private static volatile String preloaded = "pyspark_pravega.catalog.process.daemon";
+
+  private final String daemon;
+
+  private WorkerRunner(
+      UserDefinedPythonDataSource source,
+      byte[] function,
+      StructType input,
+      String timeZone,
+      scala.collection.immutable.Map<String, String> runnerConf,
+      scala.collection.immutable.Map<String, SQLMetric> counts,
+      String daemon) {
+    super(
+        ColumnarReaderFactory.seq(List.of(call(source, function))),
+        PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
+        new int[][] {{0}},
+        input,
+        timeZone,
+        false,
+        runnerConf,
+        counts,
+        Option.empty(),
+        Option.empty());
+    this.daemon = daemon;
+  }
+
+  private static Tuple2<ChainedPythonFunctions, Object> call(UserDefinedPythonDataSource source, byte[] function) {
+    return new Tuple2<>(
+        new ChainedPythonFunctions(ColumnarReaderFactory.seq(List.of(source.createPythonFunction(function)))),
+        Long.valueOf(0));
+  }
+
+  /**
+   * Runs a pickled function in a worker.
+   *
+   * @param source Spark's handle for Python functions
+   * @param function the pickled function
+   * @param input the columns of its input
+   * @param counts what the runner counts into
+   * @param rows the input; nothing of it is taken before there is a worker
+   * @param partition the task's
+   */
+  static scala.collection.Iterator<ColumnarBatch> run(
+      UserDefinedPythonDataSource source,
+      byte[] function,
+      StructType input,
+      String timeZone,
+      scala.collection.immutable.Map<String, String> runnerConf,
+      scala.collection.immutable.Map<String, SQLMetric> counts,
+      scala.collection.Iterator<scala.collection.Iterator<InternalRow>> rows,
+      int partition) {
+    TaskContext task = TaskContext.get();
+    String daemon = SparkEnv.get().conf().contains(CONFIGURED) ? null : preloaded;
+    try {
+      return new WorkerRunner(source, function, input, timeZone, runnerConf, counts, daemon)
+          .compute(rows, partition, task);
+    } catch (Exception error) {
+      if (daemon == null || task.isInterrupted() || Thread.currentThread().isInterrupted()) {
+        throw Unchecked.sneak(error);
+      }
+      preloaded = null;
+      return new WorkerRunner(source, function, input, timeZone, runnerConf, counts, null).compute(rows, partition, task);
+    }
+  }
+
+  /** Spark's name for the module that it starts; private there, and asked for by this name. */
+  public String org$apache$spark$api$python$BasePythonRunner$$daemonModule() {
+    return daemon == null ? super.org$apache$spark$api$python$BasePythonRunner$$daemonModule() : daemon;
+  }
+}

@@ -1,0 +1,65 @@
+"""Spark's Python daemon, with all that this package's tasks need loaded before it forks their workers.
+
+Spark's own loads nothing, so each worker imports numpy, pyarrow and this package anew: half a second of CPU. The JVM
+names this module for its own tasks only (`jvm/pyspark/pravega/WorkerRunner.java`), and others' never meet it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+_LOADED = ("pyspark.worker", "pyspark_pravega.catalog.process.jobs", "pyspark_pravega.serde.native")
+_PLAIN = "pyspark.daemon"
+_NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""For numpy's linear algebra, and for the one of pyarrow's allocators that it doesn't use."""
+
+
+def load() -> bool:
+    """Load what tasks need, and nothing more: no connection is made, and no thread begun.
+
+    Returns:
+        Whether the process may fork: it has one thread, as far as the system tells.
+    """
+    # Standard output is for the port.
+    with contextlib.redirect_stdout(sys.stderr):
+        for module in _LOADED:
+            import_module(module)
+    gc.collect()
+    # Workers share these pages for as long as nobody writes to them, as the collector would.
+    gc.freeze()
+    threads = Path("/proc/self/task")
+    return not threads.exists() or len(list(threads.iterdir())) == 1
+
+
+def main() -> None:
+    """Serve as Spark's daemon does."""
+    with _without_threads():
+        may_fork = load()
+    if not may_fork:
+        os.execv(sys.executable, [sys.executable, "-m", _PLAIN, *sys.argv[1:]])
+    import_module(_PLAIN).manager()
+
+
+@contextlib.contextmanager
+def _without_threads() -> Iterator[None]:
+    """Libraries that begin threads when they are loaded don't do so meanwhile."""
+    before = {name: os.environ.get(name) for name in _NO_THREADS}
+    os.environ.update(_NO_THREADS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+if __name__ == "__main__":
+    main()

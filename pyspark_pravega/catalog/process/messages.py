@@ -1,0 +1,220 @@
+"""What Spark's JVM and the catalog process hand each other: the values that `protocol` speaks of."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+Text64 = str
+"""Bytes, in base 64. Those of pickles are opaque to the JVM: it hands them to Spark's workers, or back."""
+
+
+class Greeting(TypedDict):
+    """What the process says when it starts, before it is asked anything."""
+
+    metadata: str
+    """The metadata columns of all tables, as Spark's JSON of a schema."""
+    scope: str | None
+    """The default namespace."""
+    python: str
+    """The version of Python, as `3.11`."""
+    checkedOptions: list[str]
+    """Read options, in all spellings, that are checked as soon as a table is looked up with them (`checkRead`)."""
+
+
+class Failure(TypedDict):
+    """An error as the JVM takes it."""
+
+    kind: str
+    """Which of Spark's exceptions it is, or `other`."""
+    condition: str
+    message: str
+
+
+class Piece(TypedDict):
+    """A piece of the text of a long answer."""
+
+    piece: str
+    last: bool
+
+
+class CheckConstraint(TypedDict):
+    """A CHECK constraint."""
+
+    name: str
+    condition: str
+    """As SQL."""
+    enforced: bool
+
+
+class Table(TypedDict):
+    """A stream as a table."""
+
+    schema: str
+    """As Spark's JSON of a schema, with defaults of columns in their metadata."""
+    checks: list[CheckConstraint]
+    properties: dict[str, str]
+    stream: str
+    primaryKey: list[str]
+    """The columns of its key; none for a table without."""
+    rowId: list[str]
+    """The columns that must be known of a row to delete it."""
+    position: NotRequired[dict[str, Any]]
+    """Which part of the stream is meant where not all of it is (see `ScanRequest.position`); opaque to the JVM."""
+    staged: NotRequired[dict[str, Any]]
+    """What becomes of a table with its rows; the JVM looks at `replaces` only."""
+
+
+class MetadataTable(TypedDict):
+    """Facts about a stream as rows: `orders$commits` and its like."""
+
+    rows_of: str
+    schema: str
+
+
+class MetadataPage(TypedDict):
+    """Some rows of such a table."""
+
+    rows: list[list[Any]]
+    next: int
+    """Which page comes next, 0 when none does."""
+
+
+class View(TypedDict):
+    """A view, as it is stored and as Spark made it."""
+
+    query: str
+    schema: str
+    properties: dict[str, str]
+    catalog: str | None
+    current: list[str]
+    configuration: dict[str, str]
+    mode: str | None
+    columns: list[str]
+
+
+class Parameter(TypedDict):
+    """A parameter of a procedure."""
+
+    name: str
+    type: str
+    """As Spark's DDL."""
+    comment: str
+    default: str | None
+    columns: bool
+    """Whether the value is a list of columns as DDL, which travels as Spark's JSON of a schema."""
+
+
+class Procedure(TypedDict):
+    """A procedure, for Spark's analysis of CALL."""
+
+    name: str
+    description: str
+    parameters: list[Parameter]
+
+
+class ProcedureResult(TypedDict):
+    """What a procedure answers."""
+
+    columns: str
+    """As Spark's DDL."""
+    rows: list[list[Any]]
+
+
+class PlannedScan(TypedDict):
+    """A batch read, as Spark's Python runner takes it."""
+
+    function: Text64
+    partitions: list[Text64]
+    schema: str
+    size: int
+    """Bytes of events, frames included."""
+    rows: int | None
+    """About how many; None when there is nothing to tell by."""
+    segments: int
+    """Number of segments that hold events."""
+    seen: str | None
+    """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
+
+
+class NarrowedScan(TypedDict):
+    """What of a `PlannedScan` is left when a join's other side has told its keys."""
+
+    partitions: list[Text64]
+    segments: int
+    seen: str | None
+
+
+class CountedRows(TypedDict):
+    """How many rows a table has, as its commit log has counted them."""
+
+    rows: int
+    seen: str
+    """As of `PlannedScan`."""
+
+
+class Source(TypedDict):
+    """A streaming read. Every call about it says it all, so that another process can go on with it."""
+
+    id: str
+    namespace: list[str]
+    table: str
+    columns: list[str]
+    options: dict[str, str]
+    position: dict[str, Any] | None
+
+
+class OpenedStream(TypedDict):
+    """A streaming read that has begun. Limits are those of its options; None where there is none."""
+
+    function: Text64
+    schema: str
+    maxEvents: int | None
+    maxBytes: int | None
+    minEvents: int | None
+    maxDelayMs: int
+
+
+class Followed(TypedDict):
+    """What one task of a real-time batch follows."""
+
+    partition: Text64
+    """Pickled."""
+    start: dict[str, int]
+    """Where it begins: segment id to offset in bytes."""
+
+
+class OpenedRealTime(TypedDict):
+    """A read that follows a stream."""
+
+    function: Text64
+    schema: str
+
+
+class PlannedWrite(TypedDict):
+    """A write that has been settled."""
+
+    plan: Text64
+    clusterBy: list[str]
+    orderBy: str | None
+    atOnce: bool
+    """Whether rows are to be handed over one by one, as they come."""
+
+
+class BegunWrite(TypedDict):
+    """A write whose tasks may begin."""
+
+    writer: Text64
+    """What the write's end needs: to be handed back with each call about it."""
+    function: Text64
+    packed: bool
+    """Whether the function expects rows as they lie in the JVM's memory."""
+
+
+class CommitReport(TypedDict):
+    """What a commit came to."""
+
+    rows: int
+    bytes: int
+    transactions: int
+    milliseconds: int
+    repeated: bool

@@ -1,0 +1,205 @@
+"""Tables with keys: of which events the rows of a moment are made.
+
+A version that takes the place of all rows begins an era: from it on, the rows are made of the events behind a stream
+cut that its entry in the commit log names. A compaction begins one, too, but changes no row: the rows that it has
+written are those of that cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import Ledger, Snapshot, State, open_ledger
+from pyspark_pravega.connector.read.versions import (
+    Moment,
+    commit_of,
+    parts_until,
+    reaches,
+    replaced,
+    snapshot_until,
+    truncated,
+)
+from pyspark_pravega.errors import SegmentTruncatedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Era:
+    """Versions whose rows are made of the events behind one cut."""
+
+    version: int
+    """The one that began it; 0 for the first one of all."""
+    begins: Mapping[int, int] | None
+    """The cut, empty for the stream's first event; None in logs that didn't keep it: then it is the stream's head."""
+    base: int | None = None
+    """Where a compaction began it: the first version that lies behind the cut with all of its events."""
+
+
+def eras(ledger: Ledger | None) -> Iterator[Era]:
+    """A table's eras, the last one first, as far back as the log knows; none of a table that it has replaced.
+
+    Args:
+        ledger: the stream's commit log, if it has one.
+    """
+    state = State() if ledger is None else ledger.state()
+    number = state.replaced_rows
+    while ledger is not None and number:
+        found = ledger.commits([number])
+        if not found or not found[0].begins:
+            yield Era(version=number, begins=None)
+            return
+        yield Era(version=number, begins=found[0].begins, base=found[0].base)
+        if number == state.replaced_table:
+            return
+        number = found[0].replaced
+    yield Era(version=0, begins={})
+
+
+def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
+    """What a table with a key held at a moment: its rows are made of all events of an era until then, so none may be
+    missing.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        moment: the moment.
+
+    Raises:
+        SegmentTruncatedError: some of them are gone.
+    """
+    ledger = open_ledger(client, stream)
+    last = None
+    for era in eras(ledger):
+        last = last or era
+        if not _is_in(client, stream, ledger, moment, era):
+            continue
+        try:
+            return events_of(client, stream, era, moment)
+        except SegmentTruncatedError:
+            if era == last:
+                raise
+            break
+    assert last is not None
+    if moment.version is None:
+        raise truncated(stream, moment.name)
+    raise replaced(stream, moment.name, last.version)
+
+
+def events_of(client: Client, stream: Stream, era: Era, moment: Moment) -> Snapshot:
+    """The events of an era until a moment.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        era: the era.
+        moment: the moment; it isn't before the era.
+
+    Raises:
+        SegmentTruncatedError: some of them are gone.
+    """
+    if era.begins is None:
+        return snapshot_until(client, stream, moment)
+    if era.begins:
+        start = Moment(offsets=dict(era.begins), name=f"version {era.version}")
+        return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, start, moment)))
+    head = client.controller.head(stream)
+    if any(offset or segment_id >> 32 for segment_id, offset in head.items()):
+        raise truncated(stream, moment.name)
+    return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
+
+
+def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> tuple[Era, Snapshot]:
+    """What tells what some versions have changed: the rows before them, and all of their events.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        first: the first version.
+        last: the last one.
+
+    Returns:
+        An era, and its events until the last version.
+
+    Raises:
+        SegmentTruncatedError: one of the versions took the place of all rows, or what they were before is gone.
+        VersionNotFoundError: a version isn't known any more.
+    """
+    stream = ledger.stream
+    end = Moment(offsets=commit_of(ledger, stream, last).cut, name=f"version {last}", version=last)
+    newest = None
+    for era in eras(ledger):
+        newest = newest or era
+        if era.version > last or (era.version >= first and era.base is not None and first < era.base):
+            continue
+        if era.version >= first and era.base is None:
+            newest = era
+            break
+        try:
+            return era, events_of(client, stream, era, end)
+        except SegmentTruncatedError:
+            break
+    assert newest is not None
+    why = "took the place of all rows" if newest.base is None else "is a compaction"
+    begin = newest.version + 1 if newest.base is None else newest.base
+    raise SegmentTruncatedError(
+        f'what version {first} of stream "{stream}" has changed can\'t be told: version {newest.version} {why}, and '
+        f"what the rows were before is gone; begin with {begin}"
+    )
+
+
+def only_compacted_since(ledger: Ledger, version: int) -> bool:
+    """Whether no later version than one took the place of all rows, but compactions, which change none.
+
+    Args:
+        ledger: the stream's commit log.
+        version: the version.
+    """
+    for era in eras(ledger):
+        if era.version <= version:
+            return True
+        if era.base is None:
+            return False
+    return True
+
+
+def era_of(ledger: Ledger, version: int) -> Era | None:
+    """The era of a version: who wants to tell later changes needs its events from the begin on.
+
+    Args:
+        ledger: the stream's commit log.
+        version: the version.
+
+    Returns:
+        None where it isn't known any more.
+    """
+    return next((era for era in eras(ledger) if era.version <= version), None)
+
+
+def era_at(client: Client, ledger: Ledger, moment: Moment) -> Era | None:
+    """The era of a moment.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        moment: the moment.
+
+    Returns:
+        None where it isn't known any more.
+    """
+    return next((era for era in eras(ledger) if _is_in(client, ledger.stream, ledger, moment, era)), None)
+
+
+def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment, era: Era) -> bool:
+    if not era.version:
+        return True
+    if moment.version is not None:
+        return era.version <= moment.version
+    # A cut has no version; it must have the rows that took the place of all others.
+    found = [] if ledger is None else ledger.commits([era.version])
+    if not found:
+        return True
+    try:
+        return reaches(parts_until(client, stream, None, moment), found[0].cut)
+    except SegmentTruncatedError:
+        return False

@@ -1,0 +1,207 @@
+"""Real-time queries: tasks follow segments, and hand events on as they come.
+
+A batch of such a query has no end when it begins. Its tasks follow the segments from the batch's start, until Spark
+ends it. Each row comes with the offset behind its event. So Spark may stop at any row, and that is the batch's end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+
+from pyspark_pravega.client import Client, EventBatch, Stream
+from pyspark_pravega.client.events import EventTail
+from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.connector.options import (
+    END_CUT,
+    END_TIME,
+    MAX_BYTES,
+    MAX_EVENTS,
+    MIN_EVENTS,
+    MIN_PARTITIONS,
+    MOST_TASKS,
+    ReadOptions,
+)
+from pyspark_pravega.connector.plain import told_plainly
+from pyspark_pravega.connector.read import BatchReader
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.errors import DataLossError, SegmentNotFoundError, SegmentTruncatedError, UnsupportedOperationError
+
+_log = logging.getLogger(__name__)
+
+PLACE = (
+    StructField("_at_segment", LongType(), False),
+    StructField("_at_offset", LongType(), False),
+    StructField("_is_row", BooleanType(), False),
+)
+"""What comes with each row, behind the columns of its batch: where its event ends. What isn't a row only tells of a
+place: a segment, and the offset up to which it has been read, or `GIVEN_WAY`."""
+GIVEN_WAY = -1
+"""In place of an offset: the segment was read to its end, and others have taken its place."""
+_WAIT_S = 60.0
+"""How long a task waits at a time. What comes wakes it, and so does the batch's end."""
+
+
+@dataclass
+class FollowedPartition(InputPartition):
+    """Segments that one task follows."""
+
+    stream: Stream
+    start: dict[int, int]
+    """Where to begin: segment id to offset in bytes."""
+
+    def __init__(self, stream: Stream, start: dict[int, int]) -> None:
+        super().__init__(min(start))
+        self.stream, self.start = stream, start
+
+
+def check_real_time(stream: Stream, options: ReadOptions) -> None:
+    """Refuse what a real-time query can't have.
+
+    Args:
+        stream: what it reads.
+        options: how it is to be read.
+
+    Raises:
+        UnsupportedOperationError: an option needs micro-batches.
+    """
+    given = {
+        MAX_EVENTS: options.max_events,
+        MAX_BYTES: options.max_bytes,
+        MIN_EVENTS: options.min_events,
+        MIN_PARTITIONS: options.min_partitions,
+        f"{END_CUT} or {END_TIME}": None if options.end is Word.UNBOUNDED else options.end,
+    }
+    for name, value in given.items():
+        if value is not None:
+            hint = f'; "{MOST_TASKS}" says how many tasks there are' if name == MIN_PARTITIONS else ""
+            raise UnsupportedOperationError(
+                f'stream "{stream}" can\'t be read with "{name}" by a query with the real-time trigger, which reads '
+                f"rows as they come: leave the option out, or use trigger(processingTime=...){hint}"
+            )
+
+
+def share(client: Client, stream: Stream, position: dict[int, int], tasks: int) -> list[FollowedPartition]:
+    """Share segments out among tasks, neighbours in the key space together: they may be merged.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        position: where the query is: segment id to offset in bytes.
+        tasks: how many tasks there may be.
+    """
+    ranges = client.controller.segment_ranges(stream, position)
+    order = sorted(position, key=lambda segment_id: (ranges[segment_id].min_key, segment_id))
+    return [
+        FollowedPartition(stream, {segment_id: position[segment_id] for segment_id in map(int, some)})
+        for some in np.array_split(order, min(tasks, len(order)))
+    ]
+
+
+class RealTimeReader:
+    """Follows segments in a worker, and gives the rows of their events. It can be pickled."""
+
+    def __init__(self, definition: TableDefinition, columns: Sequence[str], options: ReadOptions) -> None:
+        """Prepare.
+
+        Args:
+            definition: what the stream is as a table.
+            columns: the wanted columns in their order, metadata columns among them.
+            options: how to read.
+        """
+        self._settings, self._stream = definition.settings, definition.stream
+        self._fail_on_data_loss = options.fail_on_data_loss
+        own = [*columns] if "_offset" in columns else [*columns, "_offset"]
+        self._reader = BatchReader(definition, None, own)
+        self.schema = StructType([*self._reader.schema, *PLACE])
+        """The wanted columns, perhaps another one, and at last `PLACE`."""
+        self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
+        self._offset = own.index("_offset")
+
+    def read(self, partition: FollowedPartition, until: Iterable[object]) -> Iterator[pa.RecordBatch]:
+        """Follow segments.
+
+        Args:
+            partition: which.
+            until: when it has come to its end, so does the reading. Another thread goes through it.
+
+        Yields:
+            Batches of `schema` as soon as there are events.
+
+        Raises:
+            DataLossError: events are gone that were to be read.
+            EventDecodeError: an event can't be decoded; the message says where it is.
+        """
+        client, over = shared_client(self._settings), threading.Event()
+        known = dict(partition.start)
+        with told_plainly(), EventTail(client, partition.stream, partition.start) as tail:
+
+            def wait() -> None:
+                for _ in until:
+                    pass
+                over.set()
+                tail.close()
+
+            threading.Thread(target=wait, name=f"until-{partition.stream}", daemon=True).start()
+            while not over.is_set():
+                try:
+                    found = tail.poll(_WAIT_S)
+                except (SegmentTruncatedError, SegmentNotFoundError) as error:
+                    self._lose(error)
+                    found = None
+                moved = self._moved(known, tail.position, found)
+                if moved:
+                    yield self._places(moved)
+                if found is not None:
+                    yield from self._rows(found)
+                elif tail.ended:
+                    # The segments are at their ends, and the next batch goes on with others.
+                    over.wait()
+
+    def _lose(self, error: Exception) -> None:
+        message = f'events of stream "{self._stream}" are gone before they were read ({error})'
+        if self._fail_on_data_loss:
+            raise DataLossError(
+                f"{message}: set failOnDataLoss to false to go on without them; longer retention prevents it"
+            ) from None
+        _log.warning("%s; the next batch goes on behind them", message)
+
+    @staticmethod
+    def _moved(known: dict[int, int], position: Mapping[int, int], found: EventBatch | None) -> dict[int, int]:
+        """What a scale has changed, but for the events that are handed on next; it is known then."""
+        moved = dict.fromkeys(known.keys() - position.keys(), GIVEN_WAY)
+        for segment_id, offset in position.items():
+            if segment_id not in known:
+                moved[segment_id] = found.start if found is not None and found.segment_id == segment_id else offset
+        if moved:
+            known.clear()
+            known.update(position)
+        return moved
+
+    def _places(self, places: dict[int, int]) -> pa.RecordBatch:
+        nothing = [pa.nulls(len(places), field.type) for field in self._arrow_schema][: -len(PLACE)]
+        told = [pa.array(list(places), pa.int64()), pa.array(list(places.values()), pa.int64())]
+        arrays = [*nothing, *told, pa.array([False] * len(places))]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+    def _rows(self, found: EventBatch) -> Iterator[pa.RecordBatch]:
+        for rows, end in self._reader.rows_of(found):
+            if not rows.num_rows:
+                # None of these events is a row.
+                yield self._places({found.segment_id: end})
+                continue
+            # Events that aren't rows count with the row before them.
+            begins = rows.column(self._offset).to_numpy()
+            ends = pa.array(np.append(begins[1:], end), pa.int64())
+            segments = pa.repeat(pa.scalar(found.segment_id, pa.int64()), len(ends))
+            arrays = [*rows.columns, segments, ends, pa.repeat(True, len(ends))]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)

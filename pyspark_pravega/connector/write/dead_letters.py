@@ -1,0 +1,152 @@
+"""Dead letters: events that can't be decoded become rows of another table, which has a key.
+
+A row's key is where the event lies. So it is there once, however often a query meets the event: when a micro-batch or a
+task is run again, or another query reads the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_pravega.client import EventWriter, Stream
+from pyspark_pravega.client.names import check_name
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.options import AT_LEAST_ONCE, BAD_EVENTS, MODE, WriteOptions
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import DeadLetter, TableDefinition, load_definition
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.errors import ConfigurationError, StreamNotFoundError
+from pyspark_pravega.serde.lenient import DROP_MALFORMED
+
+_PREFIX = "stream:"
+KEY = ("source", "segment", "offset")
+COLUMNS = StructType(
+    [
+        StructField("source", StringType(), False),
+        StructField("segment", LongType(), False),
+        StructField("offset", LongType(), False),
+        StructField("encoding_id", IntegerType()),
+        StructField("reason", StringType()),
+        StructField("event", BinaryType()),
+        StructField("at", TimestampType()),
+    ]
+)
+"""What a table of dead letters must have. `source` is the stream as `scope/stream`, `at` when the event was first met,
+or met again."""
+
+
+class DeadLetters:
+    """Writes the bad events of one stream. It can be pickled."""
+
+    def __init__(self, plan: WritePlan, source: Stream) -> None:
+        """Prepare.
+
+        Args:
+            plan: how to write to the table of dead letters.
+            source: the stream that they are of.
+        """
+        self._plan, self._source = plan, source
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        """As `DeadLetterSink.put`."""
+        now = now_ms() * 1000
+        rows = pa.RecordBatch.from_pylist(
+            [{**vars(letter), "source": str(self._source), "at": now} for letter in letters],
+            schema=pa.schema(
+                [
+                    ("source", pa.string()),
+                    ("segment", pa.int64()),
+                    ("offset", pa.int64()),
+                    ("encoding_id", pa.int32()),
+                    ("reason", pa.string()),
+                    ("event", pa.binary()),
+                    ("at", pa.timestamp("us", "UTC")),
+                ]
+            ),
+        )
+        assert self._plan.routing is not None
+        with EventWriter(shared_client(self._plan.settings), self._plan.stream) as writer:
+            writer.write_batch(self._plan.codec.encode(rows), self._plan.routing.keys(rows))
+
+
+def parse_bad_events(text: str) -> Stream:
+    """Where bad events go.
+
+    Args:
+        text: `stream:shop.orders_bad` by SQL's names, or `stream:shop/orders-bad` by Pravega's.
+
+    Raises:
+        ConfigurationError: it is neither.
+        InvalidNameError: a name that Pravega can't hold.
+    """
+    name = text.strip().removeprefix(_PREFIX)
+    scope, mark, stream = name.partition("/")
+    if not mark:
+        scope, mark, stream = name.rpartition(".")
+        scope, stream = scope.replace("_", "-"), stream.replace("_", "-")
+    if not text.strip().startswith(_PREFIX) or not scope or not stream:
+        raise ConfigurationError(
+            f'"{BAD_EVENTS}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
+            f'"{text[:100]}"'
+        )
+    return Stream(check_name("scope", scope), check_name("stream", stream))
+
+
+def with_dead_letters(definition: TableDefinition, text: str, mode: str | None = None) -> TableDefinition:
+    """A table whose bad events go to another one while it is read.
+
+    Args:
+        definition: the table.
+        text: where they go, see `parse_bad_events`.
+        mode: the read's option `mode`, if it has one.
+
+    Raises:
+        ConfigurationError: that isn't a table of dead letters, or the mode doesn't go with it.
+        StreamNotFoundError: there is no such table; the message says how to make it.
+    """
+    target = parse_bad_events(text)
+    if mode is not None and definition.with_mode(mode).mode != DROP_MALFORMED:
+        raise ConfigurationError(
+            f'options "{BAD_EVENTS}" and "{MODE}" = "{mode}" contradict each other: bad events either go to '
+            f'"{target}" or become what the mode says; leave one of them out'
+        )
+    if target == definition.stream:
+        raise ConfigurationError(f'bad events of stream "{target}" can\'t go to that stream itself: name another table')
+    client = shared_client(definition.settings)
+    try:
+        letters = load_definition(client, definition.settings, target)
+    except StreamNotFoundError:
+        raise StreamNotFoundError(
+            f'stream "{target}", where bad events of "{definition.stream}" are to go, does not exist: {_how(target)}'
+        ) from None
+    found = [(field.name, field.dataType) for field in letters.schema]
+    if found != [(field.name, field.dataType) for field in COLUMNS] or (
+        letters.key is None or tuple(letters.key.columns) != KEY or not letters.key.is_written
+    ):
+        raise ConfigurationError(
+            f'stream "{target}" can\'t take the bad events of "{definition.stream}": it has other columns, or another '
+            f"primary key; {_how(target)}"
+        )
+    plan = WritePlan.of(letters, WriteOptions(writer_mode=AT_LEAST_ONCE))
+    return replace(definition.with_mode(DROP_MALFORMED), dead_letters=DeadLetters(plan, definition.stream))
+
+
+def _how(target: Stream) -> str:
+    columns = ", ".join(
+        f"{field.name} {field.dataType.simpleString().upper()}{'' if field.nullable else ' NOT NULL'}"
+        for field in COLUMNS
+    )
+    name = f"{target.scope}.{target.name}".replace("-", "_")
+    return f"make it by CREATE TABLE {name} ({columns}, PRIMARY KEY ({', '.join(KEY)}) NOT ENFORCED)"

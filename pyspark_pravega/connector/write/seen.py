@@ -1,0 +1,159 @@
+"""What a statement has read of the table that it writes to, and whether that is still so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client.positions import parts_between, proper_cut
+from pyspark_pravega.client.routing import key_fractions
+from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.connector.log import Ledger, Snapshot, State, offsets_of
+from pyspark_pravega.connector.read import KeyedReader, only_compacted_since, parts_of_keys
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.errors import InvalidStreamCutError
+
+Floats = npt.NDArray[np.float64]
+
+MOST_LOOKED_AT = 64 << 20
+"""Bytes of events that a commit looks at for the keys of a statement; where more came it is a conflict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a statement has read of the table that it writes to: the table up to a moment."""
+
+    controller_uri: str
+    """The cluster: catalogs of several clusters may have tables of one name."""
+    version: int
+    """The last version of the commit log that it has read; 0 when there was none."""
+    offsets: dict[int, int]
+    """Where the stream ended: segment id to offset in bytes."""
+    keys: tuple[float, ...] | None = None
+    """Of a table with a key, where in the key space the rows lie that it has looked at, there or not; None for all."""
+
+    @classmethod
+    def of(cls, client: Client, snapshot: Snapshot, keys: Floats | None = None) -> Seen:
+        """What a read of a snapshot sees.
+
+        Args:
+            client: the cluster.
+            snapshot: the whole table.
+            keys: where in the key space the wanted rows lie, see `key_places`; None for all rows.
+        """
+        # Each query makes one, and few need it: what that asks of the controller is asked then.
+        return cls(
+            controller_uri=client.settings.controller_uri,
+            version=snapshot.version,
+            offsets=snapshot.cut,
+            keys=None if keys is None else tuple(keys.tolist()),
+        )
+
+    def is_of(self, other: Seen) -> bool:
+        """Whether both have read the same version, whatever keys of it."""
+        return (self.version, self.offsets) == (other.version, other.offsets)
+
+    def to_json(self) -> str:
+        """As it travels through the JVM."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Seen:
+        """What `to_json` gave."""
+        content = json.loads(text)
+        keys = content["keys"]
+        return cls(
+            **{**content, "offsets": offsets_of(content["offsets"]), "keys": None if keys is None else tuple(keys)}
+        )
+
+
+def key_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
+    """Where in the key space keys lie, in [0, 1): the same for the same key.
+
+    Args:
+        definition: a table with a key, whose routing key is known.
+        keys: the key's columns, and perhaps others.
+    """
+    assert definition.routing_key is not None
+    return key_fractions(Routing.parse(definition.routing_key, keys.schema.names).keys(keys))
+
+
+def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
+    """Whether a table still is what a statement has read of it.
+
+    Args:
+        client: the cluster.
+        tail: the table now.
+        state: its commit log's state now.
+        seen: what was read.
+    """
+    if state.replaced_rows > seen.version:
+        return False
+    parts = parts_since(client, tail, seen.offsets)
+    return parts is not None and not any(part.size for part in parts)
+
+
+def is_same_for_keys(
+    client: Client, ledger: Ledger, definition: TableDefinition, tail: Snapshot, state: State, seen: Seen
+) -> bool:
+    """Whether the rows that a statement has read of a table with a key still are what they were. What came since is
+    looked at for their keys; a compaction changes no row.
+
+    Args:
+        client: the cluster.
+        ledger: the table's commit log.
+        definition: what the stream is as a table.
+        tail: the table now.
+        state: its commit log's state now.
+        seen: what was read.
+    """
+    compacted = state.replaced_rows > seen.version
+    if compacted and not only_compacted_since(ledger, seen.version):
+        return False
+    parts = parts_since(client, tail, seen.offsets)
+    if parts is None:
+        # It was removed by a compaction that has read it.
+        return False
+    wanted = None if seen.keys is None else np.array(seen.keys)
+    news = Snapshot(stream=tail.stream, parts=tuple(part for part in parts if part.size))
+    if wanted is not None and news.parts:
+        news = parts_of_keys(client, news, wanted)
+    if not news.parts:
+        return True
+    if (wanted is None and not compacted) or news.size > MOST_LOOKED_AT:
+        return False
+    reader = KeyedReader(definition, None, [])
+    for keys in reader.written_keys(news.parts):
+        if keys.num_rows and (wanted is None or np.isin(key_places(definition, keys), wanted).any()):
+            return False
+    return True
+
+
+def parts_since(client: Client, tail: Snapshot, offsets: Mapping[int, int]) -> list[SegmentPart] | None:
+    """What came to a stream since a moment; None where some of that is gone.
+
+    Args:
+        client: the cluster.
+        tail: the stream now.
+        offsets: where it ended then: segment id to offset in bytes.
+    """
+    if offsets == tail.cut:
+        return []
+    # A stream that was only scaled holds the same events.
+    try:
+        cut = proper_cut(client, tail.stream, offsets)
+        segment_ids = client.controller.segments_between(tail.stream, cut)
+        ends = tail.cut
+        states = segment_states(client.pool, tail.stream, segment_ids)
+        between = parts_between(tail.stream, states, cut, {s: ends[s] for s in segment_ids if s in ends})
+    except InvalidStreamCutError:
+        # It was truncated behind what was read.
+        return None
+    return None if between.lost else list(between.parts)

@@ -1,0 +1,197 @@
+"""What the page and `top` ask for, as plain values that JSON can hold."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.errors import StreamNotFoundError
+from pyspark_pravega.live.pictures import Gallery
+from pyspark_pravega.live.queries import QueryLine, query_lines
+from pyspark_pravega.live.sampling import Sampler, StreamLine
+from pyspark_pravega.live.tables import LastRows, table_of
+from pyspark_pravega.settings import Settings
+
+SORTS = ("table", "segments", "bytes", "rows", "version", "committed_at", "bytes_in", "events_in", "bytes_out")
+"""What streams can be sorted by."""
+_FOLLOWED_S = 30.0
+_QUERIES_S = 2.0
+_KEPT = 32
+"""So many streams' pictures are kept."""
+
+
+class Answers:
+    """Answers for one cluster. Safe for use by several threads; nothing happens unless somebody asks."""
+
+    def __init__(self, settings: Settings, checkpoints: Sequence[Path] = (), *, scope: str | None = None) -> None:
+        """Begin to answer.
+
+        Args:
+            settings: the connection.
+            checkpoints: folders of streaming queries.
+            scope: this scope's streams only.
+        """
+        self.settings, self.checkpoints = settings, tuple(checkpoints)
+        self.client = shared_client(settings)
+        self.sampler = Sampler(self.client, scope=scope)
+        self._lock = threading.Lock()
+        self._galleries: dict[Stream, Gallery] = {}
+        self._rows: dict[Stream, LastRows] = {}
+        self._queries: tuple[float, list[QueryLine]] = (0.0, [])
+        self._read: dict[tuple[str, str], tuple[float, int]] = {}
+        self._out: dict[str, float] = {}
+
+    def streams(
+        self, *, sort: str = "table", descending: bool = False, text: str = "", begin: int = 0, count: int = 50
+    ) -> dict[str, Any]:
+        """A part of the table of streams.
+
+        Args:
+            sort: one of `SORTS`.
+            descending: whether the largest come first; what isn't known comes last in any case.
+            text: only streams whose names hold this.
+            begin: the first line, from 0.
+            count: how many lines.
+
+        Returns:
+            `at` (ms since 1970), `lines`, `begin`, `matching` (how many streams hold the text), `total`, and the sums
+            `bytes_in` and `events_in` over all streams that are known.
+
+        Raises:
+            PravegaError: the servers can't be asked.
+        """
+        streams = self.sampler.streams()
+        shown = self._sorted(sort, descending, text)[begin : begin + count]
+        self.sampler.sample([Stream.parse(line.stream) for line in shown])
+        self._measure_out()
+        lines = self._sorted(sort, descending, text)
+        every = self.sampler.lines()
+        return {
+            "at": round(time.time() * 1000),
+            "lines": [self._line(line) for line in lines[begin : begin + count]],
+            "begin": begin,
+            "matching": len(lines),
+            "total": len(streams),
+            "bytes_in": sum(line.bytes_in or 0 for line in every),
+            "events_in": sum(line.events_in or 0 for line in every),
+        }
+
+    def stream(self, stream: Stream) -> dict[str, Any]:
+        """All pictures of a stream: `line`, `samples`, `readers`, and what `Gallery.look` gives.
+
+        Args:
+            stream: the stream.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            PravegaError: the servers can't be asked.
+        """
+        if stream not in self.sampler.streams():
+            raise _no_stream(stream)
+        self.sampler.follow(stream, _FOLLOWED_S)
+        self.sampler.sample([stream], others=0)
+        tails = self.sampler.follow(stream, _FOLLOWED_S)
+        with self._lock:
+            gallery = self._galleries.setdefault(stream, Gallery(self.client, stream))
+            _forget_old(self._galleries)
+        self._measure_out()
+        readers = [
+            {"query": one.query, "checkpoint": one.checkpoint, "batch": one.batch, **asdict(source)}
+            for one in self._queries[1]
+            for source in one.sources
+            if source.stream == str(stream)
+        ]
+        line = next(iter(self.sampler.lines([stream])), None)
+        if line is None:
+            raise _no_stream(stream)
+        pictures = plain(gallery.look(tails))
+        return {
+            "at": round(time.time() * 1000),
+            "line": self._line(line),
+            "samples": self.sampler.samples(stream),
+            "readers": readers,
+            **pictures,
+        }
+
+    def table(self, stream: Stream) -> dict[str, Any]:
+        """A stream's columns, properties and schema versions; see `table_of`."""
+        answer: dict[str, Any] = plain(table_of(self.settings, stream))
+        return answer
+
+    def rows(self, stream: Stream, count: int) -> dict[str, Any]:
+        """A table's last rows; see `LastRows.take`."""
+        with self._lock:
+            rows = self._rows.setdefault(stream, LastRows(self.settings, stream))
+            _forget_old(self._rows)
+        return rows.take(count)
+
+    def queries(self) -> dict[str, Any]:
+        """The streaming queries of the checkpoints, and how far each is behind."""
+        self._measure_out()
+        return {"at": round(time.time() * 1000), "queries": plain(self._queries[1]), "folders": len(self.checkpoints)}
+
+    def query_lines(self) -> list[QueryLine]:
+        """The same as values."""
+        self._measure_out()
+        return self._queries[1]
+
+    def _sorted(self, sort: str, descending: bool, text: str) -> list[StreamLine]:
+        wanted = text.strip().lower()
+        lines = [line for line in self.sampler.lines() if wanted in line.table.lower() or wanted in line.stream.lower()]
+
+        def value(line: StreamLine) -> Any:
+            return self._out.get(line.stream) if sort == "bytes_out" else getattr(line, sort)
+
+        known = [line for line in lines if value(line) is not None]
+        unknown = [line for line in lines if value(line) is None]
+        return sorted(known, key=value, reverse=descending) + unknown
+
+    def _line(self, line: StreamLine) -> dict[str, Any]:
+        return {**asdict(line), "bytes_out": self._out.get(line.stream)}
+
+    def _measure_out(self) -> None:
+        """Look at the checkpoints, when some seconds have gone by: what queries read goes out of streams."""
+        with self._lock:
+            now = time.monotonic()
+            if not self.checkpoints or now - self._queries[0] < _QUERIES_S:
+                return
+            lines = query_lines(self.client, self.checkpoints)
+            streams = {Stream.parse(source.stream) for line in lines for source in line.sources}
+            self.sampler.streams()
+            self.sampler.sample(streams, others=0)
+            written = {line.stream: line.written_bytes for line in self.sampler.lines(streams)}
+            out: dict[str, float] = {}
+            for line in lines:
+                for source in line.sources:
+                    key, read = (line.checkpoint, source.stream), written.get(source.stream, 0) - source.bytes_behind
+                    at, before = self._read.get(key, (now, read))
+                    rate = max(0, read - before) / (now - at) if now > at else 0.0
+                    out[source.stream] = out.get(source.stream, 0.0) + rate
+                    self._read[key] = (now, read)
+            self._out, self._queries = out, (time.monotonic(), lines)
+
+
+def plain(value: Any) -> Any:
+    """A value of dataclasses, lists and mappings as JSON's own types."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def _no_stream(stream: Stream) -> StreamNotFoundError:
+    return StreamNotFoundError(f'stream "{stream}" does not exist')
+
+
+def _forget_old(kept: dict[Stream, Any]) -> None:
+    while len(kept) > _KEPT:
+        del kept[next(iter(kept))]

@@ -1,0 +1,94 @@
+// Values as people read them, and elements made of them. Text of users only ever becomes text: nothing here takes HTML.
+
+const UNITS = ["", "k", "M", "G", "T", "P"];
+
+/** A number in about three digits: 1234567 is 1.23M. */
+export function short(number) {
+  if (number === null || number === undefined) return "–";
+  let power = 0;
+  while (Math.abs(number) >= 999.5 && power < UNITS.length - 1) { number /= 1000; power += 1; }
+  const digits = power === 0 && Number.isInteger(number) ? 0 : Math.max(0, (power ? 3 : 2) - String(Math.trunc(Math.abs(number))).length);
+  return number.toFixed(digits) + UNITS[power];
+}
+
+/** The same with a unit, its prefix beside it: 1.23 kB. */
+export function measure(number, unit) {
+  if (number === null || number === undefined) return "–";
+  const text = short(number), prefix = /[A-Z]$/i.test(text) ? text.slice(-1) : "";
+  return `${prefix ? text.slice(0, -1) : text}${unit || !prefix ? "\u202f" : ""}${prefix}${unit}`.trimEnd();
+}
+
+export const bytes = (number) => measure(number, "B");
+export const perSecond = (number, unit) => (number === null || number === undefined ? "–" : `${measure(number, unit)}/s`);
+export const whole = (number) => (number === null || number === undefined ? "?" : number.toLocaleString("en-US"));
+
+const two = (number) => String(number).padStart(2, "0");
+
+/** A moment of today as a time, others with their day. */
+export function moment(milliseconds) {
+  if (!milliseconds) return "–";
+  const at = new Date(milliseconds), now = new Date();
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return at.toDateString() === now.toDateString() ? time : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+}
+
+/** How long ago, in words. */
+export function ago(milliseconds, now) {
+  if (!milliseconds) return "–";
+  const seconds = Math.max(0, (now - milliseconds) / 1000);
+  if (seconds < 90) return `${Math.round(seconds)} s ago`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min ago`;
+  return seconds < 129600 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
+}
+
+/** A length of time in words. */
+export function lasting(milliseconds) {
+  if (milliseconds === null || milliseconds === undefined) return "–";
+  return milliseconds < 1000 ? `${milliseconds} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+}
+
+/** An element with attributes and children; texts become text nodes. */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** A table's body anew. Rows are lists of texts or elements; columns say which are numbers. */
+export function fill(body, rows, numbers = []) {
+  body.replaceChildren(...rows.map((row) => make("tr", {}, ...row.map((cell, place) => make("td", { class: numbers.includes(place) ? "n" : null }, cell)))));
+}
+
+/** A table with a name for screen readers, within a box that scrolls. */
+export function table(name, heads, numbers = []) {
+  const body = make("tbody");
+  const head = make("thead", {}, make("tr", {}, ...heads.map((text, place) => make("th", { scope: "col", class: numbers.includes(place) ? "n" : null }, text))));
+  const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, make("table", {}, make("caption", { class: "only-read" }, name), head, body));
+  return { box, body };
+}
+
+export function panel(title, width, ...children) {
+  const head = make("div", { class: "head" }, make("h2", {}, title));
+  return { element: make("section", { class: `panel ${width}`, "aria-label": title }, head, ...children), head };
+}
+
+/** What the server answers; an error with its sentence where it doesn't. */
+export async function ask(path, query = {}) {
+  let answer;
+  try {
+    answer = await fetch(`api/${path}?${new URLSearchParams(query)}`);
+  } catch {
+    throw new Error("pravega-spark ui doesn't answer: it has ended, or this machine is busy");
+  }
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error || `the server answered ${answer.status}`);
+  return content;
+}
+
+export const nameOf = (stream) => `#/stream/${stream.split("/").map(encodeURIComponent).join("/")}`;
+export const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,0 +1,180 @@
+"""Makes the pictures of docs/operating.md (`make screenshots`): the live page before real servers and a real query."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from browser_tools import MISSING, Browser, browser, browser_is_there
+from PIL import Image
+from pyspark.sql import SparkSession
+
+import pyspark_pravega
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.write import WriteJob, WritePlan
+from pyspark_pravega.live.answers import Answers
+from pyspark_pravega.live.server import LiveServer
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+MOST_BYTES = 150_000
+TABLES = {
+    "orders": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 2, "300 KB"),
+    "payments": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 4, "7 days"),
+    "returns": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 1, "30 days"),
+    "large_orders": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 2, "30 days"),
+}
+RAW = {"clicks": 6, "visits": 3, "audit": 1, "sensor_readings": 8, "shipments": 2}
+NAMES = ["ann", "bob", "chen", "dora", "emil", "fatima", "gus", "hana"]
+
+
+def rows(number: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
+    """Orders as a shop may have them, with these columns."""
+    dice = random.Random(number)
+    cents = [dice.randrange(100, 20_000) for _ in range(count)]
+    known = {
+        "id": pa.array(range(number, number + count), pa.int64()),
+        "customer": pa.array([dice.choice(NAMES) for _ in range(count)]),
+        "amount": pa.array([f"{cent / 100:.2f}" for cent in cents]).cast(pa.decimal128(10, 2)),
+        "at": pa.array([datetime.now(UTC)] * count, pa.timestamp("us", "UTC")),
+        "coupon": pa.array([dice.choice(["SPRING", "WELCOME", None, None]) for _ in range(count)]),
+    }
+    return pa.record_batch({column: known[column] for column in columns})
+
+
+@contextmanager
+def shop(catalog: Catalog, client: Client) -> Iterator[None]:
+    """Rows and events that come meanwhile, some of them fast."""
+    ended = threading.Event()
+
+    def insert(table: str, count: int, pause_s: float) -> None:
+        number = 0
+        while not ended.wait(pause_s * random.uniform(0.5, 1.5)):
+            definition = catalog.definition(Stream("shop", table), age_s=0)
+            job = WriteJob(WritePlan.of(definition, WriteOptions()))
+            some = max(1, round(count * random.uniform(0.3, 1.6)))
+            job.commit_job([job.write_partition(0, iter([rows(number, some, definition.schema.fieldNames())]))])
+            number += some
+
+    def click(stream: Stream, rate: int) -> None:
+        with client.writer(stream) as writer:
+            while not ended.wait(0.2):
+                keys = [str(random.randrange(10_000)) for _ in range(round(rate * random.uniform(0.1, 0.4)))]
+                writer.write_batch([b"." * random.randrange(40, 400) for _ in keys], keys)
+                writer.flush()
+
+    workers = [
+        threading.Thread(target=insert, args=("orders", 900, 1.0)),
+        threading.Thread(target=insert, args=("payments", 150, 3.0)),
+        threading.Thread(target=insert, args=("returns", 5, 8.0)),
+        *(threading.Thread(target=click, args=(Stream("shop", n.replace("_", "-")), 40 * s)) for n, s in RAW.items()),
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for worker in workers:
+            worker.join()
+
+
+def take(window: Browser, name: str) -> None:
+    """Store what the window shows; with 256 colours where it would be too large."""
+    file = IMAGES / f"{name}.png"
+    window.picture(file)
+    with Image.open(file) as whole:
+        picture = whole.convert("RGB")
+    picture.save(file, optimize=True)
+    if file.stat().st_size >= MOST_BYTES:
+        picture.quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
+    size = file.stat().st_size
+    print(f"{file}: {size:,} bytes")
+    assert size < MOST_BYTES, f"{file} is larger than {MOST_BYTES:,} bytes"
+
+
+def main() -> int:
+    """Make all pictures; 1 where there is no browser."""
+    if not browser_is_there():
+        print(MISSING, file=sys.stderr)
+        return 1
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary, Sandbox() as sandbox:
+        folder = Path(temporary)
+        settings = Settings.resolve(environ=sandbox.environment())
+        client, catalog = shared_client(settings), Catalog(settings)
+        builder = pyspark_pravega.configure(
+            SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false"),
+            controller=settings.controller_uri,
+            schema_registry=settings.schema_registry_uri,
+        )
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.sql("CREATE NAMESPACE pravega.shop")
+        for table, (columns, segments, retention) in TABLES.items():
+            spark.sql(
+                f"CREATE TABLE pravega.shop.{table} ({columns}) CLUSTERED BY (customer) INTO {segments} BUCKETS "
+                f"TBLPROPERTIES ('retention' = '{retention}')"
+            )
+        for table, segments in RAW.items():
+            properties = f"TBLPROPERTIES ('format' = 'raw', 'segments' = '{segments}')"
+            spark.sql(f"CREATE TABLE pravega.shop.{table} (event BINARY) {properties}")
+        orders = Stream("shop", "orders")
+        with shop(catalog, client), LiveServer(Answers(settings, [folder / "checkpoints"])) as server:
+            (folder / "checkpoints").mkdir()
+            query = (
+                spark.readStream.table("pravega.shop.orders")
+                .where("amount > 150")
+                .writeStream.option("checkpointLocation", str(folder / "checkpoints" / "large_orders"))
+                .trigger(processingTime="4 seconds")
+                .toTable("pravega.shop.large_orders")
+            )
+            with browser(folder / "profile", width=1280, height=900) as window:
+                window.viewport(1280, 560)
+                window.open(f"{server.url}#/stream/{orders}")
+                time.sleep(12)
+                client.controller.scale_to(orders, 4)
+                spark.sql("ALTER TABLE pravega.shop.orders ADD COLUMNS (coupon STRING)")
+                time.sleep(12)
+                client.controller.scale_to(orders, 6)
+                time.sleep(12)
+                client.controller.scale_to(orders, 3)
+                time.sleep(10)
+                window.viewport(1280, 800)
+                time.sleep(3)
+                take(window, "stream")
+                window.run("document.querySelectorAll('.panel')[3].scrollIntoView()")
+                window.viewport(1280, 1000)
+                time.sleep(2)
+                take(window, "rows")
+                window.viewport(1280, 560)
+                window.open(f"{server.url}#/")
+                window.run("location.hash = '#/'")
+                time.sleep(2)
+                window.run("document.querySelector('[data-column=bytes_in] button').click()")
+                time.sleep(20)
+                take(window, "streams")
+                window.emulate(prefers_color_scheme="dark")
+                window.viewport(1280, 260)
+                window.run("location.hash = '#/queries'")
+                time.sleep(3)
+                take(window, "queries")
+            query.stop()
+        spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The live page in a real browser, before real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_tools import MISSING, Browser, browser, browser_is_there
+from catalog_tools import insert, make
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.live.answers import Answers
+from pyspark_pravega.live.server import LiveServer
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING)
+
+MANY = 1000
+HOSTILE = "<img src=x onerror=\"document.body.dataset.hit='1'\"><script>document.body.dataset.hit='1'</script>"
+CHECKS = (Path(__file__).parent / "checks.js").read_text()
+IS_LIVE = "return document.querySelector('#live-text').textContent === 'live'"
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(settings: Settings, scope: str, window: Browser) -> Iterator[tuple[Browser, str]]:
+    """The browser, and the address of a page that shows the test's own scope."""
+    with LiveServer(Answers(settings, scope=scope)) as server:
+        yield window, server.url
+        window.open("about:blank")
+    window.log()
+
+
+def told(window: Browser, expression: str, *arguments: Any) -> Any:
+    """What a function of checks.js tells."""
+    return window.run(f"{CHECKS}; return {expression}", *arguments)
+
+
+def wait(window: Browser, what: str, expression: str, *arguments: Any) -> Any:
+    """Likewise, when it is something."""
+    return window.wait(what, f"{CHECKS}; return {expression}", *arguments)
+
+
+def assert_sound(window: Browser) -> None:
+    """Names for all that can be used, text that can be read, nothing that the browser complains of, nothing run."""
+    assert told(window, "nameless()") == []
+    for scheme in ("dark", "light"):
+        window.emulate(prefers_color_scheme=scheme)
+        assert told(window, "poorContrast()") == [], scheme
+    assert window.log() == []
+    assert window.run("return document.body.dataset.hit ?? null") is None, "text of a user was run"
+
+
+def test_a_stream_while_it_is_written_and_scaled(
+    catalog: Catalog, client: Client, scope: str, page: tuple[Browser, str]
+) -> None:
+    """Numbers are those of the commit log, pictures aren't blank, a scale appears, text stays text."""
+    window, url = page
+    table = make(catalog, scope, "orders", segments=2, retention="50 bytes")
+    insert(catalog, table, *range(120))
+    insert(catalog, table, 120, 121, name=[HOSTILE, None])
+    window.open(url)
+    shown = wait(window, "the stream's line", "cells(arguments[0])", str(table))
+    assert shown["table"] == f"{scope.replace('-', '_')}.orders"
+    assert (shown["rows"], shown["segments"], shown["version"]) == ("122", "2", "2")
+    window.wait("it is live", IS_LIVE)
+    assert_sound(window)
+
+    # By keys alone: to the filter, to the first line, into the stream.
+    window.press("/", *"ord", "ArrowDown", "Enter")
+    window.wait("the stream's page", "return location.hash.startsWith('#/stream/')")
+    window.wait("rows", "return document.querySelectorAll('table.rows tbody tr').length === 20")
+    values = told(window, "values()")
+    assert (values["120"], values["121"]) == (["", HOSTILE], ["null", "NULL"])
+    assert [told(window, f"fact('{name}')") for name in ("rows", "version", "segments")] == ["122", "2", "2"]
+    assert told(window, "commits()") == ["2", "120"]
+    assert "versions 1 to 1" in window.text("[aria-label=Retention]")
+    assert "+ name string" in window.wait("schemas", "return document.querySelector('.changes')?.textContent")
+    wait(window, "the segments' picture", "colors(arguments[0]) > 5", ".picture canvas")
+    insert(catalog, table, *range(200, 260))
+    wait(window, "a new commit", "commits()[0] === '60'")
+    for canvas in ("[aria-label^=Rates] .uplot canvas", "[aria-label^=Commits] .uplot canvas"):
+        wait(window, "a chart", "colors(arguments[0]) > 3", canvas)
+
+    client.controller.scale_to(table, 4)
+    label = "return document.querySelector('.picture canvas').getAttribute('aria-label').includes(arguments[0])"
+    window.wait("the scale", label, "6 segments, 4 of which take events, 1 scales")
+    assert told(window, "fact('segments')") == "4"
+    window.run("document.querySelector('.picture canvas').focus()")
+    window.press("ArrowRight")
+    assert "segment 0: keys 0.000 to 0.500" in window.text(".picture .say")
+    assert_sound(window)
+    for width in (390, 1400):
+        window.viewport(width, 844)
+        assert window.run("return document.documentElement.scrollWidth") <= width, "it is as wide as the screen"
+    window.press("Escape")
+    window.wait("the streams", "return document.querySelector('h1').textContent === 'Streams'")
+
+    catalog.drop_table([scope], "orders")
+    window.open("about:blank")
+    window.open(f"{url}#/stream/{table}")
+    window.wait("the error", "return document.querySelector('#error').textContent.includes('does not exist')")
+
+
+def test_a_thousand_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
+    """Few lines are in the document, each look is a short task, and the last stream can be reached."""
+    window, url = page
+
+    def create(number: int) -> None:
+        client.controller.create_stream(Stream(scope, f"s-{number:04}"), StreamConfiguration(scaling=ScalingPolicy()))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(create, range(MANY)))
+    window.open(url)
+    window.wait("all streams", "return document.querySelector('.bar').textContent.includes('1,000 streams')")
+    told(window, "watchTasks()")
+    window.run("document.querySelector('.scroll').scrollTop = 1e9")
+    wait(window, "the last stream", "cells(arguments[0])", "s-0999")
+    assert window.run("return document.querySelectorAll('tr.line').length") < 100
+    with client.writer(Stream(scope, "s-0999")) as writer:
+        writer.write_batch([b"x" * 992] * 10)
+    wait(window, "what was written to it", "cells(arguments[0]).bytes.startsWith('10.0')", "s-0999")
+    print(f"longest task of the page: {window.run('return window.longest')} ms")
+    assert_sound(window)
+
+
+def test_nobody_asks_while_the_page_is_hidden(page: tuple[Browser, str]) -> None:
+    window, url = page
+    window.open(url)
+    window.wait("it is live", IS_LIVE)
+    told(window, "countRequests()")
+    told(window, "hide(true)")
+    window.wait("rest", "return document.querySelector('#live-text').textContent === 'resting'")
+    before = window.run("return window.requests")
+    # Not even for another view.
+    window.run("location.hash = '#/queries'")
+    window.wait("the other view", "return document.querySelector('h1').textContent === 'Streaming queries'")
+    assert window.run("return window.requests") == before
+    told(window, "hide(false)")
+    window.wait("it is live again", IS_LIVE)
+    assert window.run("return window.requests") > before

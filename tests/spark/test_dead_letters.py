@@ -1,0 +1,136 @@
+"""Events that can't be decoded go to a table of dead letters, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from entry_tools import descendants
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
+from streaming_tools import run_available, scope_of
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.errors import PravegaError
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+LETTERS = (
+    "(source STRING NOT NULL, segment BIGINT NOT NULL, offset BIGINT NOT NULL, encoding_id INT, reason STRING, "
+    "event BINARY, at TIMESTAMP, PRIMARY KEY (source, segment, offset) NOT ENFORCED)"
+)
+GOOD, BAD, PARTS = 1_000, 50, 5
+
+
+def spoil(client: Client, stream: Stream, payload: bytes) -> None:
+    """Append an event that isn't the table's."""
+    with client.writer(stream) as writer:
+        writer.write(payload, payload.hex())
+
+
+def bad_event(table_format: str, number: int) -> bytes:
+    """An event with the table's header and a body that is no row."""
+    bodies = {"avro": b"\xff" * 11, "json": b"{" + str(number).encode(), "protobuf": b"\xff\xff"}
+    return b"\x01\0\0\0\0" + bodies[table_format] + number.to_bytes(2)
+
+
+def kill_workers(spark: SparkSession) -> int:
+    """End all Python workers of the session's JVM; returns how many there were."""
+    jvm = spark.sparkContext._gateway
+    assert jvm is not None
+    daemons = {pid for pid, command in descendants(jvm.proc.pid).items() if "daemon" in command}
+    workers = {pid for daemon in daemons for pid in descendants(daemon)}
+    for pid in workers:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(workers)
+
+
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+def test_each_bad_event_is_a_dead_letter_once_and_each_good_one_a_row(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path, table_format: str
+) -> None:
+    """Of several INSERTs in two segments; workers are killed, and the query is started anew."""
+    source, sink, letters = (f"{namespace}.{name}_{table_format}" for name in ("source", "sink", "letters"))
+    spark.sql(f"CREATE TABLE {letters} {LETTERS}")
+    for table, properties in ((source, f", 'bad-events' = 'stream:{letters.removeprefix('pravega.')}'"), (sink, "")):
+        spark.sql(
+            f"CREATE TABLE {table} (id BIGINT, name STRING) CLUSTERED BY (name) INTO 2 BUCKETS "
+            f"TBLPROPERTIES ('format' = '{table_format}'{properties})"
+        )
+    stream = Stream(scope_of(namespace), f"source-{table_format}")
+    payloads = [bad_event(table_format, number) for number in range(BAD)]
+    for part in range(PARTS):
+        first = part * GOOD // PARTS
+        spark.sql(f"INSERT INTO {source} SELECT id, 'k' || id % 7 FROM range({first}, {first + GOOD // PARTS})")
+        for payload in payloads[part::PARTS]:
+            spoil(client, stream, payload)
+    places = {
+        (str(stream), row._segment, row._offset): bytes(row._corrupt_event)
+        for row in spark.sql(
+            f"SELECT _segment, _offset, _corrupt_event FROM {source} WITH ('mode' = 'permissive') "
+            "WHERE _corrupt_event IS NOT NULL"
+        ).collect()
+    }
+    assert sorted(places.values()) == sorted(payloads)
+
+    killed = 0
+    for _ in range(20):
+        query = (
+            spark.readStream.option("maxEventsPerTrigger", 100)
+            .table(source)
+            .writeStream.option("checkpointLocation", str(tmp_path / table_format))
+            .trigger(availableNow=True)
+            .toTable(sink)
+        )
+        try:
+            while not query.awaitTermination(1):
+                if table_format == "avro" and killed < 6:
+                    killed += kill_workers(spark)
+            break
+        except StreamingQueryException:
+            continue
+    assert killed or table_format != "avro"
+    assert sorted(row.id for row in spark.table(sink).collect()) == list(range(GOOD))
+    found = spark.table(letters).collect()
+    assert {(row.source, row.segment, row.offset): bytes(row.event) for row in found} == places
+    assert len(found) == BAD
+    assert all(row.reason and row.at and row.encoding_id == 0 for row in found)
+    # A batch read leaves bad events out, as the property says, and writes nothing.
+    events = spark.table(letters.replace("letters", "`letters") + "$log`").count()
+    assert spark.table(source).count() == GOOD
+    assert spark.table(letters.replace("letters", "`letters") + "$log`").count() == events
+    # One that is asked to tells of them, too: of the same places.
+    option = f"WITH ('bad-events' = 'stream:{letters.removeprefix('pravega.')}')"
+    assert spark.sql(f"SELECT count(DISTINCT id) FROM {source} {option}").collect() == [(GOOD,)]
+    assert spark.table(letters).count() == BAD
+
+
+def test_what_can_not_take_bad_events_is_refused_when_the_query_is_defined(
+    spark: SparkSession, namespace: str, tmp_path: Path
+) -> None:
+    scope = scope_of(namespace)
+    spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT)")
+    spark.sql(f"CREATE TABLE {namespace}.letters {LETTERS}")
+    spark.sql(f"CREATE TABLE {namespace}.other (id BIGINT)")
+    refused = {
+        f"stream:{scope}/none": "does not exist: make it by CREATE TABLE",
+        f"stream:{scope}/other": "has other columns, or another primary key; make it by CREATE TABLE",
+        f"stream:{scope}/t": "can't go to that stream itself",
+        "letters": "must name a table as stream:namespace.table",
+        "stream:letters": "must name a table as stream:namespace.table",
+    }
+    for value, words in refused.items():
+        with pytest.raises((AnalysisException, PravegaError), match=words):
+            spark.sql(f"SELECT * FROM {namespace}.t WITH ('bad-events' = '{value}')").collect()
+        streamed = spark.readStream.option("badEvents", value).table(f"{namespace}.t")
+        with pytest.raises((AnalysisException, StreamingQueryException, PravegaError), match=words):
+            run_available(streamed, tmp_path / "refused")
+    good = f"stream:{scope}/letters"
+    with pytest.raises(AnalysisException, match="contradict each other"):
+        spark.sql(f"SELECT * FROM {namespace}.t WITH ('bad-events' = '{good}', 'mode' = 'permissive')").collect()
+    with pytest.raises(AnalysisException, match="contradict each other"):
+        spark.sql(f"ALTER TABLE {namespace}.t SET TBLPROPERTIES ('bad-events' = '{good}', 'mode' = 'permissive')")

@@ -1,0 +1,39 @@
+"""Spark's own metric system has what is read and written: Prometheus and other sinks see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+
+def test_reads_and_writes_are_served_to_prometheus(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Of INSERTs, a SELECT and a streaming query; figures are those of the commit log and of the rows."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "metrics_program.py"), str(tmp_path / "checkpoint")],
+        env={**os.environ, **sandbox.environment()},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    written, read, streamed = told["written"], told["read"], told["streamed"]
+    names = [f"write_{name}_Count" for name in ("rows", "bytes", "commits", "commitDuration")]
+    assert [written[name] for name in names] == [150, told["bytes"], 2, 2]
+    assert read["read_rows_Count"] - written.get("read_rows_Count", 0) == 150
+    assert read["read_bytes_Count"] - written.get("read_bytes_Count", 0) >= 150 * 8
+    # Segments with so little share a partition.
+    assert read["read_partitions_Count"] - written.get("read_partitions_Count", 0) == 1
+    assert streamed["write_rows_Count"] - written["write_rows_Count"] == 150
+    assert streamed["read_rows_Count"] - read["read_rows_Count"] == 150
