@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -52,7 +50,7 @@ from pyspark_pravega.connector.table import (
     load_definition,
     raw_definition,
 )
-from pyspark_pravega.connector.write import BatchWriter, EpochWriter, with_dead_letters
+from pyspark_pravega.connector.write import BatchWriter, EpochWriter, streamed_with_dead_letters, with_dead_letters
 from pyspark_pravega.errors import (
     ConfigurationError,
     NotFoundError,
@@ -113,7 +111,9 @@ class DefaultSource(DataSource):
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
             return MetadataReader(Settings.resolve(options), options)
-        definitions = [_with_dead_letters(one, options) for one in self._definitions(options)]
+        definitions = self._definitions(options)
+        if BAD_EVENTS in options:
+            definitions = [with_dead_letters(one, options[BAD_EVENTS], options.get(MODE)) for one in definitions]
         return SnapshotReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -130,7 +130,7 @@ class DefaultSource(DataSource):
             definitions = self._definitions(options)
             for definition in definitions:
                 definition.check_appended("a streaming read")
-            definitions = [_with_dead_letters(one, {**one.properties, **options}) for one in definitions]
+            definitions = [streamed_with_dead_letters(one, options) for one in definitions]
             return PravegaStreamReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
         except PravegaError as error:
             return RefusedStreamReader(error)
@@ -223,10 +223,3 @@ class DefaultSource(DataSource):
                 '"format" asks for'
             )
         return definition
-
-
-def _with_dead_letters(definition: TableDefinition, options: Mapping[str, str]) -> TableDefinition:
-    """A table whose bad events go where an option says, if one does."""
-    if BAD_EVENTS not in options:
-        return definition
-    return with_dead_letters(definition, options[BAD_EVENTS], options.get(MODE))

@@ -15,6 +15,7 @@ from streaming_tools import run_available, scope_of
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -110,7 +111,7 @@ def test_each_bad_event_is_a_dead_letter_once_and_each_good_one_a_row(
 
 
 def test_what_can_not_take_bad_events_is_refused_when_the_query_is_defined(
-    spark: SparkSession, namespace: str, tmp_path: Path
+    spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path
 ) -> None:
     scope = scope_of(namespace)
     spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT)")
@@ -134,3 +135,9 @@ def test_what_can_not_take_bad_events_is_refused_when_the_query_is_defined(
         spark.sql(f"SELECT * FROM {namespace}.t WITH ('bad-events' = '{good}', 'mode' = 'permissive')").collect()
     with pytest.raises(AnalysisException, match="contradict each other"):
         spark.sql(f"ALTER TABLE {namespace}.t SET TBLPROPERTIES ('bad-events' = '{good}', 'mode' = 'permissive')")
+    # An option of the query is stronger than the table's property, with the catalog and without.
+    spark.sql(f"ALTER TABLE {namespace}.t SET TBLPROPERTIES ('bad-events' = '{good}')")
+    plain = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri}
+    without = spark.readStream.format("pravega").options(**plain, stream=f"{scope}/t", mode="fail-fast").load()
+    for number, streamed in enumerate((spark.readStream.option("mode", "fail-fast").table(f"{namespace}.t"), without)):
+        assert not any(run_available(streamed, tmp_path / f"strict {number}").rows.values())

@@ -13,7 +13,7 @@ from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
 from pyspark_pravega.catalog.process.messages import Followed, OpenedRealTime, OpenedStream, Source, Text64
 from pyspark_pravega.catalog.process.protocol import text_of
-from pyspark_pravega.connector.options import BAD_EVENTS, MODE, TABLE_READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import (
@@ -25,7 +25,7 @@ from pyspark_pravega.connector.stream import (
     check_real_time,
 )
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import with_dead_letters
+from pyspark_pravega.connector.write import streamed_with_dead_letters
 from pyspark_pravega.errors import UnsupportedOperationError
 
 
@@ -56,9 +56,7 @@ class StreamRead:
         given = canonical(options, TABLE_READ_KEYS, "read option")
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)
-        bad_events = given.get(BAD_EVENTS) or (None if MODE in given else definition.properties.get(BAD_EVENTS))
-        if bad_events:
-            definition = with_dead_letters(definition, bad_events, given.get(MODE))
+        definition = streamed_with_dead_letters(definition, given)
         self.options = ReadOptions.parse(given)
         client, stream = shared_client(definition.settings), definition.stream
         self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader

@@ -8,7 +8,11 @@ their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `conne
 """
 
 from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact, compact_if_due
-from pyspark_pravega.connector.write.dead_letters import parse_bad_events, with_dead_letters
+from pyspark_pravega.connector.write.dead_letters import (
+    parse_bad_events,
+    streamed_with_dead_letters,
+    with_dead_letters,
+)
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
 from pyspark_pravega.connector.write.keeping import release
@@ -58,6 +62,7 @@ __all__ = [
     "parse_bad_events",
     "release",
     "replace_all",
+    "streamed_with_dead_letters",
     "take_over",
     "time_column",
     "unpack",

@@ -6,7 +6,7 @@ task is run again, or another query reads the same events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -141,6 +141,20 @@ def with_dead_letters(definition: TableDefinition, text: str, mode: str | None =
         )
     plan = WritePlan.of(letters, WriteOptions(writer_mode=AT_LEAST_ONCE))
     return replace(definition.with_mode(DROP_MALFORMED), dead_letters=DeadLetters(plan, definition.stream))
+
+
+def streamed_with_dead_letters(definition: TableDefinition, options: Mapping[str, str]) -> TableDefinition:
+    """A table whose bad events go to another one while a streaming query reads it, if the query or the table says so.
+
+    Args:
+        definition: the table.
+        options: the read's options, canonical. Either of `bad-events` and `mode` is stronger than the table's property.
+
+    Raises:
+        PravegaError: as of `with_dead_letters`.
+    """
+    text = options.get(BAD_EVENTS) or (None if MODE in options else definition.properties.get(BAD_EVENTS))
+    return definition if text is None else with_dead_letters(definition, text, options.get(MODE))
 
 
 def _how(target: Stream) -> str:
