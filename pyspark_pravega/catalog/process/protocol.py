@@ -158,8 +158,10 @@ class Methods(Protocol):
     def describe_procedure(self, namespace: list[str], name: str) -> Procedure:
         """A procedure, for the analysis of CALL."""
 
-    def call_procedure(self, name: str, arguments: list[Any]) -> ProcedureResult:
-        """Do what a procedure does."""
+    def call_procedure(
+        self, name: str, arguments: list[Any], catalog: str, after: dict[str, Any] | None = None
+    ) -> ProcedureResult:
+        """Do what a procedure does, in the catalog of that name; `after` is that of the statement that was done."""
 
     # Batch reads
     def plan_scan(

@@ -1,0 +1,301 @@
+"""CALL copy: versions of a table into another one, once, whatever dies meanwhile; compared with a Python dict."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from entry_tools import descendants
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+from streaming_tools import scope_of
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.statements import Caller, Statement
+from pyspark_pravega.client import Client, Stream, StreamConfiguration
+from pyspark_pravega.connector.log import Copy, CopyLog, create_ledger
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+
+def call(spark: SparkSession, source: str, target: str, name: str, **others: str | int) -> Row:
+    """A CALL, with tables named within the catalog."""
+    arguments = {"source": within(source), "target": within(target), "name": name, **others}
+    texts = [f"{key} => {value if isinstance(value, int) else repr(value)}" for key, value in arguments.items()]
+    (row,) = spark.sql(f"CALL pravega.system.copy({', '.join(texts)})").collect()
+    return row
+
+
+def within(table: str) -> str:
+    return table.removeprefix("pravega.")
+
+
+@contextmanager
+def dying_catalog(spark: SparkSession) -> Iterator[list[int]]:
+    """Its catalog processes are killed again and again meanwhile; gives a list of those."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    ended, killed = threading.Event(), list[int]()
+
+    def run() -> None:
+        wait = 0.2
+        while not ended.wait(wait):
+            wait = wait * 1.3 if wait < 3 else 0.3
+            for pid, command in descendants(gateway.proc.pid).items():
+                if "catalog.process.service" in command:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_copy_that_is_killed_goes_on_and_ends_once(spark: SparkSession, namespace: str) -> None:
+    """With a condition, over a scale, beside writers of both tables; with its catalog process killed all the time."""
+    source, target = f"{namespace}.source", f"{namespace}.target"
+    spark.sql(f"CREATE TABLE {source} (id BIGINT, price INT) CLUSTERED BY (id) INTO 3 BUCKETS")
+    spark.sql(
+        f"CREATE TABLE {target} (price BIGINT, id BIGINT NOT NULL, note STRING DEFAULT 'copied') "
+        "CLUSTERED BY (price) INTO 2 BUCKETS TBLPROPERTIES ('format' = 'json', 'writer-mode' = 'at-least-once')"
+    )
+    versions: dict[int, range] = {}
+    for version in range(1, 10):
+        versions[version] = range(100 * version, 100 * version + 40)
+        spark.sql(
+            f"INSERT INTO {source} SELECT id, id % 20 FROM range({versions[version].start}, {versions[version].stop})"
+        )
+        if version == 5:
+            spark.sql(f"CALL pravega.system.scale('{within(source)}', 2)")
+    arguments: dict[str, Any] = {
+        "from_version": 3,
+        "to_version": 8,
+        "where": "price > 10 -- cheap ones stay",
+        "bytes_per_commit": "1000 bytes",
+    }
+    failures = 0
+    with dying_catalog(spark) as killed:
+        while True:
+            try:
+                done = call(spark, source, target, "prices", **arguments)
+                break
+            except PySparkException as error:
+                assert "PRAVEGA_CATALOG_PROCESS_FAILED" in str(error) or "catalog process" in str(error), error
+                failures += 1
+                spark.sql(f"INSERT INTO {source} VALUES (-1, 100)")
+                spark.sql(f"INSERT INTO {target} VALUES (0, -2, 'of another writer')")
+    assert killed and failures
+    expected = Counter(id for version in range(3, 9) for id in versions[version] if id % 20 > 10)
+    rows = [row for row in spark.table(target).collect() if row.id != -2]
+    assert Counter(row.id for row in rows) == expected
+    assert all(row.price == row.id % 20 and row.note == "copied" for row in rows)
+    assert (done.rows, done.from_version, done.to_version, done.repeated) == (sum(expected.values()), "3", "8", False)
+    commits = spark.sql(f"SELECT version, rows FROM {within_ticks(target, 'commits')}").collect()
+    assert done.commits == 6 and done.version in {row.version for row in commits}
+    again = call(spark, source, target, "prices", **arguments)
+    assert again.asDict() == {**done.asDict(), "repeated": True}
+    assert spark.table(target).where("id <> -2").count() == len(rows)
+    for other in ({"where": "price > 11"}, {"from_version": 2}, {"source": f"{within(source)}2"}):
+        with pytest.raises(PySparkException, match='copy "prices" into stream .* was begun with'):
+            spark_call(
+                spark, {"source": within(source), "target": within(target), "name": "prices", **arguments, **other}
+            )
+
+
+def spark_call(spark: SparkSession, arguments: dict[str, Any]) -> None:
+    call(spark, arguments.pop("source"), arguments.pop("target"), arguments.pop("name"), **arguments)
+
+
+def within_ticks(table: str, kind: str) -> str:
+    return f"{table.rpartition('.')[0]}.`{table.rpartition('.')[2]}${kind}`"
+
+
+class Crash(Exception):
+    """What a test does in place of a driver's death."""
+
+
+class Driver:
+    """Drives a copy as the JVM does, and dies after some steps: statements that were run, and notes in the log."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._spark, self._catalog, self._left = spark, catalog, 0
+        put = CopyLog.put
+
+        def counted(log: CopyLog, copy: Copy) -> Copy:
+            self._step()
+            return put(log, copy)
+
+        monkeypatch.setattr(CopyLog, "put", counted)
+
+    def run(self, arguments: list[Any], *, steps: int) -> list[Any]:
+        """Until its end, or its death."""
+        self._left = steps
+        caller = Caller(catalog="pravega")
+        while isinstance(step := self._catalog.procedure_step(caller, "copy", arguments), Statement):
+            if step.run:
+                self._step()
+                self._spark.sql(step.text)
+                self._step()
+            caller = Caller(catalog="pravega", after=step.after)
+        (row,) = step
+        return row
+
+    def _step(self) -> None:
+        if not self._left:
+            raise Crash
+        self._left -= 1
+
+
+def test_a_copy_may_die_at_each_step(
+    spark: SparkSession, catalog: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and behind each statement and each note in the log; then it is called anew. One piece has no rows."""
+    source, target = f"{namespace}.source", f"{namespace}.target"
+    spark.sql(f"CREATE TABLE {source} (id INT, name STRING) CLUSTERED BY (id) INTO 2 BUCKETS")
+    spark.sql(f"CREATE TABLE {target} (id BIGINT, name STRING) TBLPROPERTIES ('format' = 'protobuf')")
+    for first in (0, 10, 20):
+        spark.sql(f"INSERT INTO {source} SELECT id, 'n' || id FROM range({first}, {first + 10})")
+    driver, expected, deaths = Driver(spark, catalog, monkeypatch), Counter[int](), 0
+    for steps in range(40):
+        arguments = [within(source), within(target), f"dies-{steps}", None, None, "id < 10 OR id >= 20", "100 bytes"]
+        try:
+            row = driver.run(arguments, steps=steps)
+        except Crash:
+            deaths += 1
+            row = driver.run(arguments, steps=100)
+        expected.update([*range(10), *range(20, 30)])
+        assert row[4:6] == [2, 20], steps
+        if deaths <= steps:
+            break
+    assert deaths >= 12
+    assert Counter(row.id for row in spark.table(target).collect()) == expected
+
+
+def test_what_is_copied_into_a_table_with_a_key_is_its_last_row(
+    spark: SparkSession, client: Client, namespace: str
+) -> None:
+    """Of sources with and without its routing key; over a scale; and of a table with a key, as of a version."""
+    for name, routing in (("routed", "CLUSTERED BY (id) INTO 2 BUCKETS"), ("scattered", "")):
+        source, target = f"{namespace}.{name}", f"{namespace}.{name}_rows"
+        spark.sql(f"CREATE TABLE {source} (id BIGINT, v BIGINT) {routing}")
+        if not routing:
+            spark.sql(f"ALTER TABLE {source} SET TBLPROPERTIES ('segments' = '3')")
+        spark.sql(f"CREATE TABLE {target} (id BIGINT NOT NULL, v BIGINT, PRIMARY KEY (id) NOT ENFORCED)")
+        rows: dict[int, int] = {}
+        for version in range(8):
+            spark.sql(f"INSERT INTO {source} SELECT id * {version % 3 + 1}, {version} FROM range(30)")
+            rows |= {id * (version % 3 + 1): version for id in range(30)}
+            if version == 3:
+                spark.sql(f"CALL pravega.system.scale('{within(source)}', 4)")
+        done = call(spark, source, target, "all")
+        assert done.rows == 8 * 30 and done.commits == (8 if not routing else done.commits) and done.commits >= 2
+        assert {row.id: row.v for row in spark.table(target).collect()} == rows, name
+    spark.sql(f"DELETE FROM {target} WHERE id < 10")
+    spark.sql(f"CALL pravega.system.compact('{within(target)}')")
+    spark.sql(f"CREATE TABLE {namespace}.snapshot LIKE {target}")
+    done = call(spark, target, f"{namespace}.snapshot", "as of now")
+    assert {row.id: row.v for row in spark.table(f"{namespace}.snapshot").collect()} == {
+        id: v for id, v in rows.items() if id >= 10
+    }
+    with pytest.raises(PySparkException, match="has a primary key, so its versions change rows: leave from_version"):
+        call(spark, target, f"{namespace}.snapshot", "part", from_version=2)
+
+
+def test_streams_of_others_are_copied_by_bytes(spark: SparkSession, client: Client, namespace: str) -> None:
+    """A stream without a commit log and without a schema, scaled meanwhile, from cut to cut."""
+    stream = Stream(scope_of(namespace), "clicks")
+    client.controller.create_stream(stream, StreamConfiguration())
+    numbers = iter(range(10_000))
+
+    def write(count: int) -> list[str]:
+        events = [f"event {next(numbers)}" for _ in range(count)]
+        with client.writer(stream) as writer:
+            writer.write_batch([event.encode() for event in events], events)
+        return events
+
+    write(50)
+    begin = client.tail(stream)
+    expected = write(200)
+    spark.sql(f"CALL pravega.system.scale('{scope_of(namespace)}.clicks', 3)")
+    expected += write(200)
+    end = client.tail(stream)
+    write(50)
+    target = f"{namespace}.copied"
+    spark.sql(f"CREATE TABLE {target} (event STRING) TBLPROPERTIES ('format' = 'string')")
+    with pytest.raises(PySparkException, match='column "event" is binary in stream'):
+        call(spark, f"{namespace}.clicks", target, "clicks")
+    spark.sql(f"CREATE TABLE {target}_raw (event BINARY) TBLPROPERTIES ('format' = 'raw')")
+    cuts = {"from_version": begin.to_json(), "to_version": end.to_json()}
+    done = call(spark, f"{namespace}.clicks", f"{target}_raw", "clicks", **cuts, bytes_per_commit="2 KiB")
+    assert done.rows == 400 and done.commits > 3
+    copied = [bytes(row.event).decode() for row in spark.table(f"{target}_raw").collect()]
+    assert Counter(copied) == Counter(expected)
+    done = call(spark, f"{namespace}.clicks", f"{target}_raw", "all")
+    assert done.rows == 500
+
+
+def test_what_can_not_be_copied_is_told_before_anything_begins(
+    spark: SparkSession, client: Client, namespace: str
+) -> None:
+    source, target = f"{namespace}.source", f"{namespace}.target"
+    spark.sql(f"CREATE TABLE {source} (id BIGINT, price DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRUCT<a: INT>>)")
+    for _ in range(3):
+        spark.sql(f"INSERT INTO {source} VALUES (1, 2.50, now(), NULL)")
+    spark.sql(f"CREATE TABLE {target} LIKE {source}")
+    narrow = {
+        "id": "id INT, price DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRUCT<a: INT>>",
+        "price": "id BIGINT, price DECIMAL(10,1), at TIMESTAMP, tags ARRAY<STRUCT<a: INT>>",
+        "at": "id BIGINT, price DECIMAL(10,2), at DATE, tags ARRAY<STRUCT<a: INT>>",
+        "tags": "id BIGINT, price DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRUCT<a: SMALLINT>>",
+    }
+    for column, columns in narrow.items():
+        spark.sql(f"CREATE TABLE {namespace}.narrow_{column} ({columns})")
+        with pytest.raises(PySparkException, match=rf'column "{column}" is .* which doesn\'t hold all its values'):
+            call(spark, source, f"{namespace}.narrow_{column}", "c")
+    spark.sql(f"CREATE TABLE {namespace}.fewer (id BIGINT)")
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("can't be copied into itself", {"target": source}),
+        ("does not exist", {"target": f"{namespace}.nothing"}),
+        ("does not exist", {"source": f"{namespace}.nothing"}),
+        ('has no column "price"', {"target": f"{namespace}.fewer"}),
+        ("has no version 9: its versions are 1 to 3", {"from_version": 9}),
+        ("comes before version 3", {"from_version": 3, "to_version": 2}),
+        ("has no version 9", {"to_version": 9}),
+        ('has no version "never"', {"to_version": "never"}),
+        ("UNRESOLVED_COLUMN", {"where": "prize > 10"}),
+        ("PARSE_SYNTAX_ERROR", {"where": "price > 10) OR (1 = 1"}),
+        ("PARSE_SYNTAX_ERROR", {"where": "price >"}),
+        ("PARSE_SYNTAX_ERROR", {"where": "true; DROP TABLE x"}),
+        ("DATATYPE_MISMATCH", {"where": "id + 1"}),
+        ("can't be the name of a copy", {"name": "it's"}),
+        ("bytes_per_commit", {"bytes_per_commit": "many"}),
+    ]
+    for words, arguments in refused:
+        with pytest.raises(PySparkException, match=words):
+            spark_call(spark, {"source": source, "target": target, "name": "c", **arguments})
+    log = create_ledger(client, Stream(scope_of(namespace), "target"))
+    assert not list(log.copies().all()) and not log.state().version
+
+    # What retention takes is told, before and in between.
+    spark.sql(f"CALL pravega.system.truncate('{within(source)}', '2')")
+    with pytest.raises(PySparkException, match="a part of version 2 of stream .* was truncated away"):
+        call(spark, source, target, "c", from_version=2)
+    with pytest.raises(PySparkException, match="version 2 of stream .* was truncated away"):
+        call(spark, source, target, "c", to_version=2)
+    assert call(spark, source, target, "what is there").rows == 1
+    spark.sql(f"INSERT OVERWRITE {source} SELECT id, price, at, tags FROM {source} LIMIT 1")
+    with pytest.raises(PySparkException, match="version 3 of stream .* is gone: version 4 took the place"):
+        call(spark, source, target, "c", from_version=3)
+    assert call(spark, source, target, "overwritten", from_version=4).rows == 1
+    assert spark.table(target).count() == 2
