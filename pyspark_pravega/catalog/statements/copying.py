@@ -193,7 +193,7 @@ class _Work:
             )
         rows_at(self._client, stream, moment)
         end = proper_cut(self._client, stream, moment.offsets)
-        return StreamRange(begin=StreamCut(stream, {}), end=end, last=moment.version)
+        return StreamRange(begin=end, end=end, last=moment.version)
 
     def _next(self, copy: Copy, size: int) -> Place | None:
         stream, cut = self._source.stream, StreamCut(self._source.stream, copy.reached)
@@ -244,7 +244,7 @@ class _Work:
             begin, end = StreamCut(stream, copy.reached), StreamCut(stream, piece.end)
             between(self._client, take_snapshot(self._client, stream), begin, end)
         except DataLossError as error:
-            what = "what comes next" if piece.version is None else f"version {piece.version}, or one before it"
+            what = "what comes next" if piece.version is None else f"version {piece.version}, or one before it,"
             raise DataLossError(
                 f'copy "{copy.name}" can\'t go on: {what} of stream "{stream}" was removed before it was copied, by '
                 f"retention, a truncation or a statement that replaced the rows; {_so_far(copy)}. Take another name, "
@@ -288,8 +288,5 @@ def _so_far(copy: Copy) -> str:
 
 
 def _told(copy: Copy, *, repeated: bool) -> Rows:
-    begin, end = copy.arguments["from_version"], copy.arguments["to_version"]
-    if copy.last is not None:
-        begin, end = None if copy.first is None else str(copy.first), str(copy.last)
-    counts = [copy.commits, copy.rows, copy.bytes, copy.version]
-    return [[copy.name, copy.arguments["source"], begin, end, *counts, repeated]]
+    source, counts = copy.arguments["source"], [copy.commits, copy.rows, copy.bytes, copy.version]
+    return [[copy.name, source, copy.from_version, copy.to_version, *counts, repeated]]

@@ -28,7 +28,10 @@ from pyspark_pravega.errors import InvalidNameError, UnsupportedTypeError, did_y
 
 _INTEGERS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 """With the digits that a decimal needs for them."""
-_EXACT = {FloatType: (ByteType, ShortType), DoubleType: (ByteType, ShortType, IntegerType, FloatType)}
+_EXACT: dict[type[DataType], tuple[type[DataType], ...]] = {
+    FloatType: (ByteType, ShortType),
+    DoubleType: (ByteType, ShortType, IntegerType, FloatType),
+}
 _WITH_TEXT = (*_INTEGERS, DecimalType, BooleanType, DateType, TimestampType, TimestampNTZType, CharType, VarcharType)
 
 

@@ -1,8 +1,9 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept, `history` for how long, `copies` what `CALL copy` has done. `recovery` ends commits of the dead, `cleaning`
-removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress.
+entry is, `json_table` how they are kept, `history` for how long, `copies` what `CALL copy` has done.
+`recovery` ends commits of the dead, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with
+and without commits in progress.
 It uses the client only.
 """
 

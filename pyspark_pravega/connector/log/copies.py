@@ -76,6 +76,16 @@ class Copy:
         """The query whose epochs the pieces are."""
         return f"copy {self.name}"
 
+    @property
+    def from_version(self) -> str | None:
+        """Where it begins, as it was given."""
+        return self.arguments["from_version"]
+
+    @property
+    def to_version(self) -> str | None:
+        """Where it ends: the number of a version where that has been settled, else as it was given."""
+        return self.arguments["to_version"] if self.last is None else str(self.last)
+
 
 class CopyLog:
     """The copies into a table. Safe for use by several threads."""

@@ -119,7 +119,11 @@ class Pieces:
         assert ledger is not None
         if reached.version is not None:
             return self._some_versions(ledger, reached.cut, reached.version)
-        first = self._first_behind(ledger, reached.cut)
+        oldest = ledger.first_commit()
+        first = self._first_behind(ledger, reached.cut, self._range.last if oldest is None else oldest.version)
+        if oldest is not None and oldest.version == 1:
+            return first
+        # There may be many versions of which nothing is known any more.
         cut = self._some_bytes(reached.cut, first.cut)
         return Place(cut=cut, version=first.version if cut == first.cut else None)
 
@@ -142,12 +146,11 @@ class Pieces:
             return Place(cut=self._end_of(commit_of(ledger, self._stream, version + 1)), version=version + 1)
         return place
 
-    def _first_behind(self, ledger: Ledger, begin: StreamCut) -> Place:
-        """The first version that is known and lies behind what was truncated."""
+    def _first_behind(self, ledger: Ledger, begin: StreamCut, oldest: int) -> Place:
+        """The first version that is known and ends behind a cut."""
         assert self._range.last is not None
-        oldest = ledger.first_commit()
         place = Place(cut=self._range.end, version=self._range.last)
-        low, high = self._range.last if oldest is None else oldest.version, self._range.last
+        low, high = oldest, self._range.last
         while low < high:
             middle = (low + high) // 2
             cut = self._end_of(commit_of(ledger, self._stream, middle))
