@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 from entry_tools import descendants
+from procedure_driver import DeathError, Driver
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from streaming_tools import scope_of
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.statements import Caller, Statement
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
-from pyspark_pravega.connector.log import Copy, CopyLog, create_ledger
+from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.errors import DataLossError, TableChangedError
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -131,42 +131,6 @@ def within_ticks(table: str, kind: str) -> str:
     return f"{table.rpartition('.')[0]}.`{table.rpartition('.')[2]}${kind}`"
 
 
-class DeathError(Exception):
-    """What a test does in place of a driver's death."""
-
-
-class Driver:
-    """Drives a copy as the JVM does, and dies after some steps: statements that were run, and notes in the log."""
-
-    def __init__(self, spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._spark, self._catalog, self._left = spark, catalog, 0
-        put = CopyLog.put
-
-        def counted(log: CopyLog, copy: Copy) -> Copy:
-            self._step()
-            return put(log, copy)
-
-        monkeypatch.setattr(CopyLog, "put", counted)
-
-    def run(self, arguments: list[Any], *, steps: int) -> list[Any]:
-        """Until its end, or its death."""
-        self._left = steps
-        caller = Caller(catalog="pravega")
-        while isinstance(step := self._catalog.procedure_step(caller, "copy", arguments), Statement):
-            if step.run:
-                self._step()
-                self._spark.sql(step.text)
-                self._step()
-            caller = Caller(catalog="pravega", after=step.after)
-        (row,) = step
-        return row
-
-    def _step(self) -> None:
-        if not self._left:
-            raise DeathError
-        self._left -= 1
-
-
 def test_a_copy_may_die_at_each_step(
     spark: SparkSession, catalog: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +140,7 @@ def test_a_copy_may_die_at_each_step(
     spark.sql(f"CREATE TABLE {target} (id BIGINT, name STRING) TBLPROPERTIES ('format' = 'protobuf')")
     for first in (0, 10, 20):
         spark.sql(f"INSERT INTO {source} SELECT id, 'n' || id FROM range({first}, {first + 10})")
-    driver, expected, deaths = Driver(spark, catalog, monkeypatch), Counter[int](), 0
+    driver, expected, deaths = Driver(spark, catalog, "copy", monkeypatch), Counter[int](), 0
     for steps in range(40):
         arguments = [within(source), within(target), f"dies-{steps}", None, None, "id < 10 OR id >= 20", "100"]
         try:

@@ -80,23 +80,27 @@ final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
         parsed(() -> parser().parseExpression(value.toString()));
       }
     }
-    JsonNode result = step(values, null);
+    JsonNode result = step(values, null, null);
     while (result.has("statement")) {
       JsonNode statement = result.get("statement");
       String text = statement.get("text").asText();
-      if (statement.get("run").asBoolean()) {
-        session().sql(text);
-      } else {
-        LogicalPlan plan = parsed(() -> parser().parsePlan(text));
-        session().sessionState().executePlan(plan, CommandExecutionMode.SKIP()).assertAnalyzed();
+      List<String> rows = null;
+      switch (statement.get("kind").asText()) {
+        case "run" -> session().sql(text);
+        case "fetch" -> rows = session().sql(text).toJSON().collectAsList();
+        default -> {
+          LogicalPlan plan = parsed(() -> parser().parsePlan(text));
+          session().sessionState().executePlan(plan, CommandExecutionMode.SKIP()).assertAnalyzed();
+        }
       }
-      result = step(values, statement.get("after"));
+      result = step(values, statement.get("after"), rows);
     }
     return List.<Scan>of(new Rows(StructType.fromDDL(result.get("columns").asText()), result.get("rows"))).iterator();
   }
 
-  private JsonNode step(Object[] values, JsonNode after) {
-    return process.call("callProcedure", "name", name(), "arguments", values, "catalog", catalog, "after", after);
+  private JsonNode step(Object[] values, JsonNode after, List<String> rows) {
+    return process.call(
+        "callProcedure", "name", name(), "arguments", values, "catalog", catalog, "after", after, "rows", rows);
   }
 
   private static ParserInterface parser() {

@@ -118,8 +118,8 @@ class ProcedureStatement(TypedDict):
     """What the session does for a procedure."""
 
     text: str
-    run: bool
-    """Whether it is run; else it is only analysed."""
+    kind: str
+    """`run`; `fetch`, when `call_procedure` is told its rows; or `check`, when it is only analysed."""
     after: dict[str, Any]
     """What `call_procedure` is told when that is done; opaque to the JVM."""
 

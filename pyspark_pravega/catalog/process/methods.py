@@ -245,11 +245,17 @@ class CatalogMethods(StreamReads):
         return {"name": procedure.name, "description": procedure.description, "parameters": parameters}
 
     def call_procedure(
-        self, name: str, arguments: list[Any], catalog: str, after: dict[str, Any] | None = None
+        self,
+        name: str,
+        arguments: list[Any],
+        catalog: str,
+        after: dict[str, Any] | None = None,
+        rows: list[str] | None = None,
     ) -> ProcedureResult:
-        step = self.catalog.procedure_step(Caller(catalog=catalog, after=after or {}), name, arguments)
+        caller = Caller(catalog=catalog, after=after or {}, rows=[json.loads(row) for row in rows or ()])
+        step = self.catalog.procedure_step(caller, name, arguments)
         if isinstance(step, Statement):
-            return {"statement": {"text": step.text, "run": step.run, "after": dict(step.after)}}
+            return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
     def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:

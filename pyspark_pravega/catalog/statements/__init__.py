@@ -2,8 +2,8 @@
 
 `tables` creates and drops, `altering` (with `evolution`, which makes the next schema) is ALTER TABLE, `replacing` is
 CTAS, RTAS and INSERT OVERWRITE, `history` DELETE, UPDATE and MERGE; then `namespaces`, `views`, `metadata_tables`,
-`procedures`, of which `copying` (with `lossless`) has Spark do a part (`running`). It uses `catalog.base` and below,
-the connector, the registry and serde.
+`procedures`, of which `copying` and `redelivering` have Spark do a part (`running`). It uses
+`catalog.base` and below, the connector, the registry and serde.
 """
 
 from pyspark_pravega.catalog.statements.altering import Altering

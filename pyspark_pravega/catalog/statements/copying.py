@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from pyspark_pravega import values
 from pyspark_pravega.catalog.statements.altering import Altering
-from pyspark_pravega.catalog.statements.lossless import check_columns
 from pyspark_pravega.catalog.statements.running import Caller, Rows, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.positions import proper_cut
@@ -30,7 +29,7 @@ from pyspark_pravega.connector.options import (
 from pyspark_pravega.connector.read import between, commits_between, moment_of, rows_at
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import Pieces, Place, StreamRange, range_of
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import TableDefinition, check_columns
 from pyspark_pravega.errors import (
     ConfigurationError,
     ConflictError,
@@ -146,7 +145,7 @@ class _Work:
 
     def checking(self, copy: Copy) -> Statement:
         """Has Spark look at columns and condition before anything is noted."""
-        return Statement(text=self._insert(copy, copy.end, 0), run=False, after={_CHECKED: True})
+        return Statement(text=self._insert(copy, copy.end, 0), kind="check", after={_CHECKED: True})
 
     def step(self, copy: Copy, size: int) -> Statement | None:
         """What comes next; None when that was noted in the log, or there is nothing any more."""

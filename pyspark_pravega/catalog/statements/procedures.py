@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.statements.copying import COLUMNS as COPY_COLUMNS
-from pyspark_pravega.catalog.statements.copying import Copying
+from pyspark_pravega.catalog.statements.redelivering import COLUMNS as REDELIVER_COLUMNS
+from pyspark_pravega.catalog.statements.redelivering import Redelivering
 from pyspark_pravega.catalog.statements.running import Caller, Step
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
@@ -112,6 +113,16 @@ PROCEDURES = {
             columns=COPY_COLUMNS,
         ),
         Procedure(
+            name="redeliver",
+            description="Brings dead letters that can be decoded now into a table, and removes them",
+            parameters=(
+                Parameter(name="letters", type="STRING", comment="the table of dead letters"),
+                Parameter(name="source", type="STRING", comment="the table whose events they are"),
+                Parameter(name="target", type="STRING", comment="the table into which good rows go"),
+            ),
+            columns=REDELIVER_COLUMNS,
+        ),
+        Procedure(
             name="create_cut",
             description="Gives a version, or the stream's end as it is now, a name to read AS OF",
             parameters=(
@@ -176,7 +187,7 @@ PROCEDURES = {
 }
 
 
-class Procedures(Copying):
+class Procedures(Redelivering):
     """What Pravega can do with a stream and SQL has no statement for."""
 
     def list_procedures(self, namespace: Sequence[str]) -> list[str]:
@@ -240,9 +251,12 @@ class Procedures(Copying):
             ConfigurationError: an argument is missing or wrong.
             PravegaError: it can't be done.
         """
-        if name != "copy":
+        if name not in ("copy", "redeliver"):
             return self.call_procedure(name, arguments)
         _check_given(PROCEDURES[name], arguments)
+        if name == "redeliver":
+            letters, source, target = map(self._stream, arguments)
+            return self.redeliver(caller, letters, source, target)
         source, target, *others = arguments
         return self.copy(caller, self._named(source), self._stream(target), *others)
 

@@ -6,12 +6,14 @@ one, or a later one after everything has died.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Stream
+
+Kind: TypeAlias = Literal["run", "fetch", "check"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +22,9 @@ class Statement:
 
     text: str
     """A statement of SQL."""
-    run: bool = True
-    """Whether it is run; else it is only analysed, so that what is wrong with it is told before anything begins."""
+    kind: Kind = "run"
+    """`run`; `fetch`, where its rows are wanted; or `check`: it is only analysed, so that what is wrong with it is told
+    before anything begins."""
     after: Mapping[str, Any]
     """What the procedure is told when that is done."""
 
@@ -34,6 +37,8 @@ class Caller:
     """The name of the catalog in the session."""
     after: Mapping[str, Any] = field(default_factory=dict)
     """`Statement.after` of the statement that was done just now; empty at the call's begin."""
+    rows: Sequence[Mapping[str, Any]] = ()
+    """The rows of that statement, where they were wanted."""
 
     def table(self, stream: Stream) -> str:
         """A stream's name in the session's SQL.

@@ -1,10 +1,9 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept, `history` for how long, `copies` what `CALL copy` has done.
-`recovery` ends commits of the dead, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with
-and without commits in progress.
-It uses the client only.
+entry is, `json_table` how they are kept, `history` for how long, `copies` and
+`redeliveries` what those procedures have done. `recovery` ends commits of the dead, `cleaning` removes what was
+replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
@@ -31,6 +30,7 @@ from pyspark_pravega.connector.log.ledger import (
     open_ledger,
 )
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
+from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 
@@ -47,10 +47,13 @@ __all__ = [
     "JobLog",
     "JsonTable",
     "Ledger",
+    "Letters",
     "NamedCut",
     "OpenJob",
     "Piece",
     "Progress",
+    "Redelivery",
+    "RedeliveryLog",
     "Replacement",
     "Snapshot",
     "State",

@@ -14,8 +14,8 @@ _SUFFIX = ".ledger"
 SHARED = (1 << 64) - 1
 """The number, among a job's entries, of the transaction that its tasks share."""
 _COMMITS = 1
-_JOBS, _QUERIES, _COPIES = 1 << 63, 1 << 62, 1 << 61
-"""What the first half of a job's keys, of a query's key and of a copy's key has beside the hash or id."""
+_JOBS, _QUERIES, _COPIES, _REDELIVERIES = 1 << 63, 1 << 62, 1 << 61, 1 << 60
+"""What the first half of the keys of jobs, queries, copies and redeliveries has beside the hash or id."""
 
 
 def ledger_name(stream: Stream) -> str:
@@ -63,6 +63,11 @@ def query_key(query: str) -> bytes:
 def copy_key(name: str) -> bytes:
     """Where it stands what a copy has done."""
     return _hashed(name, _COPIES)
+
+
+def redelivery_key(query: str) -> bytes:
+    """Where it stands which dead letters are being brought in."""
+    return _hashed(query, _REDELIVERIES)
 
 
 def job_key(job: uuid.UUID, number: int) -> bytes:

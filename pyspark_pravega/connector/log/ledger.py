@@ -11,6 +11,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | copy (a hash, its three upper bits 001) | what `CALL copy` of that name has copied into the table |
+| redelivery (a hash, its four upper bits 0001) | which dead letters `CALL redeliver` is bringing into the table |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
@@ -68,6 +69,7 @@ from pyspark_pravega.connector.log.keys import (
     ledger_name,
     query_key,
 )
+from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
 KEPT_VERSIONS = 10_000
@@ -226,6 +228,10 @@ class Ledger:
     def copies(self) -> CopyLog:
         """What was copied into the table, by the copies' names."""
         return CopyLog(self._table)
+
+    def redeliveries(self) -> RedeliveryLog:
+        """Which dead letters are being brought into the table."""
+        return RedeliveryLog(self._table)
 
     # Jobs
 
