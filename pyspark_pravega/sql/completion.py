@@ -43,9 +43,9 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_completion(arguments: argparse.Namespace) -> int:
     """Print the script."""
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    print(argcomplete.shellcode(["pravega-spark"], shell=arguments.shell))
+    print(shellcode(["pravega-spark"], shell=arguments.shell))
     return 0
 
 

@@ -154,6 +154,8 @@ def test_a_copy_may_die_at_each_step(
             break
     assert deaths >= 12
     assert Counter(row.id for row in spark.table(target).collect()) == expected
+    spark.sql(f"CREATE TABLE {namespace}.empty LIKE {source}")
+    assert [call(spark, f"{namespace}.empty", target, "nothing").repeated for _ in range(2)] == [False, True]
     # Two calls of one name at once.
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(call, spark, source, target, "both", bytes_per_commit="1") for _ in range(2)]

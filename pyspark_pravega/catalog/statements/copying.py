@@ -16,7 +16,7 @@ from pyspark_pravega.catalog.statements.running import Caller, Rows, Statement, 
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import Copy, Ledger, Piece, create_ledger, settle, take_snapshot
+from pyspark_pravega.connector.log import Copy, Ledger, Piece, create_ledger, open_ledger, settle, take_snapshot
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     END_CUT,
@@ -92,22 +92,22 @@ class Copying(Altering):
             raise ConfigurationError(f'stream "{target}" can\'t be copied into itself: name another table as target')
         arguments = {"source": str(source), "from_version": from_version, "to_version": to_version, "where": where}
         definition = self.definition(target, age_s=0)
-        ledger = create_ledger(self.client, target)
         while True:
-            known = ledger.copies().get(name)
+            # A stream that others write gets a commit log when everything is found to be well.
+            ledger = open_ledger(self.client, target)
+            known = None if ledger is None else ledger.copies().get(name)
             if known is not None:
                 _check_same(known, arguments, target)
                 if known.done_at is not None:
-                    return _told(known, repeated=_PIECE not in caller.after)
-            rows = self.definition(source, age_s=0)
-            work = _Work(caller, rows, definition, ledger, where)
+                    return _told(known, repeated=not caller.after)
+            work = _Work(caller, self.definition(source, age_s=0), definition, where)
             try:
-                if known is None:
+                if ledger is None or known is None:
                     begun = work.begun(name, arguments)
                     if _CHECKED not in caller.after:
                         return work.checking(begun)
-                    ledger.copies().put(begun)
-                elif (step := work.step(known, limit)) is not None:
+                    create_ledger(self.client, target).copies().put(begun)
+                elif (step := work.step(ledger, known, limit)) is not None:
                     return step
             except ConflictError:
                 # Another call of that name goes on with it, too.
@@ -117,11 +117,8 @@ class Copying(Altering):
 class _Work:
     """A copy between two tables, as they are now."""
 
-    def __init__(
-        self, caller: Caller, source: TableDefinition, target: TableDefinition, ledger: Ledger, where: str | None
-    ) -> None:
-        self._caller, self._source, self._target = caller, source, target
-        self._ledger, self._where = ledger, where
+    def __init__(self, caller: Caller, source: TableDefinition, target: TableDefinition, where: str | None) -> None:
+        self._caller, self._source, self._target, self._where = caller, source, target, where
         self._client = shared_client(source.settings)
 
     def begun(self, name: str, arguments: Mapping[str, str | None]) -> Copy:
@@ -147,28 +144,28 @@ class _Work:
         """Has Spark look at columns and condition before anything is noted."""
         return Statement(text=self._insert(copy, copy.end, 0), kind="check", after={_CHECKED: True})
 
-    def step(self, copy: Copy, size: int) -> Statement | None:
-        """What comes next; None when that was noted in the log, or there is nothing any more."""
-        copies = self._ledger.copies()
+    def step(self, ledger: Ledger, copy: Copy, size: int) -> Statement | None:
+        """What comes next; None when that was noted in the target's log, or there is nothing any more."""
+        copies = ledger.copies()
         self._check_source(copy)
         if copy.piece is None:
             place = self._next(copy, size)
             if place is None:
                 copies.put(replace(copy, done_at=now_ms()))
                 return None
-            after = settle(self._client, self._ledger).version
+            after = settle(self._client, ledger).version
             piece = Piece(number=copy.pieces, end=dict(place.cut), version=place.version, after=after)
             copies.put(replace(copy, piece=piece))
             return None
-        piece, state = copy.piece, settle(self._client, self._ledger)
-        progress = self._ledger.progress(copy.query)
+        piece, state = copy.piece, settle(self._client, ledger)
+        progress = ledger.progress(copy.query)
         if progress.epoch < piece.number and self._caller.after.get(_PIECE) != piece.number:
             self._check_there(copy, piece)
             return Statement(text=self._insert(copy, piece.end, piece.number), after={_PIECE: piece.number})
         # A piece without rows is no commit, and has no epoch.
         found = replace(copy, reached=piece.end, reached_version=piece.version, piece=None, pieces=copy.pieces + 1)
         if progress.epoch >= piece.number:
-            found = self._counted(found, piece, state.version)
+            found = _counted(ledger, found, piece, state.version)
         copies.put(found)
         return None
 
@@ -250,19 +247,20 @@ class _Work:
                 f"and leave from_version out to copy what is still there ({error})"
             ) from None
 
-    def _counted(self, copy: Copy, piece: Piece, last: int) -> Copy:
-        """The copy with the commit that was its last piece."""
-        versions = commits_between(self._ledger, piece.after + 1, last)
-        found = next((one for one in versions if (one.query, one.epoch) == (copy.query, piece.number)), None)
-        if found is None:
-            return replace(copy, commits=copy.commits + 1, rows=None, bytes=None)
-        return replace(
-            copy,
-            commits=copy.commits + 1,
-            rows=None if copy.rows is None else copy.rows + found.rows,
-            bytes=None if copy.bytes is None else copy.bytes + found.bytes,
-            version=found.version,
-        )
+
+def _counted(ledger: Ledger, copy: Copy, piece: Piece, last: int) -> Copy:
+    """The copy with the commit that was its last piece."""
+    versions = commits_between(ledger, piece.after + 1, last)
+    found = next((one for one in versions if (one.query, one.epoch) == (copy.query, piece.number)), None)
+    if found is None:
+        return replace(copy, commits=copy.commits + 1, rows=None, bytes=None)
+    return replace(
+        copy,
+        commits=copy.commits + 1,
+        rows=None if copy.rows is None else copy.rows + found.rows,
+        bytes=None if copy.bytes is None else copy.bytes + found.bytes,
+        version=found.version,
+    )
 
 
 def _check_same(copy: Copy, arguments: Mapping[str, str | None], target: Stream) -> None:

@@ -1,7 +1,8 @@
 """A range of a stream, read piece by piece: what `CALL copy` copies, and how much of it at a time.
 
 Where the commit log knows the range's versions a piece is some whole versions, else it is some bytes. No piece goes on
-behind a scale: a segment and those that take its place are never in one piece, so that tasks keep the order of keys.
+behind a scale: a segment and those that take its place are never in one piece, so that tasks keep the order of keys. A
+version that lies on both sides of a scale is in two pieces for that.
 """
 
 from __future__ import annotations
@@ -114,17 +115,16 @@ class Pieces:
         if reached.cut == self._range.end:
             return None
         if self._range.last is None:
-            return Place(cut=self._some_bytes(reached.cut, self._range.end))
+            return Place(cut=self._some_bytes(reached.cut, self._range.end, self._size))
         ledger = open_ledger(self._client, self._stream)
         assert ledger is not None
         if reached.version is not None:
             return self._some_versions(ledger, reached.cut, reached.version)
         oldest = ledger.first_commit()
         first = self._first_behind(ledger, reached.cut, self._range.last if oldest is None else oldest.version)
-        if oldest is not None and oldest.version == 1:
-            return first
-        # There may be many versions of which nothing is known any more.
-        cut = self._some_bytes(reached.cut, first.cut)
+        # Before the oldest there may be many versions of which nothing is known any more.
+        size = None if oldest is not None and oldest.version == 1 else self._size
+        cut = self._some_bytes(reached.cut, first.cut, size)
         return Place(cut=cut, version=first.version if cut == first.cut else None)
 
     def _some_versions(self, ledger: Ledger, reached: StreamCut, version: int) -> Place:
@@ -138,8 +138,11 @@ class Pieces:
             is_scaled = cut.keys() != reached.keys()
             if place is not None and (is_scaled or size > self._size or expected > version + _MOST_VERSIONS):
                 return place
+            if is_scaled:
+                until = self._some_bytes(reached, cut, None)
+                return Place(cut=until, version=expected if until == cut else None)
             place = Place(cut=cut, version=expected)
-            if self._single or is_scaled:
+            if self._single:
                 return place
         if place is None:
             # It says why it isn't there.
@@ -160,11 +163,11 @@ class Pieces:
                 low = middle + 1
         return place
 
-    def _some_bytes(self, reached: StreamCut, end: StreamCut) -> StreamCut:
+    def _some_bytes(self, reached: StreamCut, end: StreamCut, size: int | None) -> StreamCut:
         frontier = StreamFrontier(self._client, self._stream)
         look = frontier.look(frontier.at(reached), end)
         available = {(self._stream, s): (start, look.ends[s]) for s, start in look.position.items()}
-        ends = self._admission.admit(available, Limits(max_bytes=self._size))
+        ends = self._admission.admit(available, Limits(max_bytes=size))
         return StreamCut(self._stream, {segment_id: offset for (_, segment_id), offset in ends.items()})
 
     def _end_of(self, commit: Commit) -> StreamCut:
