@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,6 +21,7 @@ _MODULES = {
     "pyspark_pravega.sql.rows": ("tail", "put"),
     "pyspark_pravega.live": ("ui", "top"),
     "pyspark_pravega.sql.pack": ("pack",),
+    "pyspark_pravega.sql.completion": ("completion",),
     "pyspark_pravega.sandbox.commands": ("sandbox",),
 }
 """Who has which commands, in the order of the help."""
@@ -34,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; 1 for an error, which is told in one line on standard error.
     """
+    if "_ARGCOMPLETE" in os.environ:
+        _complete()
     given = sys.argv[1:] if argv is None else list(argv)
     arguments = _parser(given[0] if given else None).parse_args(given)
     try:
@@ -44,6 +48,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _complete() -> None:
+    """Answer a shell that completes a line, and leave."""
+    import argcomplete
+
+    # The command is known as soon as something stands behind it.
+    words = f"{os.environ.get('COMP_LINE', '')}_".split()
+    argcomplete.autocomplete(_parser(words[1] if len(words) > 2 else None))
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:

@@ -17,6 +17,7 @@ from pyspark_pravega.live.queries import checkpoints_in
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.live.top import show
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
+from pyspark_pravega.sql.completion import completes_namespaces
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -45,7 +46,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="streams with their rates, in the terminal",
         description="Shows streams while they are written and read; q ends it. Example: pravega-spark top shop --once",
     )
-    top.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="of this one only")
+    completes_namespaces(top.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="of this one only"))
     top.add_argument("--once", action="store_true", help="print them once, after two looks, and end")
     top.add_argument("--json", action="store_true", help="as JSON, a line for each stream; with --once")
     top.add_argument("--sort", choices=SORTS, default="bytes_in", help="what comes first (default: bytes_in)")

@@ -35,11 +35,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     sandbox = subparsers.add_parser(
         "sandbox",
         help="run a real Pravega and schema registry on this machine",
-        description="Run a real Pravega and schema registry on this machine. Their data is in memory.",
+        description="Run a real Pravega and schema registry on this machine. Their data is in memory. "
+        "Example: pravega-spark sandbox start --detach",
     )
     commands = sandbox.add_subparsers(dest="sandbox_command", metavar="COMMAND", required=True)
 
-    start = commands.add_parser("start", help="start both servers, and print how to reach them")
+    start = commands.add_parser(
+        "start",
+        help="start both servers, and print how to reach them",
+        description="Example: pravega-spark sandbox start --detach --heap 4g",
+    )
     start.add_argument("--controller-port", type=int, metavar="N", help="default: a free one")
     start.add_argument("--registry-port", type=int, metavar="N", help="default: a free one")
     start.add_argument("--heap", default="2g", metavar="SIZE", help="memory for Pravega and its streams (default: 2g)")
@@ -49,19 +54,29 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
     start.set_defaults(run=_start)
 
-    status = commands.add_parser("status", help=f"tell whether it runs (exit code 0) or not ({NOT_RUNNING})")
+    status = commands.add_parser(
+        "status",
+        help=f"tell whether it runs (exit code 0) or not ({NOT_RUNNING})",
+        description="Example: pravega-spark sandbox status --env",
+    )
     status.add_argument("--env", action="store_true", help="print shell exports only, to be eval'ed")
     status.set_defaults(run=_status)
 
-    stop = commands.add_parser("stop", help="end both servers")
+    stop = commands.add_parser("stop", help="end both servers", description="Example: pravega-spark sandbox stop")
     stop.set_defaults(run=_stop)
 
-    logs = commands.add_parser("logs", help="show what the servers wrote")
+    logs = commands.add_parser(
+        "logs", help="show what the servers wrote", description="Example: pravega-spark sandbox logs -f"
+    )
     logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     logs.add_argument("-n", type=int, default=20, metavar="N", help="how many lines of each log (default: 20)")
     logs.set_defaults(run=_logs)
 
-    fetch = commands.add_parser("fetch", help="fetch both servers without starting them; print where they are")
+    fetch = commands.add_parser(
+        "fetch",
+        help="fetch both servers without starting them; print where they are",
+        description="Example: pravega-spark sandbox fetch",
+    )
     fetch.set_defaults(run=_fetch)
 
     for command in (start, status, stop, logs):

@@ -34,7 +34,8 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     sql = subparsers.add_parser(
         "sql",
         help="Spark's own SQL prompt with the catalog configured",
-        description="Runs spark-sql with the catalog configured. Arguments after -- go to spark-sql as they are.",
+        description="Runs spark-sql with the catalog configured. Arguments after -- go to spark-sql as they are. "
+        "Example: pravega-spark sql -e 'SHOW TABLES IN pravega.shop'",
     )
     what = sql.add_mutually_exclusive_group()
     what.add_argument("-e", dest="statement", metavar="SQL", help="run these statements and leave")
@@ -46,7 +47,8 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     config = subparsers.add_parser(
         "config",
         help="print the flags that make the catalog known to any Spark program",
-        description="Prints --jars and --conf flags, for spark-submit, spark-shell, pyspark, the Thrift server, ...",
+        description="Prints --jars and --conf flags, for spark-submit, spark-shell, pyspark, the Thrift server, ... "
+        'Example: export PYSPARK_SUBMIT_ARGS="$(pravega-spark config) pyspark-shell"',
     )
     add_connection(config)
     config.set_defaults(run=print_config)

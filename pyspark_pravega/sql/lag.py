@@ -26,7 +26,8 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     lag = subparsers.add_parser(
         "lag",
         help="how far a streaming query is behind its streams",
-        description="Reads a streaming query's checkpoint, and tells what of its streams it hasn't committed yet.",
+        description="Reads a streaming query's checkpoint, and tells what of its streams it hasn't committed yet. "
+        "Example: pravega-spark lag /data/checkpoints/orders --json",
     )
     lag.add_argument("checkpoint", metavar="CHECKPOINT", help="a query's checkpointLocation, on this machine")
     lag.add_argument("--json", action="store_true", help="as JSON, a line for each stream")

@@ -64,7 +64,8 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "pack",
         help="make an archive of all that a cluster's executors need",
         description="Makes an archive of this package, the native codec and what they depend on, and prints the flags "
-        "that send it to the executors and make the catalog known. The cluster needs the same version of Python.",
+        "that send it to the executors and make the catalog known. The cluster needs the same version of Python. "
+        "Example: pravega-spark pack -o pravega.tar.gz",
     )
     pack.add_argument(
         "-o",

@@ -33,6 +33,7 @@ from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import JSON, schema_for
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
+from pyspark_pravega.sql.completion import completes_tables
 from pyspark_pravega.sql.streams import named_stream
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="a table's last rows, and those that come",
         description="Prints a table's last rows. Example: pravega-spark tail shop.orders -n 5 -f --json",
     )
-    tail.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream")
+    completes_tables(tail.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))
     tail.add_argument("-n", type=int, default=10, metavar="ROWS", help="how many rows (default: 10)")
     tail.add_argument("-f", "--follow", action="store_true", help="go on with the rows that come, until Ctrl-C")
     tail.add_argument("--json", action="store_true", help="as JSON, a line for each row")
@@ -67,7 +68,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Writes rows from standard input, a JSON object in each line, in one commit: all of them or none. "
         "Example: pravega-spark put shop.orders < orders.jsonl",
     )
-    put.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream")
+    completes_tables(put.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))
     add_connection(put)
     put.set_defaults(run=run_put)
 

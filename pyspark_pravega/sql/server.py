@@ -71,7 +71,10 @@ def add_server(subparsers: _SubParsersAction[argparse.ArgumentParser], server: S
         subparsers: where to add it.
         server: the server.
     """
-    description = f"{server.description} Arguments after -- go to spark-submit as they are."
+    description = (
+        f"{server.description} Arguments after -- go to spark-submit as they are. "
+        f"Example: pravega-spark {server.command} --port {server.default_port}"
+    )
     parser = subparsers.add_parser(server.command, help=server.help, description=description)
     parser.set_defaults(run=lambda arguments: run_server(arguments, server))
     parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: %(default)s)")

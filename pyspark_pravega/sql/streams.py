@@ -19,6 +19,7 @@ from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.table import check_schema_is_there, load_definition
 from pyspark_pravega.errors import ConfigurationError, ScopeNotFoundError, StreamNotFoundError
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
+from pyspark_pravega.sql.completion import completes_namespaces, completes_tables
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -55,7 +56,9 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the streams there are, and how large they are",
         description="Lists streams by their names in SQL. Example: pravega-spark streams shop --json",
     )
-    streams.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="of this one only")
+    completes_namespaces(
+        streams.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="of this one only"),
+    )
     streams.add_argument("--json", action="store_true", help="as JSON, a line for each stream")
     add_connection(streams)
     streams.set_defaults(run=run_streams)
@@ -64,7 +67,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="a table's columns, properties and schema versions",
         description="Shows what a stream is as a table. Example: pravega-spark schema shop.orders",
     )
-    schema.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream")
+    completes_tables(schema.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))
     schema.add_argument("--json", action="store_true", help="as one JSON object; columns as Spark's JSON has them")
     add_connection(schema)
     schema.set_defaults(run=run_schema)

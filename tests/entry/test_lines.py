@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -243,3 +244,49 @@ def command(running: Sandbox, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_bash_completes_commands_options_and_names(settings: Settings, catalog: Catalog, scope: str) -> None:
+    catalog.create_table([scope], "order-lines", FEW, [], {})
+    namespace = scope.replace("-", "_")
+    script = (
+        'eval "$(pravega-spark completion bash)"; COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDBREAKS=" "; '
+        '_python_argcomplete pravega-spark; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    environment = {**os.environ, **settings.to_environment(), "PATH": path}
+
+    def completed(line: str) -> list[str]:
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", line], env=environment, capture_output=True, text=True, check=True
+        )
+        return [word.strip() for word in done.stdout.splitlines()]
+
+    assert completed("pravega-spark sc") == ["schema"]
+    assert {"start", "status", "stop", "logs", "fetch"} <= set(completed("pravega-spark sandbox "))
+    assert completed("pravega-spark top --o") == ["--once"]
+    assert completed(f"pravega-spark tail {namespace}.o") == [f"{namespace}.order_lines"]
+    assert completed(f"pravega-spark streams {namespace[:-1]}") == [namespace]
+    # A cluster that doesn't answer completes nothing, and says nothing.
+    environment["PRAVEGA_CONTROLLER_URI"] = "tcp://127.0.0.1:1"
+    assert completed("pravega-spark tail sh") in ([], [""])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", shell]) == 0
+    assert "pravega-spark" in capsys.readouterr().out
+
+
+def test_the_help_of_each_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            cli.main([*words, "--help"])
+        return capsys.readouterr().out
+
+    def commands(text: str) -> list[str]:
+        return re.findall(r"^ {4}([a-z]+)\b", text.partition("COMMAND\n")[2].partition("options:")[0], re.MULTILINE)
+
+    found = [(name,) for name in commands(told())] + [("sandbox", name) for name in commands(told("sandbox"))]
+    assert len(found) > 15
+    assert [words for words in found if not re.search(r"Examples?:\s+\S", told(*words))] == []

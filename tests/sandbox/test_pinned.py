@@ -19,7 +19,7 @@ from sandbox_tools import eventually
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import fetch, pin
 from pyspark_pravega.sandbox.files.bundles import SERVERS, download_size, fetch_all
-from pyspark_pravega.sandbox.files.progress import megabytes
+from pyspark_pravega.sandbox.files.progress import megabytes, time_left
 
 ROOT = Path(__file__).parents[2]
 FETCH = (
@@ -249,3 +249,9 @@ def test_a_line_that_names_no_file_is_refused(tmp_path: Path, line: str, reposit
     bundle.manifest.write_text(line.format(sum="0" * 64) + "\n")
     with pytest.raises(SandboxError, match=r"example.sha256, line 1: expected"):
         fetch(bundle, cache=tmp_path / "cache")
+
+
+def test_the_time_that_is_left_is_told_when_it_can_be() -> None:
+    assert time_left(10, 40, 4.0) == ", 12 s left"
+    assert time_left(10, 610, 10.0) == ", 10 min left"
+    assert [time_left(0, 40, 9.0), time_left(40, 40, 9.0), time_left(10, 40, 1.9)] == ["", "", ""]

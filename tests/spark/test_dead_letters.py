@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from entry_tools import descendants
+from procedure_driver import DeathError, Driver
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from streaming_tools import run_available, scope_of
 
+from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.sandbox import Sandbox
@@ -141,3 +143,61 @@ def test_what_can_not_take_bad_events_is_refused_when_the_query_is_defined(
     without = spark.readStream.format("pravega").options(**plain, stream=f"{scope}/t", mode="fail-fast").load()
     for number, streamed in enumerate((spark.readStream.option("mode", "fail-fast").table(f"{namespace}.t"), without)):
         assert not any(run_available(streamed, tmp_path / f"strict {number}").rows.values())
+
+
+def test_dead_letters_are_redelivered_once_when_their_schema_is_there(
+    spark: SparkSession,
+    client: Client,
+    catalog: Catalog,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Events of a program that was quicker than the registry, and some that nobody will ever decode."""
+    source, sink, letters = (f"{namespace}.{name}" for name in ("source", "sink", "letters"))
+    spark.sql(f"CREATE TABLE {letters} {LETTERS}")
+    spark.sql(
+        f"CREATE TABLE {source} (id BIGINT, name STRING) CLUSTERED BY (name) INTO 2 BUCKETS "
+        f"TBLPROPERTIES ('bad-events' = 'stream:{letters.removeprefix('pravega.')}')"
+    )
+    spark.sql(f"CREATE TABLE {sink} (id BIGINT, name STRING)")
+    spark.sql(f"INSERT INTO {source} VALUES (1, 'one')")
+    stream = Stream(scope_of(namespace), "source")
+    early = list(range(40, 60))
+    for number in early:
+        # By the schema that comes next, with the encoding id that it will get: a long, a text and a text, none is null.
+        spoil(client, stream, b"\x01\0\0\0\x01\x02" + bytes([2 * number]) + b"\x02\x02n\x02\x04ab")
+    for number in range(3):
+        spoil(client, stream, bad_event("avro", number))
+    arguments = [table.removeprefix("pravega.") for table in (letters, source, sink)]
+    run = spark.readStream.table(source).writeStream.option("checkpointLocation", str(tmp_path / "c"))
+    run.trigger(availableNow=True).toTable(sink).awaitTermination()
+    assert spark.table(letters).count() == len(early) + 3
+    texts = ", ".join(map(repr, arguments))
+    assert spark.sql(f"CALL pravega.system.redeliver({texts})").collect() == [(str(stream), 23, 0, 23, None)]
+
+    for table in (source, sink):
+        spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
+    spark.sql(f"INSERT INTO {source} VALUES (2, 'two', 'b')")
+    driver = Driver(spark, catalog, "redeliver", monkeypatch)
+    for steps in range(20):
+        try:
+            row = driver.run(arguments, steps=steps)
+            break
+        except DeathError:
+            continue
+    assert steps >= 5, "it has died before and behind INSERT, DELETE and each note"
+    assert row[3] == 3
+    assert row[4] is None or row[4] in {row.version for row in spark.table(f"{namespace}.`sink$commits`").collect()}
+    assert sorted(row.id for row in spark.table(sink).collect()) == [1, *early]
+    assert {row.note for row in spark.table(sink).collect() if row.id != 1} == {"ab"}
+    assert spark.table(letters).count() == 3
+    assert spark.sql(f"CALL pravega.system.redeliver({texts})").collect() == [(str(stream), 3, 0, 3, None)]
+    for others, words in (
+        ((letters, source, source), "are three tables"),
+        ((source, letters, sink), "has other columns, or another primary key"),
+        ((letters, f"{namespace}.none", sink), "does not exist"),
+    ):
+        named = ", ".join(repr(table.removeprefix("pravega.")) for table in others)
+        with pytest.raises(AnalysisException, match=words):
+            spark.sql(f"CALL pravega.system.redeliver({named})")

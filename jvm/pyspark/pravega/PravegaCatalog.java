@@ -279,7 +279,7 @@ public class PravegaCatalog
   public UnboundProcedure loadProcedure(Identifier procedure) {
     JsonNode described =
         process.callAgain("describeProcedure", "namespace", procedure.namespace(), "name", procedure.name());
-    return new PravegaProcedure(process, described);
+    return new PravegaProcedure(process, name, described);
   }
 
   @Override

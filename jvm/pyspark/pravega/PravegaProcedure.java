@@ -4,11 +4,16 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import java.util.concurrent.Callable;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -16,10 +21,12 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** A procedure of the catalog process; its parameters and its result are what that says. */
 final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
   private final CatalogProcess process;
+  private final String catalog;
   private final JsonNode described;
 
-  PravegaProcedure(CatalogProcess process, JsonNode described) {
+  PravegaProcedure(CatalogProcess process, String catalog, JsonNode described) {
     this.process = process;
+    this.catalog = catalog;
     this.described = described;
   }
 
@@ -68,9 +75,49 @@ final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
       if (value != null && parameters.get(i).get("columns").asBoolean()) {
         values[i] = StructType.fromDDL(value.toString()).json();
       }
+      if (value != null && parameters.get(i).get("condition").asBoolean()) {
+        // Alone it must be an expression, so that it is one within a statement, too.
+        parsed(() -> parser().parseExpression(value.toString()));
+      }
     }
-    JsonNode result = process.call("callProcedure", "name", name(), "arguments", values);
+    JsonNode result = step(values, null, null);
+    while (result.has("statement")) {
+      JsonNode statement = result.get("statement");
+      String text = statement.get("text").asText();
+      List<String> rows = null;
+      switch (statement.get("kind").asText()) {
+        case "run" -> session().sql(text);
+        case "fetch" -> rows = session().sql(text).toJSON().collectAsList();
+        default -> {
+          LogicalPlan plan = parsed(() -> parser().parsePlan(text));
+          session().sessionState().executePlan(plan, CommandExecutionMode.SKIP()).assertAnalyzed();
+        }
+      }
+      result = step(values, statement.get("after"), rows);
+    }
     return List.<Scan>of(new Rows(StructType.fromDDL(result.get("columns").asText()), result.get("rows"))).iterator();
+  }
+
+  private JsonNode step(Object[] values, JsonNode after, List<String> rows) {
+    return process.call(
+        "callProcedure", "name", name(), "arguments", values, "catalog", catalog, "after", after, "rows", rows);
+  }
+
+  private static ParserInterface parser() {
+    return session().sessionState().sqlParser();
+  }
+
+  private static <T> T parsed(Callable<T> parsing) {
+    try {
+      return parsing.call();
+    } catch (Exception error) {
+      // As it is: Spark's own, with the place in the text.
+      throw Unchecked.sneak(error);
+    }
+  }
+
+  private static SparkSession session() {
+    return SparkSession.active();
   }
 
   private static DataType type(JsonNode parameter) {

@@ -102,6 +102,8 @@ class Parameter(TypedDict):
     default: str | None
     columns: bool
     """Whether the value is a list of columns as DDL, which travels as Spark's JSON of a schema."""
+    condition: bool
+    """Whether the value is a condition, which has to be one of SQL's."""
 
 
 class Procedure(TypedDict):
@@ -112,12 +114,23 @@ class Procedure(TypedDict):
     parameters: list[Parameter]
 
 
-class ProcedureResult(TypedDict):
-    """What a procedure answers."""
+class ProcedureStatement(TypedDict):
+    """What the session does for a procedure."""
 
-    columns: str
+    text: str
+    kind: str
+    """`run`; `fetch`, when `call_procedure` is told its rows; or `check`, when it is only analysed."""
+    after: dict[str, Any]
+    """What `call_procedure` is told when that is done; opaque to the JVM."""
+
+
+class ProcedureResult(TypedDict):
+    """What a procedure answers: rows, or what has to be done before it is asked again."""
+
+    columns: NotRequired[str]
     """As Spark's DDL."""
-    rows: list[list[Any]]
+    rows: NotRequired[list[list[Any]]]
+    statement: NotRequired[ProcedureStatement]
 
 
 class PlannedScan(TypedDict):

@@ -45,7 +45,7 @@ from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import narrowed_chains
-from pyspark_pravega.catalog.statements import PROCEDURES, is_metadata
+from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.table import (
     Check,
@@ -244,8 +244,19 @@ class CatalogMethods(StreamReads):
         parameters = [_parameter(parameter) for parameter in procedure.parameters]
         return {"name": procedure.name, "description": procedure.description, "parameters": parameters}
 
-    def call_procedure(self, name: str, arguments: list[Any]) -> ProcedureResult:
-        return {"columns": PROCEDURES[name].columns, "rows": self.catalog.call_procedure(name, arguments)}
+    def call_procedure(
+        self,
+        name: str,
+        arguments: list[Any],
+        catalog: str,
+        after: dict[str, Any] | None = None,
+        rows: list[str] | None = None,
+    ) -> ProcedureResult:
+        caller = Caller(catalog=catalog, after=after or {}, rows=[json.loads(row) for row in rows or ()])
+        step = self.catalog.procedure_step(caller, name, arguments)
+        if isinstance(step, Statement):
+            return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
+        return {"columns": PROCEDURES[name].columns, "rows": step}
 
     def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
         counted = count_rows(self._definition(namespace, table, options), options)
@@ -384,6 +395,7 @@ def _parameter(parameter: statements.Parameter) -> Parameter:
         "comment": parameter.comment,
         "default": parameter.default,
         "columns": parameter.columns,
+        "condition": parameter.condition,
     }
 
 

@@ -158,8 +158,18 @@ class Methods(Protocol):
     def describe_procedure(self, namespace: list[str], name: str) -> Procedure:
         """A procedure, for the analysis of CALL."""
 
-    def call_procedure(self, name: str, arguments: list[Any]) -> ProcedureResult:
-        """Do what a procedure does."""
+    def call_procedure(
+        self,
+        name: str,
+        arguments: list[Any],
+        catalog: str,
+        after: dict[str, Any] | None = None,
+        rows: list[str] | None = None,
+    ) -> ProcedureResult:
+        """Do what a procedure does, in the catalog of that name.
+
+        `after` is that of the statement that was done just now, and `rows` are its rows as JSON, where they are wanted.
+        """
 
     # Batch reads
     def plan_scan(

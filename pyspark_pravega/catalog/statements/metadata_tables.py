@@ -91,6 +91,19 @@ SCHEMAS: dict[str, StructType] = {
         encoding_ids=ArrayType(IntegerType()),
         schema=StringType(),
     ),
+    "copies": _columns(
+        name=StringType(),
+        source=StringType(),
+        from_version=StringType(),
+        to_version=StringType(),
+        where=StringType(),
+        commits=LongType(),
+        rows=LongType(),
+        bytes=LongType(),
+        version=LongType(),
+        begun_at=TimestampType(),
+        done_at=TimestampType(),
+    ),
     "cuts": _columns(name=StringType(), created_at=TimestampType(), cut=StringType(), offsets=_OFFSETS),
     "properties": _columns(key=StringType(), value=StringType()),
 }
@@ -178,6 +191,7 @@ class MetadataTables(CatalogBase):
             "epochs": self._epochs,
             "transactions": self._transactions,
             "schemas": self._schemas,
+            "copies": self._copies,
             "cuts": self._cuts,
             "properties": self._properties,
         }
@@ -309,6 +323,23 @@ class MetadataTables(CatalogBase):
         for name, cut in sorted(ledger.cuts().items()) if ledger is not None else ():
             shown = _cut(self.client, stream, cut.offsets, segments)
             yield {"name": name, "created_at": cut.created_at * 1000, **shown}
+
+    def _copies(self, stream: Stream) -> Iterator[Row]:
+        ledger = open_ledger(self.client, stream)
+        for copy in sorted([] if ledger is None else ledger.copies().all(), key=lambda copy: copy.begun_at):
+            yield {
+                "name": copy.name,
+                "source": copy.arguments["source"],
+                "from_version": copy.from_version,
+                "to_version": copy.to_version,
+                "where": copy.arguments["where"],
+                "commits": copy.commits,
+                "rows": copy.rows,
+                "bytes": copy.bytes,
+                "version": copy.version,
+                "begun_at": copy.begun_at * 1000,
+                "done_at": None if copy.done_at is None else copy.done_at * 1000,
+            }
 
     def _properties(self, stream: Stream) -> Iterator[Row]:
         for key, value in sorted(shown_properties(self.definition(stream)).items()):

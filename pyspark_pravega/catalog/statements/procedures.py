@@ -13,7 +13,10 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.names import stream_of
-from pyspark_pravega.catalog.statements.altering import Altering
+from pyspark_pravega.catalog.statements.copying import COLUMNS as COPY_COLUMNS
+from pyspark_pravega.catalog.statements.redelivering import COLUMNS as REDELIVER_COLUMNS
+from pyspark_pravega.catalog.statements.redelivering import Redelivering
+from pyspark_pravega.catalog.statements.running import Caller, Step
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
@@ -48,6 +51,8 @@ class Parameter:
     """A literal of SQL; None when the argument must be given."""
     columns: bool = False
     """Whether it is a list of columns, which comes parsed."""
+    condition: bool = False
+    """Whether it is a condition of SQL, which the session parses before the procedure is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,30 @@ PROCEDURES = {
             description="Removes the events of a table with a primary key that no row comes from any more",
             parameters=(_TABLE,),
             columns="version BIGINT, rows BIGINT, bytes_before BIGINT, bytes_after BIGINT",
+        ),
+        Procedure(
+            name="copy",
+            description="Copies versions of a table into another one, once for each name",
+            parameters=(
+                Parameter(name="source", type="STRING", comment="the table that is copied"),
+                Parameter(name="target", type="STRING", comment="the table into which it is copied"),
+                Parameter(name="name", type="STRING", comment="what makes it a copy that is made once"),
+                Parameter(name="from_version", type="STRING", comment="the first version, or a cut", default="NULL"),
+                Parameter(name="to_version", type="STRING", comment="the last version, or a cut", default="NULL"),
+                Parameter(name="where", type="STRING", comment="which rows", default="NULL", condition=True),
+                Parameter(name="bytes_per_commit", type="STRING", comment="a size, about", default="'256 MiB'"),
+            ),
+            columns=COPY_COLUMNS,
+        ),
+        Procedure(
+            name="redeliver",
+            description="Brings dead letters that can be decoded now into a table, and removes them",
+            parameters=(
+                Parameter(name="letters", type="STRING", comment="the table of dead letters"),
+                Parameter(name="source", type="STRING", comment="the table whose events they are"),
+                Parameter(name="target", type="STRING", comment="the table into which good rows go"),
+            ),
+            columns=REDELIVER_COLUMNS,
         ),
         Procedure(
             name="create_cut",
@@ -158,7 +187,7 @@ PROCEDURES = {
 }
 
 
-class Procedures(Altering):
+class Procedures(Redelivering):
     """What Pravega can do with a stream and SQL has no statement for."""
 
     def list_procedures(self, namespace: Sequence[str]) -> list[str]:
@@ -200,15 +229,36 @@ class Procedures(Altering):
             ConfigurationError: an argument is missing or wrong.
             PravegaError: it can't be done.
         """
-        procedure = PROCEDURES[name]
-        for parameter, argument in zip(procedure.parameters, arguments, strict=True):
-            if argument is None and parameter.default != "NULL":
-                raise ConfigurationError(f'argument "{parameter.name}" of procedure "{name}" must not be null')
+        _check_given(PROCEDURES[name], arguments)
         call: Callable[..., list[list[Any]]] = getattr(self, f"_{name}")
         stream = self._stream(arguments[0])
         result = call(stream, *arguments[1:])
         self.forget(stream)
         return result
+
+    def procedure_step(self, caller: Caller, name: str, arguments: Sequence[Any]) -> Step:
+        """Call a procedure, or go on with it.
+
+        Args:
+            caller: who has called it, and what was done for it just now.
+            name: its name.
+            arguments: one for each of its parameters.
+
+        Returns:
+            The rows of its result, or what Spark has to do before it is asked again.
+
+        Raises:
+            ConfigurationError: an argument is missing or wrong.
+            PravegaError: it can't be done.
+        """
+        if name not in ("copy", "redeliver"):
+            return self.call_procedure(name, arguments)
+        _check_given(PROCEDURES[name], arguments)
+        if name == "redeliver":
+            letters, source, target = map(self._stream, arguments)
+            return self.redeliver(caller, letters, source, target)
+        source, target, *others = arguments
+        return self.copy(caller, self._named(source), self._stream(target), *others)
 
     def _scale(self, stream: Stream, segments: int) -> list[list[Any]]:
         if not 1 <= segments <= MAX_SEGMENTS:
@@ -303,14 +353,17 @@ class Procedures(Altering):
         return [[subscriber] for subscriber in self.client.controller.subscribers(stream)]
 
     def _stream(self, text: str) -> Stream:
+        stream = self._named(text)
+        self.client.controller.stream_configuration(stream)
+        return stream
+
+    def _named(self, text: str) -> Stream:
         parts = [part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", text)]
         if len(parts) == 1 and self.settings.scope:
             parts.insert(0, self.settings.scope)
         if len(parts) not in (2, 3):
             raise InvalidNameError(f'table "{text}" must be named as namespace.table')
-        stream = stream_of(parts[-2:-1], parts[-1])
-        self.client.controller.stream_configuration(stream)
-        return stream
+        return stream_of(parts[-2:-1], parts[-1])
 
     def _open(self, stream: Stream, text: str) -> uuid.UUID:
         try:
@@ -331,6 +384,12 @@ class Procedures(Altering):
             if state not in (TransactionState.OPEN, passing) or time.monotonic() > deadline:
                 return state
             time.sleep(0.01)
+
+
+def _check_given(procedure: Procedure, arguments: Sequence[Any]) -> None:
+    for parameter, argument in zip(procedure.parameters, arguments, strict=True):
+        if argument is None and parameter.default != "NULL":
+            raise ConfigurationError(f'argument "{parameter.name}" of procedure "{procedure.name}" must not be null')
 
 
 def _with_segments(before: StreamConfiguration, segments: int) -> StreamConfiguration:

@@ -6,8 +6,10 @@ The value itself is `client.stream_cut.StreamCut`. It uses `segments` and below.
 """
 
 from pyspark_pravega.client.positions.cuts import (
+    CutOrder,
     SegmentRanges,
     check_cut,
+    compare_cuts,
     later_cut,
     proper_cut,
     tail_cut,
@@ -18,9 +20,11 @@ from pyspark_pravega.client.positions.succession import replacement
 from pyspark_pravega.client.positions.watermarks import watermarks
 
 __all__ = [
+    "CutOrder",
     "SegmentPart",
     "SegmentRanges",
     "check_cut",
+    "compare_cuts",
     "later_cut",
     "parts_between",
     "proper_cut",

@@ -1,12 +1,13 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept, `history` for how long. `recovery` ends commits of the dead, `cleaning`
-removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress.
-It uses the client only.
+entry is, `json_table` how they are kept, `history` for how long, `copies` and
+`redeliveries` what those procedures have done. `recovery` ends commits of the dead, `cleaning` removes what was
+replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
+from pyspark_pravega.connector.log.copies import Copy, CopyLog, Piece
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
@@ -18,7 +19,7 @@ from pyspark_pravega.connector.log.entries import (
     offsets_of,
 )
 from pyspark_pravega.connector.log.history import HISTORY, History
-from pyspark_pravega.connector.log.jobs import JobLog, OpenJob
+from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, places
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import (
@@ -27,9 +28,9 @@ from pyspark_pravega.connector.log.ledger import (
     create_ledger,
     delete_ledger,
     open_ledger,
-    places,
 )
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
+from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 
@@ -39,14 +40,20 @@ __all__ = [
     "Cleaning",
     "Commit",
     "Content",
+    "Copy",
+    "CopyLog",
     "History",
     "Intent",
     "JobLog",
     "JsonTable",
     "Ledger",
+    "Letters",
     "NamedCut",
     "OpenJob",
+    "Piece",
     "Progress",
+    "Redelivery",
+    "RedeliveryLog",
     "Replacement",
     "Snapshot",
     "State",

@@ -6,11 +6,12 @@ import uuid
 from dataclasses import dataclass
 from itertools import chain
 
-from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transaction
+from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments, Transaction
+from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
-from pyspark_pravega.connector.log.keys import FIRST_JOB, KEY_BYTES, SHARED, job_key
+from pyspark_pravega.connector.log.keys import FIRST_JOB, KEY_BYTES, SHARED, job_key, ledger_name
 from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
@@ -197,6 +198,17 @@ def forget_abandoned(table: JsonTable) -> None:
     for key, document in table.iterate(start=FIRST_JOB):
         if document.content.get("at", 0) < since:
             table.remove((key, ANY_VERSION))
+
+
+def places(client: Client, stream: Stream) -> Places:
+    """What a client knows of the places of a stream and its commit log, for other processes.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+    """
+    found = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
+    return client.pool.places(stream, *([] if found is None else [found.stream]))
 
 
 def _attempts(transactions: list[str]) -> Content:

@@ -14,8 +14,8 @@ _SUFFIX = ".ledger"
 SHARED = (1 << 64) - 1
 """The number, among a job's entries, of the transaction that its tasks share."""
 _COMMITS = 1
-_JOBS, _QUERIES = 1 << 63, 1 << 62
-"""What the first half of a job's keys and of a query's key has beside the hash or id."""
+_JOBS, _QUERIES, _COPIES, _REDELIVERIES = 1 << 63, 1 << 62, 1 << 61, 1 << 60
+"""What the first half of the keys of jobs, queries, copies and redeliveries has beside the hash or id."""
 
 
 def ledger_name(stream: Stream) -> str:
@@ -46,8 +46,8 @@ def _key(space: int, number: int) -> bytes:
 STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3), _key(0, 4)
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
-FIRST_QUERY, FIRST_JOB = _key(_QUERIES, 0), _key(_JOBS, 0)
-"""From the one to the other all keys are of queries, and behind that of jobs."""
+FIRST_COPY, FIRST_QUERY, FIRST_JOB = _key(_COPIES, 0), _key(_QUERIES, 0), _key(_JOBS, 0)
+"""From the first to the second all keys are of copies, to the third of queries, and behind that of jobs."""
 
 
 def commit_key(version: int) -> bytes:
@@ -57,11 +57,25 @@ def commit_key(version: int) -> bytes:
 
 def query_key(query: str) -> bytes:
     """Where a streaming query's progress is."""
-    digest = int.from_bytes(hashlib.blake2b(query.encode(), digest_size=KEY_BYTES).digest())
-    return _key(digest >> 64 & _QUERIES - 1 | _QUERIES, digest & (1 << 64) - 1)
+    return _hashed(query, _QUERIES)
+
+
+def copy_key(name: str) -> bytes:
+    """Where it stands what a copy has done."""
+    return _hashed(name, _COPIES)
+
+
+def redelivery_key(query: str) -> bytes:
+    """Where it stands which dead letters are being brought in."""
+    return _hashed(query, _REDELIVERIES)
 
 
 def job_key(job: uuid.UUID, number: int) -> bytes:
     """Where something of a job is: 0 while it is open, 1 + partition for attempts, `SHARED`."""
     # The upper bit keeps jobs apart from the log's own spaces.
     return _key(job.int >> 64 | _JOBS, number)
+
+
+def _hashed(text: str, space: int) -> bytes:
+    digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest())
+    return _key(digest >> 64 & space - 1 | space, digest & (1 << 64) - 1)

@@ -10,6 +10,8 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
 | 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
+| copy (a hash, its three upper bits 001) | what `CALL copy` of that name has copied into the table |
+| redelivery (a hash, its four upper bits 0001) | which dead letters `CALL redeliver` is bringing into the table |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
@@ -32,9 +34,9 @@ from dataclasses import replace
 from functools import partial
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
-from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log.copies import CopyLog
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
@@ -67,6 +69,7 @@ from pyspark_pravega.connector.log.keys import (
     ledger_name,
     query_key,
 )
+from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
 KEPT_VERSIONS = 10_000
@@ -221,6 +224,14 @@ class Ledger:
         The oldest go first, so it is searched for: a server takes a second to begin a list of a million keys.
         """
         return first_commit(self._table, self.state().version)
+
+    def copies(self) -> CopyLog:
+        """What was copied into the table, by the copies' names."""
+        return CopyLog(self._table)
+
+    def redeliveries(self) -> RedeliveryLog:
+        """Which dead letters are being brought into the table."""
+        return RedeliveryLog(self._table)
 
     # Jobs
 
@@ -481,17 +492,6 @@ def delete_ledger(client: Client, stream: Stream) -> bool:
         False when it had none.
     """
     return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
-
-
-def places(client: Client, stream: Stream) -> Places:
-    """What a client knows of the places of a stream and its commit log, for other processes.
-
-    Args:
-        client: the cluster.
-        stream: the stream.
-    """
-    found = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
-    return client.pool.places(stream, *([] if found is None else [found.stream]))
 
 
 def _opened(client: Client, stream: Stream) -> Ledger:

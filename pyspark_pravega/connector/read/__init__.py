@@ -6,7 +6,7 @@ tables with keys: `keyed` (the last row of each key), `chains` (which segments t
 rows of a moment are made), `row_changes` (what versions have changed). It uses `connector.table` and `connector.log`.
 """
 
-from pyspark_pravega.connector.read.bounded import bounded_snapshot
+from pyspark_pravega.connector.read.bounded import between, bounded_snapshot
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains, chains_of_keys, parts_of_keys
 from pyspark_pravega.connector.read.changes import (
     CHANGE_COLUMNS,
@@ -35,11 +35,14 @@ from pyspark_pravega.connector.read.row_changes import (
 )
 from pyspark_pravega.connector.read.versions import (
     Moment,
+    commit_of,
     last_commit,
     moment_at,
     moment_of,
     parts_until,
+    replaced,
     snapshot_until,
+    truncated,
 )
 
 __all__ = [
@@ -59,11 +62,13 @@ __all__ = [
     "SlicePartition",
     "arrange",
     "arrange_chains",
+    "between",
     "bounded_snapshot",
     "chains_of_keys",
     "check_bounds",
     "check_extents",
     "check_order",
+    "commit_of",
     "commits_between",
     "committed_partitions",
     "committed_ranges",
@@ -78,6 +83,7 @@ __all__ = [
     "only_compacted_since",
     "parts_of_keys",
     "parts_until",
+    "replaced",
     "resolve_end",
     "resolve_start",
     "row_change_partitions",
@@ -85,4 +91,5 @@ __all__ = [
     "rows_at",
     "snapshot_reader",
     "snapshot_until",
+    "truncated",
 ]

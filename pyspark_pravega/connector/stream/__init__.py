@@ -2,6 +2,7 @@
 
 `offsets` are what checkpoints hold, `frontier` says how a cut goes on, `admission` keeps limits, `changes` streams what
 commits added, `following` is what tasks of real-time queries do, `lag` and `consumption` tell how far a query is.
+`pieces` cuts a range of a stream into what is read at a time.
 It uses `connector.read` and below.
 """
 
@@ -10,6 +11,7 @@ from pyspark_pravega.connector.stream.following import FollowedPartition, RealTi
 from pyspark_pravega.connector.stream.frontier import StreamFrontier
 from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset
+from pyspark_pravega.connector.stream.pieces import Pieces, Place, StreamRange, range_of
 from pyspark_pravega.connector.stream.reader import (
     PravegaStreamReader,
     RefusedStreamReader,
@@ -22,6 +24,8 @@ from pyspark_pravega.connector.stream.source import StreamSource
 __all__ = [
     "ChangesSource",
     "FollowedPartition",
+    "Pieces",
+    "Place",
     "PravegaStreamReader",
     "RealTimeReader",
     "RefusedStreamReader",
@@ -30,10 +34,12 @@ __all__ = [
     "SnapshotReader",
     "SourceOffset",
     "StreamFrontier",
+    "StreamRange",
     "StreamSource",
     "check_alike",
     "check_no_bounds",
     "check_real_time",
     "lag_of",
+    "range_of",
     "summary",
 ]

@@ -1,6 +1,6 @@
 """What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows), `rules`
-(defaults and constraints of columns), `encodings` (schemas of the registry by id) and `dead_letters` (what is told of
-bad events).
+(defaults and constraints of columns), `encodings` (schemas of the registry by id), `dead_letters` (what is told of
+bad events) and `lossless` (which columns hold all of others).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
@@ -38,6 +38,7 @@ from pyspark_pravega.connector.table.keys import (
     names_of,
     with_operation,
 )
+from pyspark_pravega.connector.table.lossless import check_columns
 from pyspark_pravega.connector.table.rules import (
     Check,
     added_check,
@@ -75,6 +76,7 @@ __all__ = [
     "TableKey",
     "added_check",
     "avro_defaults",
+    "check_columns",
     "check_enforced",
     "check_key",
     "check_schema_is_there",

@@ -9,6 +9,7 @@ their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `conne
 
 from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact, compact_if_due
 from pyspark_pravega.connector.write.dead_letters import (
+    check_letters,
     parse_bad_events,
     streamed_with_dead_letters,
     with_dead_letters,
@@ -52,6 +53,7 @@ __all__ = [
     "WriteJob",
     "WritePlan",
     "can_unpack",
+    "check_letters",
     "check_rows",
     "check_trigger",
     "compact",

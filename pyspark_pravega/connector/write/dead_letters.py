@@ -131,16 +131,29 @@ def with_dead_letters(definition: TableDefinition, text: str, mode: str | None =
         raise StreamNotFoundError(
             f'stream "{target}", where bad events of "{definition.stream}" are to go, does not exist: {_how(target)}'
         ) from None
+    check_letters(letters, definition.stream)
+    plan = WritePlan.of(letters, WriteOptions(writer_mode=AT_LEAST_ONCE))
+    return replace(definition.with_mode(DROP_MALFORMED), dead_letters=DeadLetters(plan, definition.stream))
+
+
+def check_letters(letters: TableDefinition, source: Stream) -> None:
+    """Refuse a table that isn't one of dead letters.
+
+    Args:
+        letters: the table.
+        source: the stream whose bad events it is to hold.
+
+    Raises:
+        ConfigurationError: it has other columns, or another key; the message says how to make one.
+    """
     found = [(field.name, field.dataType) for field in letters.schema]
     if found != [(field.name, field.dataType) for field in COLUMNS] or (
         letters.key is None or tuple(letters.key.columns) != KEY or not letters.key.is_written
     ):
         raise ConfigurationError(
-            f'stream "{target}" can\'t take the bad events of "{definition.stream}": it has other columns, or another '
-            f"primary key; {_how(target)}"
+            f'stream "{letters.stream}" can\'t take the bad events of "{source}": it has other columns, or another '
+            f"primary key; {_how(letters.stream)}"
         )
-    plan = WritePlan.of(letters, WriteOptions(writer_mode=AT_LEAST_ONCE))
-    return replace(definition.with_mode(DROP_MALFORMED), dead_letters=DeadLetters(plan, definition.stream))
 
 
 def streamed_with_dead_letters(definition: TableDefinition, options: Mapping[str, str]) -> TableDefinition:

@@ -20,7 +20,7 @@ from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.files import ivy, manifests
 from pyspark_pravega.sandbox.files.manifests import Coordinates, PinnedFile
-from pyspark_pravega.sandbox.files.progress import Reports, bar
+from pyspark_pravega.sandbox.files.progress import Reports, bar, time_left
 from pyspark_pravega.sandbox.processes import Kept
 
 _WORKERS = 6
@@ -98,6 +98,8 @@ class _Progress:
     def __init__(self, label: str, folder: Path, *, total: int, files: int) -> None:
         self._label, self._folder, self._total, self._files = label, folder, total, files
         self._reports = Reports()
+        self._before = self.bytes()
+        """What was here already takes no time."""
 
     def bytes(self) -> int:
         return sum(size for _, size in _files(self._folder))
@@ -108,8 +110,10 @@ class _Progress:
     def _text(self) -> str:
         listing = list(_files(self._folder))
         files = sum(path.suffix != _PART for path, _ in listing)
-        progress = bar(sum(size for _, size in listing), self._total)
-        return f"fetching {self._label}: {progress}, {files} of {self._files} files, {self._reports.seconds:.0f} s"
+        size, seconds = sum(size for _, size in listing), self._reports.seconds
+        left = time_left(size - self._before, self._total - self._before, seconds)
+        progress = bar(size, self._total)
+        return f"fetching {self._label}: {progress}, {files} of {self._files} files, {seconds:.0f} s{left}"
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 _LOG_S = 10.0
 _TERMINAL_S = 0.2
 _BAR = 30
+_FIRST_S, _IN_MINUTES_S = 2.0, 100.0
 _MEGABYTE = 1e6
 
 
@@ -40,6 +41,23 @@ class Reports:
             print(f"\r\x1b[K{text()}", end="\n" if last else "", file=sys.stderr, flush=True)
         else:
             print(text(), file=sys.stderr, flush=True)
+
+
+def time_left(done: int, total: int, seconds: float) -> str:
+    """How long it will still take, if it goes on as it did.
+
+    Args:
+        done: bytes that are here, of those that came in these seconds.
+        total: bytes that there will be.
+        seconds: how long it has taken so far.
+
+    Returns:
+        Such as `, 12 s left` or `, 3 min left`; nothing in the first two seconds, and at the end.
+    """
+    if not 0 < done < total or seconds < _FIRST_S:
+        return ""
+    left = seconds * (total - done) / done
+    return f", {left:.0f} s left" if left < _IN_MINUTES_S else f", {left / 60:.0f} min left"
 
 
 def bar(done: int, total: int) -> str:
