@@ -214,11 +214,12 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
     }
 
 
-def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) -> dict[str, str]:
     """The properties that are kept, under the one spelling of their names.
 
     Args:
         properties: those given, with those that Spark adds.
+        own: the names of those that mean something here.
 
     Raises:
         ConfigurationError: one is unknown.
@@ -235,7 +236,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
             )
         if key in _IGNORED:
             continue
-        if name in _OWN:
+        if name in own:
             kept[name] = value
         elif key == COLUMNS:
             raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
@@ -243,7 +244,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
             kept[key] = value
         else:
             raise ConfigurationError(
-                f'unknown table property "{key}"{did_you_mean(name, _OWN)} '
+                f'unknown table property "{key}"{did_you_mean(name, own)} '
                 "(properties of your own need a dot in their name, such as team.owner)"
             )
     return kept

@@ -253,7 +253,8 @@ def test_a_span_holds_what_its_bounds_say(prefix: bytes, start: bytes | None, st
 
 
 def test_a_bound_longer_than_a_key_is_refused(wide: KeyValueTable) -> None:
-    for bounds in ({"prefix": bytes(8)}, {"start": bytes(8)}, {"stop": bytes(8)}):
+    for name in ("prefix", "start", "stop"):
+        bounds: dict[str, Any] = {name: bytes(8)}
         with pytest.raises(ConfigurationError, match="has 8 bytes, more than a key, which has 7"):
             wide.iterate_keys(**bounds)
 

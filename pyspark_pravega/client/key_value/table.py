@@ -48,6 +48,15 @@ class Entry:
     version: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much a table holds, about: a server counts changes only when it has indexed them."""
+
+    entries: int
+    bytes: int
+    """With those of entries that were replaced or removed and aren't cleaned up yet."""
+
+
 class KeyValueTable:
     """A key-value table. Changes are atomic within a partition. Safe for use by several threads."""
 
@@ -103,6 +112,34 @@ class KeyValueTable:
 
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}"
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The ids of its partitions."""
+        return self._partitions.ids
+
+    def placed(self, keys: Sequence[bytes]) -> dict[int, list[int]]:
+        """Sort keys by partition.
+
+        Args:
+            keys: whole keys, or at least their primary parts.
+
+        Returns:
+            Partition to the keys' places in `keys`, ascending.
+
+        Raises:
+            ConfigurationError: a key is shorter than a primary key.
+        """
+        return self._partitions.of(keys)
+
+    def extent(self) -> Extent:
+        """How much the table holds, about.
+
+        Raises:
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        infos = [self._pool.call(self._stream, one, partial(self._info, one)) for one in self.partitions]
+        return Extent(entries=sum(i.entry_count for i in infos), bytes=sum(i.length - i.start_offset for i in infos))
 
     def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         """Look entries up, in as many partitions as there are keys for.
@@ -185,7 +222,12 @@ class KeyValueTable:
         self._change(partition, changes, request, wire.TableKeysRemoved)
 
     def iterate_keys(
-        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+        self,
+        *,
+        prefix: bytes = b"",
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        partition: int | None = None,
     ) -> Iterator[tuple[bytes, int]]:
         """The keys that are there, in their order; fetched page by page, as they are asked for.
 
@@ -195,6 +237,7 @@ class KeyValueTable:
             prefix: what the keys begin with. With a whole primary key only its partition is asked.
             start: the first key, or its beginning.
             stop: the first key that isn't wanted any more, or its beginning.
+            partition: the only partition that is asked; None for all that may hold such keys.
 
         Yields:
             Key and version.
@@ -203,18 +246,23 @@ class KeyValueTable:
             ConfigurationError: a bound is longer than a key.
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
-        pages = self._pages(prefix, start, stop)
+        pages = self._pages(prefix, start, stop, partition)
         return heapq.merge(*(_flat(partition_pages) for _, partition_pages in pages), key=itemgetter(0))
 
     def iterate_entries(
-        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+        self,
+        *,
+        prefix: bytes = b"",
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        partition: int | None = None,
     ) -> Iterator[tuple[bytes, Entry]]:
         """The entries, in the order of their keys; otherwise as `iterate_keys`.
 
         Yields:
             Key and entry.
         """
-        pages = self._pages(prefix, start, stop)
+        pages = self._pages(prefix, start, stop, partition)
         return heapq.merge(*(self._entries(*of_partition) for of_partition in pages), key=itemgetter(0))
 
     # Reading
@@ -253,13 +301,13 @@ class KeyValueTable:
         replies[reply.request_id] = reply.entries
 
     def _pages(
-        self, prefix: bytes, start: bytes | None, stop: bytes | None
+        self, prefix: bytes, start: bytes | None, stop: bytes | None, only: int | None
     ) -> list[tuple[int, Iterator[list[tuple[bytes, int]]]]]:
         """Partitions and their pages of keys."""
         key_bytes = self._configuration.key_bytes + self._configuration.secondary_key_bytes
         span = Span.of(key_bytes, prefix=prefix, start=start, stop=stop)
         partitions = self._partitions.between(span) if span else ()
-        return [(partition, self._pages_of(partition, span)) for partition in partitions]
+        return [(one, self._pages_of(one, span)) for one in partitions if only in (None, one)]
 
     def _pages_of(self, partition: int, span: Span) -> Iterator[list[tuple[bytes, int]]]:
         while span:
@@ -292,6 +340,14 @@ class KeyValueTable:
                 for key, version, value in entries:
                     if version != NOT_EXISTS:
                         yield key, Entry(value=value or b"", version=version)
+
+    def _info(self, partition: int, connection: Connection) -> wire.TableSegmentInfo:
+        request = wire.GetTableSegmentInfo(
+            request_id=connection.next_id(),
+            segment=self._stream.segment_name(partition),
+            token=self._token(write=False),
+        )
+        return connection.call(request, wire.TableSegmentInfo)
 
     @cached_property
     def _configuration(self) -> KeyValueTableConfiguration:

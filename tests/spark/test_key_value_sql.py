@@ -1,0 +1,272 @@
+"""Pravega's key-value tables as tables of SQL, compared with Python dicts and with the client."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_pravega.client import Client, KeyValueTable
+from pyspark_pravega.client.key_value import ANY_VERSION
+from pyspark_pravega.errors import GroupNotFoundError
+from pyspark_pravega.registry import SchemaRegistry
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+NESTED = "STRUCT<a: INT, b: ARRAY<STRING>>"
+
+
+def scope_of(namespace: str) -> str:
+    return namespace.removeprefix("pravega.").replace("_", "-")
+
+
+def opened(client: Client, namespace: str, table: str) -> KeyValueTable:
+    return KeyValueTable(client.pool, scope_of(namespace), table.replace("_", "-"))
+
+
+def extent(rows: DataFrame) -> str:
+    """What a query reads, as EXPLAIN says."""
+    plan = rows._jdf.queryExecution().toString()
+    found = re.search(r"Pravega pravega\S+ \[([^\]]*partitions)\]", plan)
+    assert found, plan
+    return found[1]
+
+
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_random_statements_give_what_a_dict_gives(
+    spark: SparkSession, client: Client, namespace: str, table_format: str, header: str
+) -> None:
+    """Several partitions, two key columns, NULLs and nested values; a second writer puts what the first one made."""
+    t = f"{namespace}.t"
+    spark.sql(
+        f"CREATE TABLE {t} (name STRING, shop INT, item STRING, n BIGINT, more {NESTED}, "
+        "PRIMARY KEY (shop, item) NOT ENFORCED) CLUSTERED BY (shop) INTO 3 BUCKETS "
+        f"TBLPROPERTIES ('table-type' = 'key-value', 'format' = '{table_format}', 'encoding-header' = '{header}')"
+    )
+    chance, rows = random.Random(f"{table_format} {header}"), dict[tuple[int, str], tuple[object, ...]]()
+
+    def made() -> tuple[object, ...]:
+        name = chance.choice([None, "ä", "x" * 50])
+        more = chance.choice([None, (None, []), (7, ["p", "q"])])
+        return name, chance.choice([None, 2**40]), more
+
+    def text(value: object) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, tuple):
+            items = ", ".join(f"'{one}'" for one in value[1])
+            return f"named_struct('a', CAST({text(value[0])} AS INT), 'b', CAST(array({items}) AS ARRAY<STRING>))"
+        return f"'{value}'" if isinstance(value, str) else str(value)
+
+    def values(some: dict[tuple[int, str], tuple[object, ...]]) -> str:
+        return ", ".join(
+            f"({text(row[0])}, {shop}, '{item}', CAST({text(row[1])} AS BIGINT), {text(row[2])})"
+            for (shop, item), row in some.items()
+        )
+
+    def in_spark() -> dict[tuple[int, str], tuple[object, ...]]:
+        return {
+            (r.shop, r["item"]): (r.name, r.n, None if r.more is None else (r.more.a, list(r.more.b)))
+            for r in spark.table(t).collect()
+        }
+
+    for _ in range(3):
+        new = {(chance.randrange(-2, 5), chance.choice("abcd")): made() for _ in range(12)}
+        spark.sql(f"INSERT INTO {t} VALUES {values(new)}")
+        rows |= new
+        shop = chance.randrange(-2, 5)
+        spark.sql(f"UPDATE {t} SET n = shop * 2, name = concat(name, '!') WHERE shop = {shop}")
+        for key, (name, _, more) in rows.items():
+            if key[0] == shop:
+                rows[key] = (None if name is None else f"{name}!", shop * 2, more)
+        spark.sql(f"DELETE FROM {t} WHERE item = 'd' AND shop > 0")
+        rows = {key: row for key, row in rows.items() if not (key[1] == "d" and key[0] > 0)}
+        new = {(chance.randrange(-2, 5), chance.choice("abcd")): made() for _ in range(8)}
+        spark.sql(
+            f"MERGE INTO {t} t USING (SELECT * FROM VALUES {values(new)} AS s(name, shop, item, n, more)) s "
+            "ON t.shop = s.shop AND t.item = s.item WHEN MATCHED AND s.name IS NULL THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        for key, row in new.items():
+            if key in rows and row[0] is None:
+                del rows[key]
+            else:
+                rows[key] = row
+        assert in_spark() == rows
+    other = opened(client, namespace, "t")
+    assert {key for key, _ in other.iterate_keys()} == {
+        struct.pack(">i", shop) + item.encode().ljust(64, b"\0") for shop, item in rows
+    }
+    assert spark.sql(f"SELECT count(*) FROM {t}").first()[0] == len(rows)  # type: ignore[index]
+    (key, entry), *_ = other.iterate_entries()
+    other.put([(key[:4] + b"copy".ljust(64, b"\0"), ANY_VERSION, entry.value)])
+    assert spark.table(t).where("item = 'copy'").count() == 1
+    spark.sql(f"TRUNCATE TABLE {t}")
+    assert in_spark() == {} == dict(other.iterate_keys())
+
+
+def test_what_is_there_is_shown(spark: SparkSession, client: Client, namespace: str) -> None:
+    """Tables that others have made: bytes at first, and columns when they are named."""
+    scope = scope_of(namespace)
+    client.controller.create_key_value_table(scope, "pairs", partitions=2, key_bytes=8, secondary_key_bytes=3)
+    theirs = opened(client, namespace, "pairs")
+    theirs.put([(struct.pack(">q", -5) + b"de\0", ANY_VERSION, b'{"price": 1.5}')])
+    t = f"{namespace}.pairs"
+    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == ["pairs"]
+    assert spark.table(t).schema.simpleString() == "struct<key:binary,secondary_key:binary,value:binary>"
+    (row,) = spark.sql(f"SELECT *, _entry_version FROM {t} WHERE key = X'FFFFFFFFFFFFFFFB'").collect()
+    assert (bytes(row.key), bytes(row.secondary_key), bytes(row.value)) == (
+        struct.pack(">q", -5),
+        b"de\0",
+        b'{"price": 1.5}',
+    )
+    assert row._entry_version == dict(theirs.iterate_keys())[struct.pack(">q", -5) + b"de\0"]
+    spark.sql(f"INSERT INTO {t} VALUES (X'0000000000000007', X'616200', X'7B7D')")
+    schema = '{"type": "object", "title": "t", "properties": {"price": {"type": "number"}}}'
+    spark.sql(
+        f"ALTER TABLE {t} SET TBLPROPERTIES ('key-columns' = 'id BIGINT, country STRING', 'format' = 'json', "
+        f"'schema' = '{schema}')"
+    )
+    assert sorted(map(tuple, spark.table(t).collect())) == [(-5, "de", 1.5), (7, "ab", None)]
+    spark.sql(f"UPDATE {t} SET price = 2 WHERE id = 7")
+    assert theirs.get([struct.pack(">q", 7) + b"ab\0"])[0].value == b'{"price":2.0}'  # type: ignore[union-attr]
+    assert extent(spark.sql(f"SELECT * FROM {t} WHERE id = 7")) == "1 partitions"
+    assert extent(spark.sql(f"SELECT * FROM {t} WHERE id = 7 AND country = 'ab'")) == "1 keys looked up in 1 partitions"
+    with pytest.raises(PySparkException, match="12 bytes.*the table's keys have 11"):
+        spark.sql(f"ALTER TABLE {t} SET TBLPROPERTIES ('key-columns' = 'id BIGINT, country INT')")
+    spark.sql(f"ALTER TABLE {t} UNSET TBLPROPERTIES ('key-columns', 'format', 'schema')")
+    assert spark.table(t).columns == ["key", "secondary_key", "value"]
+    spark.sql(f"DROP TABLE {t}")
+    assert list(client.controller.list_key_value_tables(scope)) == ["spark.catalog"]
+
+
+def test_describes_itself(spark: SparkSession, namespace: str, registry: SchemaRegistry) -> None:
+    """SHOW CREATE TABLE says what makes the same table again."""
+    t = f"{namespace}.orders"
+    spark.sql(
+        f"CREATE TABLE {t} (id BIGINT COMMENT 'which', name VARCHAR(9), tier STRING DEFAULT 'new', "
+        "CONSTRAINT named CHECK (name <> ''), PRIMARY KEY (id, name) NOT ENFORCED) "
+        "CLUSTERED BY (id) INTO 2 BUCKETS COMMENT 'all of them' "
+        "TBLPROPERTIES ('table-type' = 'key-value', 'team.owner' = 'ann', 'isolation-level' = 'snapshot')"
+    )
+    spark.sql(f"INSERT INTO {t} (id, name) VALUES (1, 'a')")
+    assert tuple(spark.table(t).first()) == (1, "a", "new")  # type: ignore[arg-type]
+    with pytest.raises(PySparkException, match="CHECK_CONSTRAINT_VIOLATION"):
+        spark.sql(f"INSERT INTO {t} VALUES (1, '', 'x')")
+    with pytest.raises(PySparkException, match="36 bytes|exceeds"):
+        spark.sql(f"INSERT INTO {t} VALUES (1, 'abcdefghij', 'x')")
+    statement = spark.sql(f"SHOW CREATE TABLE {t}").first()[0]  # type: ignore[index]
+    properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {t}").collect()}
+    assert properties["table-type"] == "key-value"
+    assert properties["partitions"] == "2"
+    described = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {t}").collect()}
+    assert described["id"] == "bigint"
+    spark.sql(f"DROP TABLE {t}")
+    spark.sql(statement)
+    assert spark.sql(f"SHOW CREATE TABLE {t}").first()[0] == statement  # type: ignore[index]
+    assert {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {t}").collect()} == properties
+    assert spark.table(t).count() == 0
+    spark.sql(f"DROP TABLE {t}")
+    with pytest.raises(GroupNotFoundError):
+        registry.group(scope_of(namespace), "orders")
+
+
+REFUSED = {
+    "SELECT * FROM {t} VERSION AS OF 1": "neither versions nor a history",
+    "SELECT * FROM {t} TIMESTAMP AS OF '2026-01-01'": "neither versions nor a history",
+    "SELECT * FROM {t} CHANGES FROM VERSION 1": "neither versions nor a history",
+    "INSERT OVERWRITE {t} VALUES (1, 'x')": "WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    "ALTER TABLE {t} ADD COLUMN more INT": "its columns and constraints not",
+    "ALTER TABLE {t} RENAME TO {t}2": "create a new table AS SELECT",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('format' = 'json')": "settled by CREATE TABLE",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('retention' = '1 day')": 'unknown table property "retention"',
+    "CREATE OR REPLACE TABLE {t} (a INT) TBLPROPERTIES ('format' = 'avro')": "DROP it first",
+    "CREATE TABLE {t} (a INT)": "already exists|TABLE_OR_VIEW_ALREADY_EXISTS",
+    "CREATE VIEW {t} AS SELECT 1": "already exists|ALREADY_EXISTS|exists already",
+    "CREATE TABLE {t}2 (a INT) TBLPROPERTIES ('table-type' = 'key-value')": "needs a key",
+    "CREATE TABLE {t}2 (a INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'key-value')": "has a value",
+    "CREATE TABLE {t}2 (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'queue')": "must be",
+    "CREATE TABLE {t}2 (a DOUBLE, b INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'key-value')": (
+        "can't be in the key"
+    ),
+    "CREATE TABLE {t}2 (a BINARY, b INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'key-value')": (
+        "'a=16'"
+    ),
+    "CREATE TABLE {t}2 (a STRING, b INT, PRIMARY KEY (a) NOT ENFORCED) "
+    "TBLPROPERTIES ('table-type' = 'key-value', 'key-bytes' = 'a=257')": "from 1 to 256",
+    "CREATE TABLE {t}2 (a INT, b INT, c INT, PRIMARY KEY (a, b) NOT ENFORCED) CLUSTERED BY (b) INTO 2 BUCKETS "
+    "TBLPROPERTIES ('table-type' = 'key-value')": "must name the first columns of the key",
+    "CREATE TABLE {t}2 (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) "
+    "TBLPROPERTIES ('table-type' = 'key-value', 'segments' = '3')": 'unknown table property "segments"',
+    "INSERT INTO {t} VALUES (2, repeat('x', 1100000))": "Pravega takes no entry of more than",
+    "SELECT * FROM `{n}`.`t$commits`": "exist|NOT_FOUND",
+    "CALL pravega.system.scale(table => '{n}.t', segments => 2)": "exist",
+}
+
+
+def test_what_cannot_be_is_refused(spark: SparkSession, namespace: str) -> None:
+    t, short = f"{namespace}.t", namespace.removeprefix("pravega.")
+    spark.sql(
+        f"CREATE TABLE {t} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) "
+        "TBLPROPERTIES ('table-type' = 'key-value')"
+    )
+    spark.sql(f"INSERT INTO {t} VALUES (1, 'a')")
+    for statement, message in REFUSED.items():
+        with pytest.raises(PySparkException) as caught:
+            spark.sql(statement.format(t=t, n=short)).collect()
+        assert re.search(message, str(caught.value)), (statement, str(caught.value)[:600])
+    with pytest.raises(PySparkException, match="neither versions nor a history"):
+        spark.readStream.table(t).writeStream.format("noop").start().processAllAvailable()
+    with pytest.raises(PySparkException, match="read option"):
+        spark.read.option("startStreamCut", "head").table(t).collect()
+    assert [tuple(row) for row in spark.table(t).collect()] == [(1, "a")]
+    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == ["t"]
+
+
+KEYS = {
+    "BOOLEAN": ["true", "false"],
+    "TINYINT": ["1Y", "-128Y"],
+    "SMALLINT": ["1S", "-32768S"],
+    "INT": ["1", "-1"],
+    "BIGINT": ["1L", "-9223372036854775808L"],
+    "DECIMAL(10,2)": ["1.50BD", "-99999999.99BD"],
+    "DECIMAL(38,3)": ["1.500BD", "-12345678901234567890123456789012345.125BD"],
+    "DATE": ["DATE'2026-01-02'", "DATE'1912-06-23'"],
+    "TIMESTAMP": ["TIMESTAMP'2026-01-02 03:04:05.678901'", "TIMESTAMP'1969-12-31 00:00:00'"],
+    "TIMESTAMP_NTZ": ["TIMESTAMP_NTZ'2026-01-02 03:04:05.678901'", "TIMESTAMP_NTZ'1969-12-31 00:00:00'"],
+    "STRING": ["'Ä🎈'", "''"],
+    "VARCHAR(4)": ["'a'", "'b'"],
+    "BINARY": ["X'0001'", "X'FF00'"],
+}
+
+
+def test_keys_of_every_type(spark: SparkSession, namespace: str) -> None:
+    """Each type in a key: written, changed, deleted, and looked up by its values."""
+    for number, (kind, values) in enumerate({**KEYS, "all": []}.items()):
+        t = f"{namespace}.t{number}"
+        kinds = list(KEYS) if kind == "all" else [kind]
+        rows = [[v[i] for v in KEYS.values()] for i in (0, 1)] if kind == "all" else [[value] for value in values]
+        columns = ", ".join(f"k{i} {one}" for i, one in enumerate(kinds))
+        names = [f"k{i}" for i in range(len(kinds))]
+        sizes = ", ".join(f"k{i}=2" for i, one in enumerate(kinds) if one == "BINARY")
+        spark.sql(
+            f"CREATE TABLE {t} ({columns}, v INT, PRIMARY KEY ({', '.join(names)}) NOT ENFORCED) "
+            f"TBLPROPERTIES ('table-type' = 'key-value', 'partitions' = '2', 'key-bytes' = '{sizes}')"
+        )
+        texts = [f"({', '.join(row)}, {i})" for i, row in enumerate(rows)]
+        spark.sql(f"INSERT INTO {t} VALUES {', '.join(texts)}")
+        spark.sql(f"UPDATE {t} SET v = v + 10")
+        for i, row in enumerate(rows):
+            condition = " AND ".join(f"{name} = {value}" for name, value in zip(names, row, strict=True))
+            found = spark.sql(f"SELECT v, {', '.join(names)} FROM {t} WHERE {condition}")
+            assert [one.v for one in found.collect()] == [i + 10], (kind, row)
+            # Of booleans Spark makes another condition.
+            assert extent(found) == "1 keys looked up in 1 partitions" or kind in ("BOOLEAN", "all"), (kind, extent(found))
+        condition = " AND ".join(f"{name} = {value}" for name, value in zip(names, rows[0], strict=True))
+        spark.sql(f"DELETE FROM {t} WHERE {condition}")
+        assert [row.v for row in spark.table(t).collect()] == [11], kind
