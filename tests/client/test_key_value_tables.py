@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from client_tools import Proxy, pool_to

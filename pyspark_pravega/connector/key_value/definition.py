@@ -133,7 +133,7 @@ class KeyValueDefinition:
 
 
 def load_key_value(
-    client: Client, settings: Settings, stream: Stream, stored: Mapping[str, object] | None, *, has_group: bool = True
+    client: Client, settings: Settings, stream: Stream, stored: Mapping[str, object] | None
 ) -> KeyValueDefinition:
     """Find out what a key-value table is as a table.
 
@@ -142,7 +142,6 @@ def load_key_value(
         settings: where the schema registry is.
         stream: the table's scope and name.
         stored: what the scope keeps about it: `properties`, and `made`, which table of this name it is about.
-        has_group: whether a group of its name in the registry is its own; not so where a stream has that name.
 
     Raises:
         KeyValueTableNotFoundError: there is no such table.
@@ -157,7 +156,7 @@ def load_key_value(
     if stored is not None and stored["made"] == made_as(segments):
         assert isinstance(stored["properties"], dict)
         properties = stored["properties"]
-    return key_value_definition(settings, stream, segments, configuration, properties, has_group=has_group)
+    return key_value_definition(settings, stream, segments, configuration, properties)
 
 
 def key_value_definition(
@@ -166,12 +165,10 @@ def key_value_definition(
     segments: StreamSegments,
     configuration: KeyValueTableConfiguration,
     properties: dict[str, str],
-    *,
-    has_group: bool = True,
 ) -> KeyValueDefinition:
     """What properties make of a key-value table; see `load_key_value`."""
     layout = _layout(configuration, properties)
-    values = _values(settings, stream, properties, has_group=has_group)
+    values = _values(settings, stream, properties)
     fields = {column.name: column for column in layout.schema}
     plain = values.format in (RAW, STRING)
     for column in values.schema:
@@ -258,7 +255,7 @@ def _layout(configuration: KeyValueTableConfiguration, properties: Mapping[str, 
     return KeyLayout.of([StructField(name, BinaryType(), False) for name in widths], widths)
 
 
-def _values(settings: Settings, stream: Stream, properties: dict[str, str], *, has_group: bool) -> TableDefinition:
+def _values(settings: Settings, stream: Stream, properties: dict[str, str]) -> TableDefinition:
     table_format = properties.get(FORMAT)
     dummy = StreamConfiguration()
     schema = None
@@ -277,7 +274,7 @@ def _values(settings: Settings, stream: Stream, properties: dict[str, str], *, h
             configuration=dummy,
             properties=properties,
         )
-    if table_format in (RAW, STRING) or not has_group:
+    if table_format in (RAW, STRING):
         return raw_definition(settings, stream, dummy, properties, text=table_format == STRING)
     found = schema_definition(settings, stream, dummy, properties, properties)
     if table_format in REGISTERED and found.registered is None:

@@ -111,8 +111,9 @@ class KeyLayout:
         self.width = sum(column.width for column in columns)
         """Bytes of a whole key."""
         self.names = [column.name for column in columns]
-        self.schema = StructType([StructField(c.name, c.field.dataType, False, c.field.metadata) for c in columns])
-        self.arrow = to_arrow_schema(arrow_safe(self.schema), timezone="UTC")
+        fields = [StructField(c.name, c.field.dataType, False, c.field.metadata) for c in columns]
+        self.schema = arrow_safe(StructType(fields))
+        self.arrow = to_arrow_schema(self.schema, timezone="UTC")
 
     @classmethod
     def of(cls, fields: Sequence[StructField], given: Mapping[str, int], *, total: int | None = None) -> KeyLayout:

@@ -171,7 +171,7 @@ class KeyValueJob:
             batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', told=VERSION).of(batches)
         entries: Entries = {}
         rows = size = held = 0
-        most_bytes, most_entries = self._most_bytes, self._most_entries
+        most_bytes, most_entries, writes_itself = self._most_bytes, self._most_entries, False
         for batch in batches:
             for key_bytes, change in self._entries(batch):
                 rows += 1
@@ -181,9 +181,9 @@ class KeyValueJob:
                 entries[key_bytes] = change
                 if held > most_bytes or len(entries) > most_entries:
                     self._apply(table, entries)
-                    # Nothing is left to the end from here on but the rest.
-                    entries, held, most_bytes, most_entries = {}, 0, GATHERED_BYTES, GATHERED_ENTRIES
-        if most_bytes > self._most_bytes and entries:
+                    entries, held = {}, 0
+                    most_bytes, most_entries, writes_itself = GATHERED_BYTES, GATHERED_ENTRIES, True
+        if writes_itself and entries:
             self._apply(table, entries)
             entries = {}
         return EntriesMessage(entries, rows=rows, size=size)
