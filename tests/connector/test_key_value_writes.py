@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.pickles import pickle
+from pyspark_pravega.client import KeyValueTable
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.connector.key_value import (
     VERSION,
@@ -96,8 +98,6 @@ def changed(changes: list[tuple[int, str | None, int | None, int]]) -> Iterator[
 
 
 def test_an_insert_that_dies_between_partitions_leaves_whole_partitions(made: KeyValueDefinition) -> None:
-    from pyspark_pravega.catalog.process.pickles import pickle
-
     job, values = KeyValueJob(plan(made), 1), {row: f"row {row}" for row in range(ROWS)}
     message = job.write_task(rows(values))
     assert there(made) == {}, "nothing is written before all tasks have ended"
@@ -154,29 +154,23 @@ def test_changes_are_those_of_what_was_read(made: KeyValueDefinition) -> None:
         assert there(made) == {1: "ours", 2: "theirs", 4: "d", 5: "theirs"}
 
 
-def test_a_change_without_an_answer_is_made_once_more_or_found(
-    made: KeyValueDefinition, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("was_made", [True, False])
+def test_a_change_without_an_answer_is_found_or_made_once_more(
+    made: KeyValueDefinition, monkeypatch: pytest.MonkeyPatch, was_made: bool
 ) -> None:
-    table = type(made.open())
-    for after in (True, False):
-        put, lost = table.put, []
+    put, calls = KeyValueTable.put, list[int]()
 
-        def losing(
-            self: object,
-            entries: list[tuple[bytes, int, bytes]],
-            put: object = put,
-            lost: list[int] = lost,
-            after: bool = after,
-        ) -> object:
-            made_now = not lost and not after
-            lost.append(1)
-            answer = None if made_now else put(self, entries)  # type: ignore[operator]
-            if len(lost) == 1:
-                raise SegmentStoreUnavailableError("the connection was lost")
-            return answer
+    def losing(self: KeyValueTable, entries: list[tuple[bytes, int, bytes]]) -> list[int]:
+        calls.append(len(entries))
+        if len(calls) == 1 and not was_made:
+            raise SegmentStoreUnavailableError("the connection was lost")
+        versions = put(self, entries)
+        if len(calls) == 1:
+            raise SegmentStoreUnavailableError("the connection was lost")
+        return versions
 
-        monkeypatch.setattr(table, "put", losing)
-        job = KeyValueJob(plan(made), 1, changes=True)
-        job.commit_job([job.write_task(changed([(10 + after, "x", None, INSERTS)]))])
-        monkeypatch.undo()
-        assert there(made)[10 + after] == "x"
+    monkeypatch.setattr(KeyValueTable, "put", losing)
+    job = KeyValueJob(plan(made), 1, changes=True)
+    job.commit_job([job.write_task(changed([(10, "x", None, INSERTS)]))])
+    assert there(made) == {10: "x"}
+    assert calls == ([1] if was_made else [1, 1])

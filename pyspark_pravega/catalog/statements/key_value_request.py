@@ -40,7 +40,8 @@ MAX_PARTITIONS = 1000
 _AT_CREATION = frozenset({TABLE_TYPE, PRIMARY_KEY, PARTITION_KEY, PARTITIONS, ENCODING_HEADER, COMPATIBILITY})
 ALTERABLE = frozenset({KEY_COLUMNS, KEY_BYTES, FORMAT, SCHEMA, ISOLATION_LEVEL})
 """Properties that ALTER TABLE sets. Those but the isolation level are for tables that somebody else has made."""
-_OWN = _AT_CREATION | ALTERABLE
+KEY_VALUE_PROPERTIES = _AT_CREATION | ALTERABLE
+"""All of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def check_key_value_request(
         UnsupportedOperationError: a clause asks for what a key-value table can't do.
     """
     schema, defaults = split_defaults(schema)
-    kept = known_properties(properties, own=_OWN)
+    kept = known_properties(properties, own=KEY_VALUE_PROPERTIES)
     kept[TABLE_TYPE] = KEY_VALUE
     for name in (KEY_COLUMNS, SCHEMA):
         if name in kept:
@@ -143,7 +144,7 @@ def check_altered(given: Mapping[str, str], *, is_ours: bool, name: object) -> d
     Raises:
         ConfigurationError: one is unknown, malformed, or can't be set.
     """
-    wanted = known_properties(given, own=_OWN)
+    wanted = known_properties(given, own=KEY_VALUE_PROPERTIES)
     for key in wanted:
         if key in _AT_CREATION or (is_ours and key in ALTERABLE - {ISOLATION_LEVEL}):
             raise ConfigurationError(

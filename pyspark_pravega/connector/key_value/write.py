@@ -19,7 +19,14 @@ from pyspark.sql.types import StructType
 from pyspark_pravega import settings
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, KeyValueTable
 from pyspark_pravega.connector.key_value.definition import VERSION, KeyValueDefinition
-from pyspark_pravega.connector.options import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT, canonical, isolation_level
+from pyspark_pravega.connector.options import (
+    ISOLATION_LEVEL,
+    SERIALIZABLE,
+    SNAPSHOT,
+    canonical,
+    isolation_level,
+    writes_own,
+)
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.table import DELETED, check_enforced
 from pyspark_pravega.connector.write import ChangesOfKeys, CommitReport
@@ -82,7 +89,7 @@ class KeyValuePlan:
             UnsupportedOperationError: the trigger isn't one of micro-batches.
             EventEncodeError: the rows' columns aren't the table's.
         """
-        given = canonical(options, _WRITE_KEYS, "write option of a key-value table")
+        given = canonical(writes_own(options), _WRITE_KEYS, "write option of a key-value table")
         if trigger is not None:
             raise definition.refuse(
                 f"A query with the {trigger} trigger into",
