@@ -30,6 +30,7 @@ from pyspark_pravega.errors import SegmentStoreUnavailableError, WriteConflictEr
 pytestmark = pytest.mark.server
 
 ROWS = 200
+Change = tuple[int, str | None, int | None, int]
 DIES = """
 import os, pickle, signal, sys
 from pyspark_pravega.client import KeyValueTable
@@ -84,7 +85,7 @@ def versions(made: KeyValueDefinition) -> dict[int, int]:
     return {row["id"]: row[VERSION] for batch in batches for row in batch.to_pylist()}
 
 
-def changed(changes: list[tuple[int, str | None, int | None, int]]) -> Iterator[pa.RecordBatch]:
+def changed(changes: list[Change]) -> Iterator[pa.RecordBatch]:
     """Changes as Spark hands them over: id, value, version and operation each."""
     ids, values, told, operations = zip(*changes, strict=True)
     yield pa.record_batch(
@@ -130,11 +131,12 @@ def test_changes_are_those_of_what_was_read(made: KeyValueDefinition) -> None:
     table.put([(key[2], ANY_VERSION, b'{"v":"theirs"}')])
     table.put([(key[5], NOT_EXISTS, b'{"v":"theirs"}')])
     job = KeyValueJob(plan(made), 1, changes=True)
-    for change in (
+    refused: list[list[Change]] = [
         [(2, None, read[2], DELETES)],
         [(2, None, read[2], DELETES), (2, "ours", None, REINSERTS)],
         [(5, "ours", None, INSERTS)],
-    ):
+    ]
+    for change in refused:
         with pytest.raises(WriteConflictError, match="nothing was written"):
             job.commit_job([job.write_task(changed(change))])
     assert there(made) == {1: "a", 2: "theirs", 3: "c", 5: "theirs"}

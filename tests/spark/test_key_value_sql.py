@@ -56,9 +56,8 @@ def test_random_statements_give_what_a_dict_gives(
     chance, rows = random.Random(f"{table_format} {header}"), dict[tuple[int, str], tuple[object, ...]]()
 
     def made() -> tuple[object, ...]:
-        name = chance.choice([None, "ä", "x" * 50])
-        more = chance.choice([None, (None, []), (7, ["p", "q"])])
-        return name, chance.choice([None, 2**40]), more
+        nested: list[object] = [None, (None, []), (7, ["p", "q"])]
+        return chance.choice([None, "ä", "x" * 50]), chance.choice([None, 2**40]), chance.choice(nested)
 
     def text(value: object) -> str:
         if value is None:
@@ -108,8 +107,8 @@ def test_random_statements_give_what_a_dict_gives(
         struct.pack(">i", shop) + item.encode().ljust(64, b"\0") for shop, item in rows
     }
     assert spark.sql(f"SELECT count(*) FROM {t}").first()[0] == len(rows)  # type: ignore[index]
-    (key, entry), *_ = other.iterate_entries()
-    other.put([(key[:4] + b"copy".ljust(64, b"\0"), ANY_VERSION, entry.value)])
+    (first, entry), *_ = other.iterate_entries()
+    other.put([(first[:4] + b"copy".ljust(64, b"\0"), ANY_VERSION, entry.value)])
     assert spark.table(t).where("item = 'copy'").count() == 1
     spark.sql(f"TRUNCATE TABLE {t}")
     assert in_spark() == {} == dict(other.iterate_keys())

@@ -306,7 +306,8 @@ def _octets(values: pa.Array, column: KeyColumn) -> Octets:
     elif not pa.types.is_integer(kind):
         values = values.view(pa.int32() if column.width == 4 else pa.int64())
     integers = values.to_numpy(zero_copy_only=False)
-    return integers.astype(f">i{column.width}").view(np.uint8).reshape(-1, column.width)
+    big_endian: Octets = integers.astype(f">i{column.width}").view(np.uint8)
+    return big_endian.reshape(-1, column.width)
 
 
 def _padded(values: pa.Array, column: KeyColumn, *, is_text: bool) -> Octets:
@@ -330,9 +331,8 @@ def _padded(values: pa.Array, column: KeyColumn, *, is_text: bool) -> Octets:
         raise EventEncodeError(
             f'a value of column "{column.name}" holds the letter U+0000, with which texts in a key are filled up'
         )
-    return np.frombuffer(b"".join(value.ljust(column.width, b"\0") for value in plain), np.uint8).reshape(
-        -1, column.width
-    )
+    octets: Octets = np.frombuffer(b"".join(value.ljust(column.width, b"\0") for value in plain), np.uint8)
+    return octets.reshape(-1, column.width)
 
 
 def _values(octets: Octets, column: KeyColumn, kind: pa.DataType) -> pa.Array:
