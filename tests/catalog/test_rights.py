@@ -21,7 +21,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.write.writer import BatchWriter
-from pyspark_pravega.errors import AuthenticationError, StreamNotFoundError
+from pyspark_pravega.errors import AuthenticationError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
@@ -118,7 +118,10 @@ def test_a_key_value_table_is_seen_by_those_who_may_change_it(owner: Catalog, au
     found = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
     assert sorted((row["id"], row["s"]) for row in found) == [(1, "a"), (2, None), (3, "c")]
     assert "kv" in owner.list_tables(["rights"])
-    others = catalog_of(auth_sandbox, "rights-reader")
-    with pytest.raises(StreamNotFoundError):
-        others.relation(["rights"], "kv")
+    analyst = catalog_of(auth_sandbox, "rights-analyst").relation(["rights"], "kv")
+    assert isinstance(analyst, KeyValueDefinition)
+    reader = KeyValueReader(analyst, ["id"], Wanted())
+    assert sum(batch.num_rows for one in reader.partitions() for batch in reader.read(one)) == 3
+    with pytest.raises(AuthenticationError, match="no permission"):
+        catalog_of(auth_sandbox, "rights-reader").relation(["rights"], "kv")
     assert owner.drop_table(["rights"], "kv")

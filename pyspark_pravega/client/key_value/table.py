@@ -30,6 +30,8 @@ MAX_CHANGE_BYTES = (16 << 20) - 1 - 8192
 """Keys and values of one change, with 24 bytes for each entry (TableSegment.MAXIMUM_BATCH_LENGTH)."""
 KEYS_IN_REQUEST = 30
 """So that their entries fit into an answer, however long they are."""
+SMALL_VALUE_BYTES, SMALL_VALUES_IN_REQUEST = 4096, 200
+"""As long as an iteration's last values were no longer, it asks for so many at a time."""
 REQUESTS_IN_FLIGHT = 3
 _KEPT = 4096
 """How many tables a pool remembers."""
@@ -267,13 +269,15 @@ class KeyValueTable:
 
     # Reading
 
-    def _read(self, partition: int, keys: list[bytes], connection: Connection) -> list[wire.StoredEntry]:
+    def _read(
+        self, partition: int, keys: list[bytes], connection: Connection, at_a_time: int = KEYS_IN_REQUEST
+    ) -> list[wire.StoredEntry]:
         """Asks for keys in several requests, of which some are under way at a time."""
         segment, token = self._stream.segment_name(partition), self._token(write=False)
         replies: dict[int, tuple[wire.StoredEntry, ...]] = {}
         request_ids: list[int] = []
-        for begin in range(0, len(keys), KEYS_IN_REQUEST):
-            some = keys[begin : begin + KEYS_IN_REQUEST]
+        for begin in range(0, len(keys), at_a_time):
+            some = keys[begin : begin + at_a_time]
             request_ids.append(connection.next_id())
             connection.send(
                 wire.ReadTable(
@@ -333,10 +337,16 @@ class KeyValueTable:
     def _entries(self, partition: int, pages: Iterator[list[tuple[bytes, int]]]) -> Iterator[tuple[bytes, Entry]]:
         # Pages of entries are as long as those of keys, whatever their values' length: a server answered with 120
         # entries of 1 MiB where one was asked for. So the values are asked for by key.
+        at_a_time = KEYS_IN_REQUEST
         for page in pages:
-            for begin in range(0, len(page), KEYS_IN_REQUEST * REQUESTS_IN_FLIGHT):
-                keys = [key for key, _ in page[begin : begin + KEYS_IN_REQUEST * REQUESTS_IN_FLIGHT]]
-                entries = self._pool.call(self._stream, partition, partial(self._read, partition, keys))
+            begin = 0
+            while begin < len(page):
+                keys = [key for key, _ in page[begin : begin + at_a_time * REQUESTS_IN_FLIGHT]]
+                begin += len(keys)
+                read = partial(self._read, partition, keys, at_a_time=at_a_time)
+                entries = self._pool.call(self._stream, partition, read)
+                longest = max((len(value or b"") for _, _, value in entries), default=0)
+                at_a_time = SMALL_VALUES_IN_REQUEST if longest <= SMALL_VALUE_BYTES else KEYS_IN_REQUEST
                 for key, version, value in entries:
                     if version != NOT_EXISTS:
                         yield key, Entry(value=value or b"", version=version)
