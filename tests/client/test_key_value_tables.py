@@ -303,7 +303,7 @@ def test_iterating_goes_on_after_lost_connections(
 ) -> None:
     segments = client.controller.key_value_table_segments(scope, "kv")
     target = client.controller.endpoint(segments.stream, segments.ids[0])
-    keys = [b"%05d" % i for i in range(2500)]
+    keys = [b"%05d" % i for i in range(6000)]
     table.put([(k, NOT_EXISTS, k) for k in keys])
     with Proxy(target) as proxy, pool_to(settings, proxy.address) as pool:
         iterated = []

@@ -285,8 +285,10 @@ REFUSED = {
     "TBLPROPERTIES ('table-type' = 'key-value')": "must name the first columns of the key",
     "CREATE TABLE {t}2 (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) "
     "TBLPROPERTIES ('table-type' = 'key-value', 'segments' = '3')": 'unknown table property "segments"',
+    "CREATE TABLE pravega.{n}.`a.ledger` (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) "
+    "TBLPROPERTIES ('table-type' = 'key-value')": "catalog's own key-value tables",
     "INSERT INTO {t} VALUES (2, repeat('x', 1100000))": "Pravega takes no entry of more than",
-    "SELECT * FROM `{n}`.`t$commits`": "exist|NOT_FOUND",
+    "SELECT * FROM pravega.{n}.`t$commits`": "neither versions|does not exist",
     "CALL pravega.system.scale(table => '{n}.t', segments => 2)": "exist",
 }
 

@@ -21,6 +21,7 @@ from pyspark_pravega.catalog.statements.key_value_request import (
 )
 from pyspark_pravega.catalog.statements.replacing import Replacing, Staged
 from pyspark_pravega.catalog.statements.tables import schema_info
+from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.connector.key_value import (
     FORMAT,
@@ -43,6 +44,7 @@ from pyspark_pravega.connector.write import Seen, StagedTable
 from pyspark_pravega.errors import (
     AuthenticationError,
     ConfigurationError,
+    InvalidNameError,
     KeyValueTableNotFoundError,
     PravegaError,
     StreamExistsError,
@@ -71,7 +73,7 @@ class KeyValueTables(Replacing):
             age_s: how long ago it may have been looked up.
 
         Raises:
-            StreamNotFoundError: there is neither.
+            StreamNotFoundError: there is neither, or a view of that name.
         """
         if "$" not in table:
             known = self._key_values.get(stream_of(namespace, table))
@@ -79,10 +81,14 @@ class KeyValueTables(Replacing):
                 return known[1]
         try:
             return super().load_table(namespace, table, age_s=age_s)
-        except StreamNotFoundError as error:
-            found = None if "$" in table else self._found(stream_of(namespace, table))
+        except StreamNotFoundError:
+            stream = None if "$" in table else stream_of(namespace, table)
+            # Views are more frequent than key-value tables: the caller looks for one.
+            if stream is None or self.store(stream.scope).view(stream.name) is not None:
+                raise
+            found = self._found(stream) if self.is_key_value(stream) else None
             if found is None:
-                raise error
+                raise
             return found
 
     def load_table(self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S) -> TableDefinition:
@@ -136,6 +142,11 @@ class KeyValueTables(Replacing):
         if not is_key_value_request(properties):
             return self.create_table(namespace, table, schema, transforms, properties, checks=checks)
         stream = stream_of(namespace, table)
+        if is_internal(stream.name):
+            raise InvalidNameError(
+                f"\"{stream.name}\" is a name of the catalog's own key-value tables: take one that doesn't end with "
+                f'".ledger", and isn\'t {STORE}'
+            )
         request = check_key_value_request(schema, transforms, properties, checks)
         registry = shared_registry(self.settings) if request.is_registered else None
         if request.is_registered and registry is None:
@@ -333,8 +344,6 @@ class KeyValueTables(Replacing):
 
     def _found(self, stream: Stream) -> KeyValueDefinition | None:
         """A key-value table, looked up now; None where there is none that SQL shows this user."""
-        if is_internal(stream.name):
-            return None
         at = time.monotonic()
         try:
             found = load_key_value(
