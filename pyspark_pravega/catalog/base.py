@@ -18,6 +18,7 @@ from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
     ScopeNotFoundError,
     StreamNotFoundError,
+    UnsupportedOperationError,
 )
 from pyspark_pravega.settings import Settings
 
@@ -111,6 +112,19 @@ class CatalogBase:
             # Without rights to a table, Pravega doesn't tell whether there is one.
             return False
         return True
+
+    def check_no_key_value(self, stream: Stream) -> None:
+        """Refuse what is for streams, where the stream isn't there.
+
+        Raises:
+            UnsupportedOperationError: it is a key-value table.
+        """
+        if self.is_key_value(stream):
+            raise UnsupportedOperationError(
+                f'"{stream}" is a key-value table, which has neither versions nor a history: time travel, CHANGES, '
+                "streaming reads, metadata tables and procedures are for streams. A table with a PRIMARY KEY and "
+                "without 'table-type' is one, whose rows change, too"
+            )
 
     def scope(self, namespace: Sequence[str], *, make: bool = False) -> str:
         """The scope behind a namespace.

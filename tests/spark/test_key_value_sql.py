@@ -288,8 +288,11 @@ REFUSED = {
     "CREATE TABLE pravega.{n}.`a.ledger` (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) "
     "TBLPROPERTIES ('table-type' = 'key-value')": "catalog's own key-value tables",
     "INSERT INTO {t} VALUES (2, repeat('x', 1100000))": "Pravega takes no entry of more than",
-    "SELECT * FROM pravega.{n}.`t$commits`": "neither versions|does not exist",
-    "CALL pravega.system.scale(table => '{n}.t', segments => 2)": "exist",
+    "SELECT * FROM pravega.{n}.`t$commits`": "neither versions nor a history",
+    "CALL pravega.system.scale(table => '{n}.t', segments => 2)": "neither versions nor a history",
+    "CALL pravega.system.register_schema(table => '{n}.t', format => 'json', columns => 'a INT')": (
+        "neither versions nor a history"
+    ),
 }
 
 

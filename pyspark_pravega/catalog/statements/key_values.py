@@ -99,11 +99,8 @@ class KeyValueTables(Replacing):
         """
         found = self.relation(namespace, table, age_s=age_s)
         if isinstance(found, KeyValueDefinition):
-            raise found.refuse(
-                "This with",
-                "it has neither versions nor a history. Time travel, CHANGES, streaming reads and procedures are for "
-                "streams; a table with a PRIMARY KEY and without 'table-type' is one, whose rows change, too",
-            )
+            self.check_no_key_value(found.stream)
+            raise StreamNotFoundError(f'stream "{found.stream}" does not exist')
         return found
 
     def list_tables(self, namespace: Sequence[str]) -> list[str]:

@@ -206,6 +206,8 @@ class Procedures(Altering):
                 raise ConfigurationError(f'argument "{parameter.name}" of procedure "{name}" must not be null')
         call: Callable[..., list[list[Any]]] = getattr(self, f"_{name}")
         stream = self._stream(arguments[0])
+        if not self.exists(stream):
+            self.check_no_key_value(stream)
         result = call(stream, *arguments[1:])
         self.forget(stream)
         return result
