@@ -177,7 +177,7 @@ class KeyValueJob:
             key = definition.layout.names
             batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', told=VERSION).of(batches)
         entries: Entries = {}
-        rows = size = held = 0
+        rows = size = held = done = 0
         most_bytes, most_entries, writes_itself = self._most_bytes, self._most_entries, False
         for batch in batches:
             for key_bytes, change in self._entries(batch):
@@ -187,11 +187,11 @@ class KeyValueJob:
                 held += of_entry + ENTRY_BYTES
                 entries[key_bytes] = change
                 if held > most_bytes or len(entries) > most_entries:
-                    self._apply(table, entries)
+                    done = self._apply(table, entries, done)
                     entries, held = {}, 0
                     most_bytes, most_entries, writes_itself = GATHERED_BYTES, GATHERED_ENTRIES, True
         if writes_itself and entries:
-            self._apply(table, entries)
+            self._apply(table, entries, done)
             entries = {}
         return EntriesMessage(entries, rows=rows, size=size)
 
@@ -251,9 +251,18 @@ class KeyValueJob:
                 )
         return values
 
-    def _apply(self, table: KeyValueTable, entries: Entries) -> None:
-        """Make changes, partition by partition: each partition's puts at once, and its removals."""
-        keys, done = list(entries), 0
+    def _apply(self, table: KeyValueTable, entries: Entries, done: int = 0) -> int:
+        """Make changes, partition by partition: each partition's puts at once, and its removals.
+
+        Args:
+            table: where.
+            entries: the changes.
+            done: how many the task has made before, for messages.
+
+        Returns:
+            How many it has made now.
+        """
+        keys = list(entries)
         for places in table.placed(keys).values():
             of_partition = [keys[place] for place in places]
             for put in (True, False):
@@ -261,6 +270,7 @@ class KeyValueJob:
                 for change in _changes(some, entries):
                     self._change(table, change, done)
                     done += len(change)
+        return done
 
     def _change(self, table: KeyValueTable, change: Entries, done: int) -> None:
         """Make one change of a partition, whose entries are all put or all removed.
