@@ -26,6 +26,7 @@ from pyspark_pravega.connector.write import compact, release
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
+    StreamNotFoundError,
     TransactionError,
     UnsupportedOperationError,
     did_you_mean,
@@ -206,8 +207,6 @@ class Procedures(Altering):
                 raise ConfigurationError(f'argument "{parameter.name}" of procedure "{name}" must not be null')
         call: Callable[..., list[list[Any]]] = getattr(self, f"_{name}")
         stream = self._stream(arguments[0])
-        if not self.exists(stream):
-            self.check_no_key_value(stream)
         result = call(stream, *arguments[1:])
         self.forget(stream)
         return result
@@ -311,7 +310,11 @@ class Procedures(Altering):
         if len(parts) not in (2, 3):
             raise InvalidNameError(f'table "{text}" must be named as namespace.table')
         stream = stream_of(parts[-2:-1], parts[-1])
-        self.client.controller.stream_configuration(stream)
+        try:
+            self.client.controller.stream_configuration(stream)
+        except StreamNotFoundError:
+            self.check_no_key_value(stream)
+            raise
         return stream
 
     def _open(self, stream: Stream, text: str) -> uuid.UUID:
