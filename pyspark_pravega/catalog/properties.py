@@ -73,6 +73,10 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
+_CDC_TYPE, _CDC_KEYS, _CDC_LAST_ROWS = "pipelines.autocdc.scdType", "pipelines.autocdc.keyColumnNames", "SCD1"
+"""Spark's properties of the table in which an AUTO CDC flow keeps its state: with SCD type 1 it has a row for each key,
+and changes them, which only a table with a key can."""
+
 _WRITES = frozenset(
     {ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, COMPACT_WHEN, HISTORY}
 )
@@ -148,6 +152,8 @@ def check_request(
             f'table property "{declared[0]}" tells of events that another program writes: set it on a stream that is '
             "there, ALTER TABLE ... SET TBLPROPERTIES"
         )
+    if kept.get(_CDC_TYPE) == _CDC_LAST_ROWS and _CDC_KEYS in kept:
+        kept.setdefault(PRIMARY_KEY, ",".join(json.loads(kept[_CDC_KEYS])))
     check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
     compatibility = check_compatibility(table_format, kept)

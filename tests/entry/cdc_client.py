@@ -1,4 +1,4 @@
-"""A client of Spark Connect that runs a pipeline with an AUTO CDC flow, twice: its arguments are those of the test."""
+"""A client of Spark Connect that runs a pipeline with an AUTO CDC flow: its arguments are those of the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ libraries:
 FLOW = """
 from pyspark import pipelines as dp
 
-dp.create_streaming_table("customers", table_properties={"primary-key": "id"})
+dp.create_streaming_table("customers", cluster_by=["id"], table_properties={"primary-key": "id"})
 dp.create_auto_cdc_flow(
     target="customers",
     source="changes",
@@ -44,14 +44,14 @@ def main(address: str, folder: Path) -> dict[str, Any]:
     (project / "transformations" / "customers.py").write_text(FLOW)
     spec = project / "spark-pipeline.yml"
     spec.write_text(SPEC.format(storage=(folder / "cdc-storage").as_uri()))
-    seen: dict[str, Any] = {"rows": []}
+    seen: dict[str, Any] = {}
     for changes in (
         "(1, 'a', 'upsert', 1), (2, 'b', 'upsert', 2), (1, 'late', 'upsert', 0), (3, 'c', 'upsert', 3)",
         "(2, 'b', 'delete', 5), (3, 'cc', 'upsert', 6), (2, 'too late', 'upsert', 4), (4, 'd', 'upsert', 7)",
     ):
         spark.sql(f"INSERT INTO cdc.changes VALUES {changes}")
-        ended(start(address, spec))
-        seen["rows"].append({row.id: row.name for row in spark.sql("SELECT id, name FROM cdc.customers").collect()})
+    ended(start(address, spec))
+    seen["rows"] = {row.id: row.name for row in spark.sql("SELECT id, name FROM cdc.customers").collect()}
     seen["tables"] = [row.tableName for row in spark.sql("SHOW TABLES IN cdc").collect()]
     spark.sql("DROP NAMESPACE cdc CASCADE")
     spark.stop()
