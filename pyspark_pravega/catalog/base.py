@@ -8,11 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.catalog.names import scope_of, stream_of
-from pyspark_pravega.catalog.store import NamespaceStore
+from pyspark_pravega.catalog.store import STORE, NamespaceStore
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import is_ledger_name
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import LOG, TableDefinition, load_definition
-from pyspark_pravega.errors import ScopeNotFoundError, StreamNotFoundError
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    KeyValueTableNotFoundError,
+    ScopeNotFoundError,
+    StreamNotFoundError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.settings import Settings
 
 FRESH_S = 0.005
@@ -95,6 +102,30 @@ class CatalogBase:
             return False
         return True
 
+    def is_key_value(self, stream: Stream) -> bool:
+        """Whether there is a key-value table of a stream's name, which SQL shows and the user may see."""
+        if is_internal(stream.name):
+            return False
+        try:
+            self.client.controller.key_value_table_configuration(stream.scope, stream.name)
+        except (KeyValueTableNotFoundError, AuthenticationError):
+            # Without rights to a table, Pravega doesn't tell whether there is one.
+            return False
+        return True
+
+    def check_no_key_value(self, stream: Stream) -> None:
+        """Refuse what is for streams, where the stream isn't there.
+
+        Raises:
+            UnsupportedOperationError: it is a key-value table.
+        """
+        if self.is_key_value(stream):
+            raise UnsupportedOperationError(
+                f'"{stream}" is a key-value table, which has neither versions nor a history: time travel, CHANGES, '
+                "streaming reads, metadata tables and procedures are for streams. A table with a PRIMARY KEY and "
+                "without 'table-type' is one, whose rows change, too"
+            )
+
     def scope(self, namespace: Sequence[str], *, make: bool = False) -> str:
         """The scope behind a namespace.
 
@@ -115,6 +146,11 @@ class CatalogBase:
     def is_empty_default(self, namespace: Sequence[str]) -> bool:
         """Whether this is the default namespace, and nothing was ever put into it."""
         return scope_of(namespace) == DEFAULT_NAMESPACE and not self.client.controller.scope_exists(DEFAULT_NAMESPACE)
+
+
+def is_internal(name: str) -> bool:
+    """Whether a key-value table is the catalog's own, or one of Pravega's: SQL doesn't show those."""
+    return is_ledger_name(name) or name == STORE or name.startswith("_")
 
 
 def no_such_scope(scope: str) -> ScopeNotFoundError:

@@ -1,17 +1,16 @@
-"""The catalog: scopes as namespaces, streams as tables, and what goes with them."""
+"""The catalog: scopes as namespaces, streams and key-value tables as tables, and what goes with them."""
 
 from __future__ import annotations
 
 from pyspark_pravega.catalog.statements import (
-    Altering,
     History,
+    KeyValueTables,
     MetadataTables,
     Namespaces,
     Procedures,
-    Replacing,
     Views,
 )
 
 
-class Catalog(Procedures, MetadataTables, History, Replacing, Altering, Views, Namespaces):
+class Catalog(Procedures, MetadataTables, History, KeyValueTables, Views, Namespaces):
     """A Pravega cluster and its schema registry as a catalog. Safe for use by several threads."""

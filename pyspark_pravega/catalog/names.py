@@ -1,7 +1,8 @@
 """Between the names of SQL and those of Pravega.
 
 Pravega's names can't hold `_`, and SQL's can't hold `-` without backticks: `_` in SQL is `-` in Pravega and the other
-way round, so both spellings of a name mean the same object, and listings show `_`.
+way round, so both spellings of a name mean the same object, and listings show `_`. That holds at a name's beginning,
+too: Pravega's own streams and scopes, whose names do begin with `_`, have no name in SQL.
 """
 
 from __future__ import annotations
@@ -21,10 +22,8 @@ def to_pravega(kind: str, name: str) -> str:
         name: the name in SQL, in either spelling.
 
     Raises:
-        InvalidNameError: Pravega can't hold it, or it is reserved.
+        InvalidNameError: Pravega can't hold it.
     """
-    if name.startswith("_"):
-        raise InvalidNameError(f'{kind} name "{name}" begins with "_": such names are reserved by Pravega')
     return check_name(kind, name.replace("_", "-"))
 
 

@@ -73,6 +73,10 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
+_CDC_TYPE, _CDC_KEYS, _CDC_LAST_ROWS = "pipelines.autocdc.scdType", "pipelines.autocdc.keyColumnNames", "SCD1"
+"""Spark's properties of the table in which an AUTO CDC flow keeps its state: with SCD type 1 it has a row for each key,
+and changes them, which only a table with a key can."""
+
 _WRITES = frozenset(
     {ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, COMPACT_WHEN, HISTORY}
 )
@@ -148,6 +152,8 @@ def check_request(
             f'table property "{declared[0]}" tells of events that another program writes: set it on a stream that is '
             "there, ALTER TABLE ... SET TBLPROPERTIES"
         )
+    if kept.get(_CDC_TYPE) == _CDC_LAST_ROWS and _CDC_KEYS in kept:
+        kept.setdefault(PRIMARY_KEY, ",".join(json.loads(kept[_CDC_KEYS])))
     check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
     compatibility = check_compatibility(table_format, kept)
@@ -214,11 +220,12 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
     }
 
 
-def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) -> dict[str, str]:
     """The properties that are kept, under the one spelling of their names.
 
     Args:
         properties: those given, with those that Spark adds.
+        own: the names of those that mean something here.
 
     Raises:
         ConfigurationError: one is unknown.
@@ -235,7 +242,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
             )
         if key in _IGNORED:
             continue
-        if name in _OWN:
+        if name in own:
             kept[name] = value
         elif key == COLUMNS:
             raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
@@ -243,7 +250,7 @@ def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
             kept[key] = value
         else:
             raise ConfigurationError(
-                f'unknown table property "{key}"{did_you_mean(name, _OWN)} '
+                f'unknown table property "{key}"{did_you_mean(name, own)} '
                 "(properties of your own need a dot in their name, such as team.owner)"
             )
     return kept

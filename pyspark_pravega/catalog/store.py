@@ -1,4 +1,4 @@
-"""What a namespace holds beside streams: its own properties, and views.
+"""What a namespace holds beside streams: its own properties, views, and what key-value tables are in SQL.
 
 They lie in a key-value table of the scope, which is made with the first of them:
 
@@ -6,6 +6,7 @@ They lie in a key-value table of the scope, which is made with the first of them
 |---|---|
 | 0, then zeros | the namespace's properties |
 | 1, then a hash of the view's name | the view, with its name |
+| 2, then a hash of the table's name | what SQL knows of a key-value table, with its name |
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STORE = "spark.catalog"
 """The key-value table's name. Streams and their commit logs have others."""
 KEY_BYTES = 16
 _PROPERTIES = bytes(KEY_BYTES)
-_VIEWS = b"\1"
+_VIEWS, _TABLES = b"\1", b"\2"
 
 
 class NamespaceStore:
@@ -62,7 +63,7 @@ class NamespaceStore:
         Args:
             name: the view.
         """
-        found = self._get(_view_key(name))
+        found = self._get(_key(_VIEWS, name))
         return found["view"] if found else None
 
     def views(self) -> list[str]:
@@ -83,7 +84,7 @@ class NamespaceStore:
         def changed(before: Content | None) -> Content:
             return {"name": name, "view": change(before["view"] if before else None)}
 
-        self._change(_view_key(name), changed)
+        self._change(_key(_VIEWS, name), changed)
 
     def drop_view(self, name: str) -> bool:
         """Remove a view.
@@ -92,7 +93,35 @@ class NamespaceStore:
             False when there was none.
         """
         table = self._open()
-        return table is not None and table.change(_view_key(name), lambda _: None) is not None
+        return table is not None and table.change(_key(_VIEWS, name), lambda _: None) is not None
+
+    def table(self, name: str) -> Content | None:
+        """What SQL knows of a key-value table.
+
+        Args:
+            name: the table.
+        """
+        found = self._get(_key(_TABLES, name))
+        return found["table"] if found else None
+
+    def change_table(self, name: str, change: Callable[[Content | None], Content]) -> None:
+        """Keep what SQL knows of a key-value table.
+
+        Args:
+            name: the table.
+            change: makes it of what is known so far; it may be called several times.
+        """
+
+        def changed(before: Content | None) -> Content:
+            return {"name": name, "table": change(before["table"] if before else None)}
+
+        self._change(_key(_TABLES, name), changed)
+
+    def drop_table(self, name: str) -> None:
+        """Forget what SQL knows of a key-value table."""
+        table = self._open(to_read=True)
+        if table is not None:
+            table.change(_key(_TABLES, name), lambda _: None)
 
     def delete(self) -> None:
         """Remove the store with all that is in it."""
@@ -126,5 +155,5 @@ class NamespaceStore:
         return JsonTable(table, f'what scope "{self._scope}" keeps for catalogs')
 
 
-def _view_key(name: str) -> bytes:
-    return _VIEWS + hashlib.blake2b(name.encode(), digest_size=KEY_BYTES - 1).digest()
+def _key(kind: bytes, name: str) -> bytes:
+    return kind + hashlib.blake2b(name.encode(), digest_size=KEY_BYTES - 1).digest()

@@ -9,6 +9,13 @@ import pytest
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.connector.key_value import (
+    KeyValueDefinition,
+    KeyValueJob,
+    KeyValuePlan,
+    KeyValueReader,
+    Wanted,
+)
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
@@ -97,3 +104,24 @@ def test_rights_suffice_for_what_they_are_said_to_and_for_nothing_else(
         except AuthenticationError as error:
             assert "the user has no permission for" in str(error), name  # noqa: PT017
     assert done == MAY[user]
+
+
+def test_a_key_value_table_is_seen_by_those_who_may_change_it(owner: Catalog, auth_sandbox: Sandbox) -> None:
+    columns = StructType().add("id", "long", nullable=False).add("s", "string")
+    properties = {"table-type": "key-value", "primary-key": "id", "partitions": "2"}
+    made = owner.create_relation(["rights"], "kv", columns, [], properties)
+    assert isinstance(made, KeyValueDefinition)
+    job = KeyValueJob(KeyValuePlan.of(made, {}, checks=[]), 1)
+    rows = pa.record_batch({"id": pa.array([1, 2, 3], pa.int64()), "s": pa.array(["a", None, "c"])})
+    job.commit_job([job.write_task(iter([rows]))])
+    reader = KeyValueReader(made, ["id", "s"], Wanted())
+    found = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    assert sorted((row["id"], row["s"]) for row in found) == [(1, "a"), (2, None), (3, "c")]
+    assert "kv" in owner.list_tables(["rights"])
+    analyst = catalog_of(auth_sandbox, "rights-analyst").relation(["rights"], "kv")
+    assert isinstance(analyst, KeyValueDefinition)
+    reader = KeyValueReader(analyst, ["id"], Wanted())
+    assert sum(batch.num_rows for one in reader.partitions() for batch in reader.read(one)) == 3
+    with pytest.raises(AuthenticationError, match="no permission"):
+        catalog_of(auth_sandbox, "rights-reader").relation(["rights"], "kv")
+    assert owner.drop_table(["rights"], "kv")

@@ -130,7 +130,7 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
     [
         ("loadRelation", {"table": "missing"}, "no-such-table", "PRAVEGA_STREAM_NOT_FOUND"),
         ("createNamespace", {"properties": {}}, "namespace-exists", "PRAVEGA_SCOPE_EXISTS"),
-        ("loadRelation", {"table": "_x"}, "other", "PRAVEGA_INVALID_NAME"),
+        ("loadRelation", {"table": "a/b"}, "other", "PRAVEGA_INVALID_NAME"),
         ("loadNamespace", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
         ("listTables", {"namespace": ["test-nowhere"]}, "no-such-namespace", "PRAVEGA_SCOPE_NOT_FOUND"),
         ("listTables", {"namespace": ["a", "b"]}, "other", "PRAVEGA_INVALID_NAME"),

@@ -26,7 +26,7 @@ from pyspark_pravega.connector.options import ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob, WritePlan, compact, key_places
-from pyspark_pravega.connector.write.deltas import DELETES, INSERTS, ROW_OPERATION
+from pyspark_pravega.connector.write.changed_rows import DELETES, INSERTS, ROW_OPERATION
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import Settings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from client_tools import Proxy, pool_to
@@ -253,7 +254,8 @@ def test_a_span_holds_what_its_bounds_say(prefix: bytes, start: bytes | None, st
 
 
 def test_a_bound_longer_than_a_key_is_refused(wide: KeyValueTable) -> None:
-    for bounds in ({"prefix": bytes(8)}, {"start": bytes(8)}, {"stop": bytes(8)}):
+    for name in ("prefix", "start", "stop"):
+        bounds: dict[str, Any] = {name: bytes(8)}
         with pytest.raises(ConfigurationError, match="has 8 bytes, more than a key, which has 7"):
             wide.iterate_keys(**bounds)
 
@@ -301,7 +303,7 @@ def test_iterating_goes_on_after_lost_connections(
 ) -> None:
     segments = client.controller.key_value_table_segments(scope, "kv")
     target = client.controller.endpoint(segments.stream, segments.ids[0])
-    keys = [b"%05d" % i for i in range(2500)]
+    keys = [b"%05d" % i for i in range(6000)]
     table.put([(k, NOT_EXISTS, k) for k in keys])
     with Proxy(target) as proxy, pool_to(settings, proxy.address) as pool:
         iterated = []

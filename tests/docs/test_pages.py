@@ -13,6 +13,7 @@ from page_tools import PAGES, ROOT, RUNNABLE, SHOWN, prose, snippets
 from pyspark_pravega import errors
 from pyspark_pravega.catalog.properties import known_properties
 from pyspark_pravega.catalog.statements import PROCEDURES
+from pyspark_pravega.catalog.statements.key_value_request import KEY_VALUE_PROPERTIES
 from pyspark_pravega.cli import main
 from pyspark_pravega.connector import options
 from pyspark_pravega.errors import ConfigurationError, PravegaError
@@ -130,6 +131,10 @@ def test_the_reference_has_each_table_property() -> None:
     assert set(known_properties(dict.fromkeys(named, "x"))) == named
     with pytest.raises(ConfigurationError, match="unknown table property"):
         known_properties({"nothing-like-it": "x"})
+
+
+def test_the_reference_has_each_property_of_key_value_tables() -> None:
+    assert section("Properties of key-value tables") >= KEY_VALUE_PROPERTIES
 
 
 def test_the_reference_has_each_procedure() -> None:

@@ -19,7 +19,6 @@ REFUSED_TABLES = [
     ("`a/b` (id INT)", "PRAVEGA_INVALID_NAME", '"a/b" may hold only letters, digits'),
     ("`` (id INT)", "PRAVEGA_INVALID_NAME", "must not be empty"),
     (f"{LONG} (id INT)", "PRAVEGA_INVALID_NAME", "has 256 characters; at most 255"),
-    ("_hidden (id INT)", "PRAVEGA_INVALID_NAME", 'begins with "_"'),
     ("t (id INTERVAL MONTH)", "PRAVEGA_UNSUPPORTED_TYPE", 'column "id" is of type INTERVAL MONTH'),
     ("t (s STRUCT<v: INTERVAL YEAR>)", "PRAVEGA_UNSUPPORTED_TYPE", 'column "s.v" is of type INTERVAL YEAR'),
     ("t (`a b` INT) TBLPROPERTIES ('format' = 'protobuf')", "PRAVEGA_UNSUPPORTED_TYPE", 'name it "a_b"'),

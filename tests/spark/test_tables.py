@@ -10,6 +10,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from pyspark_pravega.client import Client, Stream, StreamConfiguration
+
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 ALL_TYPES = """
@@ -264,3 +266,33 @@ def test_properties_that_sessions_set_at_once_are_all_kept(spark: SparkSession, 
     assert {key: value for key, value in shown.items() if key.startswith("own.")} == {
         f"own.{number}": f"v{number}" for number in range(30)
     }
+
+
+def test_names_may_begin_with_an_underscore(spark: SparkSession, client: Client) -> None:
+    """In Pravega they begin with `-`; a stream of another program that is called so is found, too."""
+    spark.sql("CREATE NAMESPACE pravega._names")
+    try:
+        for table_format in ("avro", "json", "protobuf"):
+            t = f"pravega._names.__state_{table_format}"
+            spark.sql(
+                f"CREATE TABLE {t} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) "
+                f"TBLPROPERTIES ('format' = '{table_format}')"
+            )
+            spark.sql(f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+            spark.sql(f"UPDATE {t} SET name = 'c' WHERE id = 2")
+            assert {row.id: row.name for row in spark.table(t).collect()} == {1: "a", 2: "c"}
+        spark.sql(
+            "CREATE TABLE pravega._names._entries (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) "
+            "TBLPROPERTIES ('table-type' = 'key-value')"
+        )
+        spark.sql("INSERT INTO pravega._names._entries VALUES (1, 'a')")
+        assert spark.table("pravega._names._entries").count() == 1
+        client.controller.create_stream(Stream("-names", "-theirs"), StreamConfiguration())
+        assert spark.table("pravega._names._theirs").count() == 0
+        shown = [row.tableName for row in spark.sql("SHOW TABLES IN pravega._names").collect()]
+        assert sorted(shown) == ["__state_avro", "__state_json", "__state_protobuf", "_entries", "_theirs"]
+        assert "--state-avro" in client.controller.list_streams("-names")
+        assert "_names" in [row.namespace for row in spark.sql("SHOW NAMESPACES IN pravega").collect()]
+    finally:
+        spark.sql("DROP NAMESPACE pravega._names CASCADE")
+    assert not client.controller.scope_exists("-names")

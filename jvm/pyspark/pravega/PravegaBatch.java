@@ -75,6 +75,10 @@ final class PravegaBatch implements Batch {
     if (plan == null) {
       return "";
     }
+    JsonNode extent = left().get("extent");
+    if (extent != null) {
+      return " [" + extent.asText() + "]";
+    }
     return " [" + left().get("segments").asInt() + " segments with events, " + size() + " bytes]";
   }
 

@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
@@ -45,6 +46,12 @@ final class PravegaChanges implements DeltaWrite, DeltaBatchWrite, RequiresDistr
     for (StructField field : table.schema().fields()) {
       // Of a row that is deleted only the columns are known that identify it.
       columns = columns.add(field.name(), field.dataType(), true);
+    }
+    for (String name : table.rowId()) {
+      if (!Arrays.asList(columns.fieldNames()).contains(name)) {
+        // What a row that is deleted tells beside its columns, as its version.
+        columns = columns.add(name, table.field(name).dataType(), true);
+      }
     }
     rows = columns.add(OPERATION, DataTypes.IntegerType, false);
     write = PravegaWrite.ofChanges(table, info, rows);

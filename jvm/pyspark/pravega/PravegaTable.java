@@ -68,7 +68,7 @@ class PravegaTable
     stream = loaded.get("stream").asText();
     schema = PravegaCatalog.struct(loaded.get("schema"));
     properties = PravegaCatalog.strings(loaded.get("properties"));
-    metadata = PravegaCatalog.struct(process.greeting().get("metadata"));
+    metadata = PravegaCatalog.struct((loaded.has("metadata") ? loaded : process.greeting()).get("metadata"));
     primaryKey = PravegaCatalog.names(loaded.get("primaryKey"));
     rowId = PravegaCatalog.names(loaded.get("rowId"));
     constraints = Constraints.of(loaded.get("checks"), primaryKey, identifier.name());
@@ -238,7 +238,8 @@ class PravegaTable
     return new StructType(Arrays.stream(wanted.fieldNames()).map(this::field).toArray(StructField[]::new));
   }
 
-  private StructField field(String name) {
+  /** A column, or a metadata column. */
+  StructField field(String name) {
     StructType from = Arrays.asList(schema.fieldNames()).contains(name) ? schema : metadata;
     return from.apply(name);
   }

@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -38,6 +39,8 @@ final class Predicates {
       Object value = children[i] instanceof Literal<?> literal ? literal.value() : null;
       if (value instanceof UTF8String || value instanceof Decimal) {
         value = value.toString();
+      } else if (value instanceof byte[] bytes) {
+        value = HexFormat.of().formatHex(bytes);
       } else if (!(value instanceof Number) && !(value instanceof Boolean)) {
         return;
       }

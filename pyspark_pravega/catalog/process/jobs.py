@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,11 +11,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import BinaryType, StructField, StructType
-from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
-from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.catalog.process.compactions import Compactions
+from pyspark_pravega.catalog.process.pickles import pickle, pickled_read, unpickle
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     Bounds,
@@ -27,7 +24,7 @@ from pyspark_pravega.catalog.pushdown import (
     narrowed,
     wanted_fractions,
 )
-from pyspark_pravega.connector.datasource import DefaultSource
+from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
     BAD_EVENTS,
@@ -63,7 +60,9 @@ from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
     REAL_TIME,
     CommitReport,
+    DeltaJob,
     Epoch,
+    OverwritingJob,
     ReadingJob,
     Seen,
     StagedTable,
@@ -80,7 +79,6 @@ from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
-_INT = struct.Struct(">i")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,35 +262,6 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
     return None if rows is None else (rows, Seen.of(client, snapshot))
 
 
-def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:
-    """A read as Spark's Python runner takes it.
-
-    Args:
-        reader: plans and reads.
-        schema: what its batches hold.
-
-    Returns:
-        The pickled read function, and the pickled partitions: at least one.
-    """
-    out = io.BytesIO()
-    write_read_func_and_partitions(
-        out,
-        reader=reader,
-        data_source=DefaultSource({}),
-        schema=schema,
-        max_arrow_batch_size=1,
-        binary_as_bytes=True,
-    )
-    data = memoryview(out.getvalue())
-    function, rest = _block(data)
-    (count,) = _INT.unpack(rest[:4])
-    rest, partitions = rest[4:], []
-    for _ in range(count):
-        partition, rest = _block(rest)
-        partitions.append(partition)
-    return sealed(function), partitions
-
-
 def merges_schema(options: Mapping[str, str]) -> bool:
     """Whether a write may add its rows' columns to the table.
 
@@ -346,7 +315,10 @@ def take_over_query(plan: bytes, query: str, run: str, epoch: int | None = None)
         run: the driver's.
         epoch: with which it begins.
     """
-    take_over(unpickle(plan), query, run, epoch=epoch)
+    settled = unpickle(plan)
+    if not isinstance(settled, KeyValuePlan):
+        # A micro-batch that is repeated puts the same entries again.
+        take_over(settled, query, run, epoch=epoch)
 
 
 class WriteJobs:
@@ -378,7 +350,13 @@ class WriteJobs:
         Raises:
             UnsupportedOperationError: it can't be done in this writer mode.
         """
-        job = kind(unpickle(plan))
+        settled = unpickle(plan)
+        job: WriteJob | KeyValueJob
+        if isinstance(settled, KeyValuePlan):
+            changes, overwrite = issubclass(kind, DeltaJob), issubclass(kind, OverwritingJob)
+            job = KeyValueJob(settled, partitions, changes=changes, overwrite=overwrite)
+        else:
+            job = kind(settled)
         unpacked = packed if packed is not None and can_unpack(packed) else None
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -399,8 +377,8 @@ class WriteJobs:
         """
         self._keep_alive(unpickle(writer), partitions)
 
-    def _keep_alive(self, job: WriteJob, partitions: int) -> None:
-        if job.plan.mode != EXACTLY_ONCE:
+    def _keep_alive(self, job: WriteJob | KeyValueJob, partitions: int) -> None:
+        if isinstance(job, KeyValueJob) or job.plan.mode != EXACTLY_ONCE:
             return
         running = self._running[job.job] = ExitStack()
         running.enter_context(job.kept_alive(partitions))
@@ -424,10 +402,12 @@ class WriteJobs:
             TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
             WriteConflictError: what is to be replaced isn't what the statement has read; nothing is visible.
         """
-        job: WriteJob = unpickle(writer)
+        job: WriteJob | KeyValueJob = unpickle(writer)
+        unpickled = [None if message is None else unpickle(message) for message in messages]
+        if isinstance(job, KeyValueJob):
+            return job.commit_job(unpickled)
         # From here on the commit itself keeps them open.
         self._stop(job)
-        unpickled = [None if message is None else unpickle(message) for message in messages]
         if isinstance(job, ReadingJob):
             report = job.commit_job(unpickled, epoch, seen)
         else:
@@ -442,8 +422,9 @@ class WriteJobs:
             writer: what `begin` returned.
             messages: the pickled messages of its tasks; None where one has failed.
         """
-        job: WriteJob = unpickle(writer)
-        self._stop(job)
+        job: WriteJob | KeyValueJob = unpickle(writer)
+        if not isinstance(job, KeyValueJob):
+            self._stop(job)
         job.abort_job([None if message is None else unpickle(message) for message in messages])
 
     def _stop(self, job: WriteJob) -> None:
@@ -473,19 +454,3 @@ def in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> T
             'spark.read.format("pravega")'
         )
     return made
-
-
-def pickle(value: object) -> bytes:
-    """A value as Spark's Python workers unpickle it."""
-    pickled: bytes = pickleSer.dumps(value)  # type: ignore[no-untyped-call]
-    return pickled
-
-
-def unpickle(data: bytes) -> Any:
-    """What `pickle` has made."""
-    return pickleSer.loads(data)  # type: ignore[no-untyped-call]
-
-
-def _block(data: memoryview) -> tuple[bytes, memoryview]:
-    (length,) = _INT.unpack(data[:4])
-    return bytes(data[4 : 4 + length]), data[4 + length :]

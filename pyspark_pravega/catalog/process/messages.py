@@ -60,6 +60,8 @@ class Table(TypedDict):
     """The columns that must be known of a row to delete it."""
     position: NotRequired[dict[str, Any]]
     """Which part of the stream is meant where not all of it is (see `ScanRequest.position`); opaque to the JVM."""
+    metadata: NotRequired[str]
+    """Its metadata columns, as Spark's JSON, where they aren't those of all tables (`Greeting.metadata`)."""
     staged: NotRequired[dict[str, Any]]
     """What becomes of a table with its rows; the JVM looks at `replaces` only."""
 
@@ -147,6 +149,8 @@ class PlannedScan(TypedDict):
     """Number of segments that hold events."""
     seen: str | None
     """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
+    extent: NotRequired[str]
+    """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
 
 
 class NarrowedScan(TypedDict):
@@ -155,6 +159,8 @@ class NarrowedScan(TypedDict):
     partitions: list[Text64]
     segments: int
     seen: str | None
+    extent: NotRequired[str]
+    """As of `PlannedScan`."""
 
 
 class CountedRows(TypedDict):

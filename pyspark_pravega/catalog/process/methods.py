@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process import key_values
 from pyspark_pravega.catalog.process.jobs import (
     ScanRequest,
     WriteJobs,
     check_read,
     count_rows,
     merges_schema,
-    pickle,
     plan_scan,
     plan_write,
     take_over_query,
-    unpickle,
 )
 from pyspark_pravega.catalog.process.messages import (
     BegunWrite,
@@ -41,11 +40,13 @@ from pyspark_pravega.catalog.process.messages import (
     Text64,
     View,
 )
+from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import narrowed_chains
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
+from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.table import (
     Check,
@@ -64,6 +65,8 @@ from pyspark_pravega.errors import (
     ViewNotFoundError,
 )
 from pyspark_pravega.settings import Settings
+
+_Definition = TypeVar("_Definition", bound="TableDefinition | KeyValueDefinition")
 
 
 class CatalogMethods(StreamReads):
@@ -149,7 +152,7 @@ class CatalogMethods(StreamReads):
         if is_metadata(table):
             return {"rows_of": table, "schema": self.catalog.metadata_schema(namespace, table).json()}
         try:
-            return _table(self.catalog.load_table(namespace, table))
+            return _table(self.catalog.relation(namespace, table))
         except StreamNotFoundError:
             # Streams are more frequent, so views are looked for behind them.
             try:
@@ -180,7 +183,11 @@ class CatalogMethods(StreamReads):
     def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
         if is_metadata(table):
             raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without {", ".join(options)}')
-        check_read(self._definition(namespace, table, options), options)
+        found = self.catalog.relation(namespace, table, age_s=PLANNED_S)
+        if isinstance(found, KeyValueDefinition):
+            key_values.check_options(options)
+        else:
+            check_read(self._definition(namespace, table, options), options)
 
     def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
         definition = self.catalog.load_table(namespace, table)
@@ -198,13 +205,13 @@ class CatalogMethods(StreamReads):
     ) -> Table:
         columns = StructType.fromJson(schema)
         given = [Check(**check) for check in checks]
-        return _table(self.catalog.create_table(namespace, table, columns, transforms, properties, checks=given))
+        return _table(self.catalog.create_relation(namespace, table, columns, transforms, properties, checks=given))
 
     def alter_table(
         self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
     ) -> Table:
         reads = [Seen.from_json(text) for text in seen or ()]
-        return _table(self.catalog.alter_table(namespace, table, changes, reads))
+        return _table(self.catalog.alter_relation(namespace, table, changes, reads))
 
     def supports_change(self, namespace: list[str], table: str, change: dict[str, Any]) -> bool:
         return self.catalog.supports_change(namespace, table, change)
@@ -227,7 +234,7 @@ class CatalogMethods(StreamReads):
         create: bool,
         replace: bool,
     ) -> Table:
-        definition, staged = self.catalog.stage_table(
+        definition, staged = self.catalog.stage_relation(
             namespace,
             table,
             StructType.fromJson(schema),
@@ -259,7 +266,8 @@ class CatalogMethods(StreamReads):
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
     def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
-        counted = count_rows(self._definition(namespace, table, options), options)
+        found = self._relation(namespace, table, options)
+        counted = None if isinstance(found, KeyValueDefinition) else count_rows(found, options)
         return None if counted is None else {"rows": counted[0], "seen": counted[1].to_json()}
 
     def plan_scan(
@@ -275,7 +283,9 @@ class CatalogMethods(StreamReads):
         request = ScanRequest(
             columns=columns, options=options, position=position, predicates=predicates or [], limit=limit
         )
-        definition = self._definition(namespace, table, options)
+        definition = self._relation(namespace, table, options)
+        if isinstance(definition, KeyValueDefinition):
+            return key_values.plan_scan(definition, columns, options, predicates or [], limit)
         try:
             scan = plan_scan(definition, request)
         except TableChangedError:
@@ -303,9 +313,12 @@ class CatalogMethods(StreamReads):
         seen: str | None,
         predicates: list[dict[str, Any]],
     ) -> NarrowedScan | None:
+        definition = self._relation(namespace, table, options)
+        if isinstance(definition, KeyValueDefinition):
+            return key_values.narrow_scan(definition, partitions, predicates)
         planned = [unpickle(bytes_of(partition)) for partition in partitions]
         read = None if seen is None else Seen.from_json(seen)
-        narrowed = narrowed_chains(self._definition(namespace, table, options), planned, read, predicates)
+        narrowed = narrowed_chains(definition, planned, read, predicates)
         if narrowed is None:
             return None
         left, read = narrowed
@@ -326,11 +339,17 @@ class CatalogMethods(StreamReads):
         rows: str | None = None,
     ) -> PlannedWrite:
         columns = None if rows is None else StructType.fromJson(json.loads(rows))
+        definition: TableDefinition | KeyValueDefinition
+        if staged is not None:
+            definition = self._with_options(self.catalog.staged_relation(staged), options)
+        else:
+            definition = self._relation(namespace, table, options)
+        if isinstance(definition, KeyValueDefinition):
+            return key_values.plan_write(
+                KeyValuePlan.of(definition, options, trigger=trigger, checks=checks, rows=columns)
+            )
         if columns is not None and merges_schema(options):
             self.catalog.merge_schema(namespace, table, columns)
-        if staged is not None:
-            definition = self._with_options(self.catalog.staged_definition(staged), options)
-        else:
             definition = self._definition(namespace, table, options)
         becomes = None if staged is None else self.catalog.staged_table(staged)
         planned = plan_write(definition, options, trigger, checks=checks, rows=columns, staged=becomes)
@@ -384,7 +403,15 @@ class CatalogMethods(StreamReads):
         check_schema_is_there(definition)
         return self._with_options(definition, options)
 
-    def _with_options(self, definition: TableDefinition, options: dict[str, str]) -> TableDefinition:
+    def _relation(
+        self, namespace: list[str], table: str, options: dict[str, str]
+    ) -> TableDefinition | KeyValueDefinition:
+        found = self.catalog.relation(namespace, table, age_s=PLANNED_S)
+        if not isinstance(found, KeyValueDefinition):
+            check_schema_is_there(found)
+        return self._with_options(found, options)
+
+    def _with_options(self, definition: _Definition, options: dict[str, str]) -> _Definition:
         return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))
 
 
@@ -411,7 +438,9 @@ def _row_id(definition: TableDefinition) -> list[str]:
     return [*definition.key.columns, *(name for name in needed if name not in definition.key.columns)]
 
 
-def _table(definition: TableDefinition) -> Table:
+def _table(definition: TableDefinition | KeyValueDefinition) -> Table:
+    if isinstance(definition, KeyValueDefinition):
+        return key_values.table_of(definition)
     defaults = defaults_of(definition.properties)
     if definition.registered is not None:
         # Of a schema that others have made, its own ones.

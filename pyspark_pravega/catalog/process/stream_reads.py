@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
-from pyspark_pravega.catalog.process.jobs import in_mode, pickle, pickled_read
+from pyspark_pravega.catalog.process.jobs import in_mode
 from pyspark_pravega.catalog.process.messages import Followed, OpenedRealTime, OpenedStream, Source, Text64
+from pyspark_pravega.catalog.process.pickles import pickle, pickled_read
 from pyspark_pravega.catalog.process.protocol import text_of
 from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader

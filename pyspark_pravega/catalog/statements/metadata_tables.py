@@ -144,6 +144,7 @@ class MetadataTables(CatalogBase):
         """
         stream, kind = _named(namespace, table)
         if not self.exists(stream):
+            self.check_no_key_value(stream)
             raise StreamNotFoundError(f'stream "{stream}" does not exist')
         return SCHEMAS[kind]
 

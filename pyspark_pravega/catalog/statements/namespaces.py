@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, no_such_scope
+from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, is_internal, no_such_scope
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.connector.log import is_ledger_name
@@ -116,7 +116,6 @@ class Namespaces(CatalogBase):
 
         Raises:
             ScopeNotEmptyError: it holds tables, views or reader groups, and `cascade` isn't set.
-            UnsupportedOperationError: it holds key-value tables of somebody else's, which SQL can't show.
         """
         scope = scope_of(namespace)
         controller = self.client.controller
@@ -128,18 +127,12 @@ class Namespaces(CatalogBase):
             streams = sum(1 for _ in controller.list_streams(scope))
             views = len(store.views()) if store is not None else 0
             groups = sum(1 for _ in controller.list_reader_groups(scope))
-            counts = {"streams": streams, "views": views, "reader groups": groups}
+            others = sum(1 for table in tables if not is_internal(table))
+            counts = {"streams": streams, "key-value tables": others, "views": views, "reader groups": groups}
             if any(counts.values()):
                 held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
                 raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
         else:
-            unknown = [table for table in tables if table != STORE and not is_ledger_name(table)]
-            if unknown:
-                names = ", ".join(sorted(unknown)[:5])
-                raise UnsupportedOperationError(
-                    f'scope "{scope}" holds key-value tables that SQL doesn\'t know ({names}): nothing was dropped; '
-                    "delete them with a client of Pravega first"
-                )
             # Before their streams: the controller can't end the subscription to one that is gone.
             for group in list(controller.list_reader_groups(scope)):
                 controller.delete_reader_group(scope, group)

@@ -29,6 +29,7 @@ from pyspark_pravega.connector.write import compact, release
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
+    StreamNotFoundError,
     TransactionError,
     UnsupportedOperationError,
     did_you_mean,
@@ -363,7 +364,13 @@ class Procedures(Redelivering):
             parts.insert(0, self.settings.scope)
         if len(parts) not in (2, 3):
             raise InvalidNameError(f'table "{text}" must be named as namespace.table')
-        return stream_of(parts[-2:-1], parts[-1])
+        stream = stream_of(parts[-2:-1], parts[-1])
+        try:
+            self.client.controller.stream_configuration(stream)
+        except StreamNotFoundError:
+            self.check_no_key_value(stream)
+            raise
+        return stream
 
     def _open(self, stream: Stream, text: str) -> uuid.UUID:
         try:

@@ -94,9 +94,14 @@ class Tables(CatalogBase):
                 )
             formed = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
         self.scope(namespace, make=True)
-        exists, view = together(lambda: self.exists(stream), lambda: self.store(stream.scope).view(stream.name))
+        exists, (view, other) = together(
+            lambda: self.exists(stream),
+            lambda: together(lambda: self.store(stream.scope).view(stream.name), lambda: self.is_key_value(stream)),
+        )
         if exists:
             raise StreamExistsError(f'stream "{stream}" exists already')
+        if other:
+            raise StreamExistsError(f'key-value table "{stream}" exists already: a stream needs another name')
         if view is not None:
             raise StreamExistsError(f'view "{stream}" exists already: a table needs another name')
         self._make(stream, request, registry, formed)

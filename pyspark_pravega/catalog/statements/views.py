@@ -58,6 +58,8 @@ class Views(CatalogBase):
         self.scope(namespace, make=create)
         if self.exists(name):
             raise StreamExistsError(f'stream "{name}" exists already: a view needs another name')
+        if self.is_key_value(name):
+            raise StreamExistsError(f'key-value table "{name}" exists already: a view needs another name')
 
         def change(before: Content | None) -> Content:
             if before is None and not create:

@@ -30,6 +30,8 @@ MAX_CHANGE_BYTES = (16 << 20) - 1 - 8192
 """Keys and values of one change, with 24 bytes for each entry (TableSegment.MAXIMUM_BATCH_LENGTH)."""
 KEYS_IN_REQUEST = 30
 """So that their entries fit into an answer, however long they are."""
+SMALL_VALUE_BYTES, SMALL_VALUES_IN_REQUEST = 4096, 200
+"""As long as an iteration's last values were no longer, it asks for so many at a time."""
 REQUESTS_IN_FLIGHT = 3
 _KEPT = 4096
 """How many tables a pool remembers."""
@@ -46,6 +48,15 @@ class Entry:
 
     value: bytes
     version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much a table holds, about: a server counts changes only when it has indexed them."""
+
+    entries: int
+    bytes: int
+    """With those of entries that were replaced or removed and aren't cleaned up yet."""
 
 
 class KeyValueTable:
@@ -103,6 +114,34 @@ class KeyValueTable:
 
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}"
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The ids of its partitions."""
+        return self._partitions.ids
+
+    def placed(self, keys: Sequence[bytes]) -> dict[int, list[int]]:
+        """Sort keys by partition.
+
+        Args:
+            keys: whole keys, or at least their primary parts.
+
+        Returns:
+            Partition to the keys' places in `keys`, ascending.
+
+        Raises:
+            ConfigurationError: a key is shorter than a primary key.
+        """
+        return self._partitions.of(keys)
+
+    def extent(self) -> Extent:
+        """How much the table holds, about.
+
+        Raises:
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        infos = [self._pool.call(self._stream, one, partial(self._info, one)) for one in self.partitions]
+        return Extent(entries=sum(i.entry_count for i in infos), bytes=sum(i.length - i.start_offset for i in infos))
 
     def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         """Look entries up, in as many partitions as there are keys for.
@@ -185,7 +224,12 @@ class KeyValueTable:
         self._change(partition, changes, request, wire.TableKeysRemoved)
 
     def iterate_keys(
-        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+        self,
+        *,
+        prefix: bytes = b"",
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        partition: int | None = None,
     ) -> Iterator[tuple[bytes, int]]:
         """The keys that are there, in their order; fetched page by page, as they are asked for.
 
@@ -195,6 +239,7 @@ class KeyValueTable:
             prefix: what the keys begin with. With a whole primary key only its partition is asked.
             start: the first key, or its beginning.
             stop: the first key that isn't wanted any more, or its beginning.
+            partition: the only partition that is asked; None for all that may hold such keys.
 
         Yields:
             Key and version.
@@ -203,29 +248,36 @@ class KeyValueTable:
             ConfigurationError: a bound is longer than a key.
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
-        pages = self._pages(prefix, start, stop)
+        pages = self._pages(prefix, start, stop, partition)
         return heapq.merge(*(_flat(partition_pages) for _, partition_pages in pages), key=itemgetter(0))
 
     def iterate_entries(
-        self, *, prefix: bytes = b"", start: bytes | None = None, stop: bytes | None = None
+        self,
+        *,
+        prefix: bytes = b"",
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        partition: int | None = None,
     ) -> Iterator[tuple[bytes, Entry]]:
         """The entries, in the order of their keys; otherwise as `iterate_keys`.
 
         Yields:
             Key and entry.
         """
-        pages = self._pages(prefix, start, stop)
+        pages = self._pages(prefix, start, stop, partition)
         return heapq.merge(*(self._entries(*of_partition) for of_partition in pages), key=itemgetter(0))
 
     # Reading
 
-    def _read(self, partition: int, keys: list[bytes], connection: Connection) -> list[wire.StoredEntry]:
+    def _read(
+        self, partition: int, keys: list[bytes], connection: Connection, at_a_time: int = KEYS_IN_REQUEST
+    ) -> list[wire.StoredEntry]:
         """Asks for keys in several requests, of which some are under way at a time."""
         segment, token = self._stream.segment_name(partition), self._token(write=False)
         replies: dict[int, tuple[wire.StoredEntry, ...]] = {}
         request_ids: list[int] = []
-        for begin in range(0, len(keys), KEYS_IN_REQUEST):
-            some = keys[begin : begin + KEYS_IN_REQUEST]
+        for begin in range(0, len(keys), at_a_time):
+            some = keys[begin : begin + at_a_time]
             request_ids.append(connection.next_id())
             connection.send(
                 wire.ReadTable(
@@ -253,13 +305,13 @@ class KeyValueTable:
         replies[reply.request_id] = reply.entries
 
     def _pages(
-        self, prefix: bytes, start: bytes | None, stop: bytes | None
+        self, prefix: bytes, start: bytes | None, stop: bytes | None, only: int | None
     ) -> list[tuple[int, Iterator[list[tuple[bytes, int]]]]]:
         """Partitions and their pages of keys."""
         key_bytes = self._configuration.key_bytes + self._configuration.secondary_key_bytes
         span = Span.of(key_bytes, prefix=prefix, start=start, stop=stop)
         partitions = self._partitions.between(span) if span else ()
-        return [(partition, self._pages_of(partition, span)) for partition in partitions]
+        return [(one, self._pages_of(one, span)) for one in partitions if only in (None, one)]
 
     def _pages_of(self, partition: int, span: Span) -> Iterator[list[tuple[bytes, int]]]:
         while span:
@@ -285,13 +337,27 @@ class KeyValueTable:
     def _entries(self, partition: int, pages: Iterator[list[tuple[bytes, int]]]) -> Iterator[tuple[bytes, Entry]]:
         # Pages of entries are as long as those of keys, whatever their values' length: a server answered with 120
         # entries of 1 MiB where one was asked for. So the values are asked for by key.
+        at_a_time = KEYS_IN_REQUEST
         for page in pages:
-            for begin in range(0, len(page), KEYS_IN_REQUEST * REQUESTS_IN_FLIGHT):
-                keys = [key for key, _ in page[begin : begin + KEYS_IN_REQUEST * REQUESTS_IN_FLIGHT]]
-                entries = self._pool.call(self._stream, partition, partial(self._read, partition, keys))
+            begin = 0
+            while begin < len(page):
+                keys = [key for key, _ in page[begin : begin + at_a_time * REQUESTS_IN_FLIGHT]]
+                begin += len(keys)
+                read = partial(self._read, partition, keys, at_a_time=at_a_time)
+                entries = self._pool.call(self._stream, partition, read)
+                longest = max((len(value or b"") for _, _, value in entries), default=0)
+                at_a_time = SMALL_VALUES_IN_REQUEST if longest <= SMALL_VALUE_BYTES else KEYS_IN_REQUEST
                 for key, version, value in entries:
                     if version != NOT_EXISTS:
                         yield key, Entry(value=value or b"", version=version)
+
+    def _info(self, partition: int, connection: Connection) -> wire.TableSegmentInfo:
+        request = wire.GetTableSegmentInfo(
+            request_id=connection.next_id(),
+            segment=self._stream.segment_name(partition),
+            token=self._token(write=False),
+        )
+        return connection.call(request, wire.TableSegmentInfo)
 
     @cached_property
     def _configuration(self) -> KeyValueTableConfiguration:

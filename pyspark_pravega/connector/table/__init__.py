@@ -19,6 +19,7 @@ from pyspark_pravega.connector.table.definition import (
     document_definition,
     load_definition,
     raw_definition,
+    schema_definition,
     with_key,
 )
 from pyspark_pravega.connector.table.keys import (
@@ -87,6 +88,7 @@ __all__ = [
     "load_definition",
     "names_of",
     "raw_definition",
+    "schema_definition",
     "split_defaults",
     "with_defaults",
     "with_key",

@@ -232,37 +232,58 @@ def load_definition(
         # That there is no such stream is said first.
         configuration = asked.result()
     given = {**properties, **(options or {})}
-    custom = given.get(FORMAT, RAW)
-    custom = "" if custom in FORMATS else custom
-    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
-    if custom:
-        made = _custom_definition(settings, stream, configuration, properties, custom, found)
-    elif found is None:
-        made = raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
-    else:
-        schema = _schema(found.schema)
-        columns = schema.columns()
-        encodings = reading_encodings(settings, stream, (found.schema, found.version), found.group_made)
-        types = None
-        if found.multiple:
-            types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)
-        made = TableDefinition(
-            settings=settings,
-            stream=stream,
-            schema=columns,
-            format=schema.format,
-            codec=schema.codec(columns, encodings),
-            configuration=configuration,
-            properties=properties,
-            registered=(found.schema, found.version),
-            group_made=found.group_made,
-            compatibility=found.compatibility,
-            types=types,
-        )
+    made = schema_definition(settings, stream, configuration, properties, given)
     made = replace(made, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning)
     made = with_key(made) if keyed else made
     mode = given.get(MODE) or (DROP_MALFORMED if BAD_EVENTS in properties else None)
     return made.with_mode(mode) if mode else made
+
+
+def schema_definition(
+    settings: Settings,
+    stream: Stream,
+    configuration: StreamConfiguration,
+    properties: dict[str, str],
+    given: Mapping[str, str],
+) -> TableDefinition:
+    """What the schemas of a stream's events make of it, or those of a key-value table's values.
+
+    Args:
+        settings: where the schema registry is.
+        stream: the stream; its scope and name are those of the group.
+        configuration: its configuration.
+        properties: the table's properties.
+        given: the same, with options that are stronger.
+
+    Raises:
+        As `load_definition`.
+    """
+    custom = given.get(FORMAT, RAW)
+    custom = "" if custom in FORMATS else custom
+    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
+    if custom:
+        return _custom_definition(settings, stream, configuration, properties, custom, found)
+    if found is None:
+        return raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
+    schema = _schema(found.schema)
+    columns = schema.columns()
+    encodings = reading_encodings(settings, stream, (found.schema, found.version), found.group_made)
+    types = None
+    if found.multiple:
+        types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)
+    return TableDefinition(
+        settings=settings,
+        stream=stream,
+        schema=columns,
+        format=schema.format,
+        codec=schema.codec(columns, encodings),
+        configuration=configuration,
+        properties=properties,
+        registered=(found.schema, found.version),
+        group_made=found.group_made,
+        compatibility=found.compatibility,
+        types=types,
+    )
 
 
 def with_key(definition: TableDefinition) -> TableDefinition:

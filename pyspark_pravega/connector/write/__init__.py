@@ -7,6 +7,7 @@ their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `conne
 `connector.read`.
 """
 
+from pyspark_pravega.connector.write.changed_rows import ROW_OPERATION, ChangesOfKeys
 from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact, compact_if_due
 from pyspark_pravega.connector.write.dead_letters import (
     check_letters,
@@ -38,7 +39,9 @@ from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, tak
 
 __all__ = [
     "REAL_TIME",
+    "ROW_OPERATION",
     "BatchWriter",
+    "ChangesOfKeys",
     "CommitReport",
     "Compacted",
     "CompactingJob",

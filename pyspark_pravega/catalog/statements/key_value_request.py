@@ -1,0 +1,240 @@
+"""CREATE TABLE and ALTER TABLE of key-value tables: what may be said, checked before anything is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_pravega.catalog.properties import COMPATIBILITY, check_compatibility, known_properties
+from pyspark_pravega.client.policies import KeyValueTableConfiguration
+from pyspark_pravega.connector.key_value import (
+    ENCODING_HEADER,
+    FORMAT,
+    KEPT_COLUMNS,
+    KEPT_KEY,
+    KEPT_VALUES,
+    KEY_BYTES,
+    KEY_COLUMNS,
+    KEY_VALUE,
+    PARTITION_KEY,
+    PARTITIONS,
+    SCHEMA,
+    TABLE_TYPE,
+    VALUE,
+    VERSION,
+    KeyLayout,
+    parse_bytes,
+)
+from pyspark_pravega.connector.options import ISOLATION_LEVEL, isolation_level
+from pyspark_pravega.connector.table import PRIMARY_KEY, Check, names_of, split_defaults, with_rules
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
+from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, SYNONYMS
+from pyspark_pravega.settings import canonical_key
+from pyspark_pravega.values import number
+
+MAX_PARTITIONS = 1000
+_AT_CREATION = frozenset({TABLE_TYPE, PRIMARY_KEY, PARTITION_KEY, PARTITIONS, ENCODING_HEADER, COMPATIBILITY})
+ALTERABLE = frozenset({KEY_COLUMNS, KEY_BYTES, FORMAT, SCHEMA, ISOLATION_LEVEL})
+"""Properties that ALTER TABLE sets. Those but the isolation level are for tables that somebody else has made."""
+KEY_VALUE_PROPERTIES = _AT_CREATION | ALTERABLE
+"""All of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyValueRequest:
+    """A CREATE TABLE of a key-value table that has been checked."""
+
+    configuration: KeyValueTableConfiguration
+    format: str
+    value_schema: StructType
+    is_registered: bool
+    """Whether the schema of values goes into the registry."""
+    compatibility: str
+    properties: dict[str, str]
+    """What is kept about the table."""
+
+
+def is_key_value_request(properties: Mapping[str, str]) -> bool:
+    """Whether the properties of a CREATE TABLE ask for a key-value table.
+
+    Args:
+        properties: those given.
+
+    Raises:
+        ConfigurationError: they ask for a type of table that isn't there.
+    """
+    given = [value for key, value in properties.items() if canonical_key(key.removeprefix("option.")) == TABLE_TYPE]
+    wrong = [value for value in given if value.strip().lower() not in (KEY_VALUE, "stream")]
+    if wrong:
+        raise ConfigurationError(
+            f'table property "{TABLE_TYPE}" must be {KEY_VALUE}, or left out for a stream, not "{wrong[0]}"'
+        )
+    return any(value.strip().lower() == KEY_VALUE for value in given)
+
+
+def check_key_value_request(
+    schema: StructType,
+    transforms: Sequence[Mapping[str, Any]],
+    properties: Mapping[str, str],
+    checks: Sequence[Check] = (),
+) -> KeyValueRequest:
+    """Check a CREATE TABLE before anything is made.
+
+    Args:
+        schema: the columns, with their defaults in their metadata.
+        transforms: as of `catalog.properties.check_request`.
+        properties: the table's properties, with those that Spark adds.
+        checks: its CHECK constraints.
+
+    Raises:
+        ConfigurationError: a property is unknown or malformed, or contradicts a clause.
+        UnsupportedOperationError: a clause asks for what a key-value table can't do.
+    """
+    schema, defaults = split_defaults(schema)
+    kept = known_properties(properties, own=KEY_VALUE_PROPERTIES)
+    kept[TABLE_TYPE] = KEY_VALUE
+    for name in (KEY_COLUMNS, SCHEMA):
+        if name in kept:
+            raise ConfigurationError(
+                f'table property "{name}" tells about a table that is there: CREATE TABLE has columns and a PRIMARY KEY'
+            )
+    if VERSION in schema.fieldNames():
+        raise ConfigurationError(f"a column can't be called \"{VERSION}\": that is the name of entries' versions")
+    key = _key(schema, kept)
+    layout = KeyLayout.of(key, parse_bytes(kept.get(KEY_BYTES, "")))
+    _apply(transforms, kept)
+    first = _partition_key(layout, kept)
+    configuration = KeyValueTableConfiguration(
+        partitions=number(PARTITIONS, kept.pop(PARTITIONS, "1"), least=1, most=MAX_PARTITIONS),
+        key_bytes=layout.prefix(first).width,
+        secondary_key_bytes=layout.width - layout.prefix(first).width,
+    )
+    values = StructType([field for field in schema if field.name not in layout.names])
+    table_format, is_registered = _format(values, kept)
+    if ISOLATION_LEVEL in kept:
+        kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
+    compatibility = check_compatibility(table_format, kept) if is_registered else ""
+    kept[KEPT_KEY] = layout.schema.json()
+    kept[KEPT_COLUMNS] = json.dumps(schema.fieldNames())
+    if table_format in REGISTERED and not is_registered:
+        kept[KEPT_VALUES] = values.json()
+    kept.pop(COMPATIBILITY, None)
+    return KeyValueRequest(
+        configuration=configuration,
+        format=table_format,
+        value_schema=values,
+        is_registered=is_registered,
+        compatibility=compatibility,
+        properties=with_rules(kept, defaults=defaults, checks=checks),
+    )
+
+
+def check_altered(given: Mapping[str, str], *, is_ours: bool, name: object) -> dict[str, str]:
+    """Check the properties that an ALTER TABLE sets.
+
+    Args:
+        given: those properties.
+        is_ours: whether the table was made by CREATE TABLE, so that its columns are known.
+        name: the table, for messages.
+
+    Raises:
+        ConfigurationError: one is unknown, malformed, or can't be set.
+    """
+    wanted = known_properties(given, own=KEY_VALUE_PROPERTIES)
+    for key in wanted:
+        if key in _AT_CREATION or (is_ours and key in ALTERABLE - {ISOLATION_LEVEL}):
+            raise ConfigurationError(
+                f'table property "{key}" of key-value table "{name}" is settled by CREATE TABLE: make a new table AS '
+                "SELECT"
+            )
+    if ISOLATION_LEVEL in wanted:
+        wanted[ISOLATION_LEVEL] = isolation_level(wanted[ISOLATION_LEVEL])
+    if FORMAT in wanted:
+        wanted[FORMAT] = _known_format(wanted[FORMAT])
+    return wanted
+
+
+def _key(schema: StructType, kept: dict[str, str]) -> list[StructField]:
+    """The key's columns, in its order."""
+    given = names_of(kept.get(PRIMARY_KEY, ""))
+    if not given:
+        raise ConfigurationError(
+            "a key-value table needs a key: PRIMARY KEY (id) NOT ENFORCED behind the columns, or the table property "
+            f'"{PRIMARY_KEY}" = "id"'
+        )
+    known = {field.name.lower(): field for field in schema}
+    key: list[StructField] = []
+    for name in given:
+        field = known.get(name.lower())
+        if field is None:
+            raise ConfigurationError(
+                f'"{PRIMARY_KEY}": "{name}" is not a column{did_you_mean(name, schema.fieldNames())}'
+            )
+        if field.name in [one.name for one in key]:
+            raise ConfigurationError(f'"{PRIMARY_KEY}" names column "{field.name}" twice')
+        key.append(field)
+    kept[PRIMARY_KEY] = ",".join(field.name for field in key)
+    if len(key) == len(schema):
+        raise ConfigurationError("a key-value table needs a column that isn't in its key: an entry has a value")
+    return key
+
+
+def _apply(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> None:
+    for transform in transforms:
+        if transform["name"] != "bucket":
+            raise UnsupportedOperationError(
+                f"a key-value table can't be {transform['name'].upper().replace('_', ' ')}: CLUSTERED BY (columns) "
+                "INTO n BUCKETS names the first columns of its key and the number of its partitions"
+            )
+        columns, buckets = ",".join(transform["columns"]), str(transform["buckets"])
+        for name, value in ((PARTITION_KEY, columns), (PARTITIONS, buckets)):
+            if kept.setdefault(name, value).replace(" ", "").lower() != value.lower():
+                raise ConfigurationError(f'CLUSTERED BY contradicts the property "{name}" = "{kept[name]}"')
+
+
+def _partition_key(layout: KeyLayout, kept: dict[str, str]) -> int:
+    """How many of the key's columns choose an entry's partition."""
+    given = [name.lower() for name in names_of(kept.get(PARTITION_KEY, ",".join(layout.names)))]
+    if not given or given != [name.lower() for name in layout.names[: len(given)]]:
+        raise ConfigurationError(
+            f'"{PARTITION_KEY}", or CLUSTERED BY, must name the first columns of the key ({", ".join(layout.names)}), '
+            f"in their order: they choose an entry's partition; not {', '.join(given) or 'none'}"
+        )
+    kept.pop(PARTITION_KEY, None)
+    if len(given) < len(layout.names):
+        kept[PARTITION_KEY] = ",".join(layout.names[: len(given)])
+    return len(given)
+
+
+def _format(values: StructType, kept: dict[str, str]) -> tuple[str, bool]:
+    """The format of values, and whether their schema goes into the registry."""
+    table_format = kept[FORMAT] = _known_format(kept.get(FORMAT, AVRO))
+    header = kept.get(ENCODING_HEADER, "true").lower()
+    if header not in ("true", "false"):
+        raise ConfigurationError(f'table property "{ENCODING_HEADER}" must be true or false, not "{header}"')
+    if table_format in REGISTERED:
+        return table_format, header == "true"
+    kind = "binary" if table_format == RAW else "string"
+    if values.fieldNames() != [VALUE] or values[0].dataType.typeName() != kind:
+        raise ConfigurationError(
+            f"a key-value table of format {table_format} has exactly one column that isn't in its key, "
+            f"{VALUE} {kind.upper()}"
+        )
+    for name in (ENCODING_HEADER, COMPATIBILITY):
+        if name in kept:
+            raise ConfigurationError(f'table property "{name}" is for formats with a schema, not for {table_format}')
+    return table_format, False
+
+
+def _known_format(text: str) -> str:
+    found = SYNONYMS.get(text.lower(), text.lower())
+    if found not in FORMATS:
+        raise ConfigurationError(
+            f'"{FORMAT}" of a key-value table must be one of {", ".join(FORMATS)}, not "{text}"'
+            f"{did_you_mean(found, FORMATS)}"
+        )
+    return found

@@ -1,0 +1,63 @@
+"""Pravega's key-value tables as tables of SQL: `definition` (what one is), `keys` (how a key's columns are its bytes),
+`read` and `write`.
+
+It uses `connector.table`, `connector.write` and below, and knows nothing of streams' commit logs.
+"""
+
+from pyspark_pravega.connector.key_value.definition import (
+    ENCODING_HEADER,
+    FORMAT,
+    KEPT_COLUMNS,
+    KEPT_KEY,
+    KEPT_VALUES,
+    KEY_BYTES,
+    KEY_COLUMNS,
+    KEY_VALUE,
+    METADATA_COLUMNS,
+    PARTITION_KEY,
+    PARTITIONS,
+    SCHEMA,
+    TABLE_TYPE,
+    VALUE,
+    VERSION,
+    KeyValueDefinition,
+    key_value_definition,
+    load_key_value,
+    made_as,
+    own_schema,
+)
+from pyspark_pravega.connector.key_value.keys import KeyLayout, parse_bytes
+from pyspark_pravega.connector.key_value.read import KeyValueReader, Wanted, narrowed, partitions_of
+from pyspark_pravega.connector.key_value.write import KeyValueJob, KeyValuePlan, truncate
+
+__all__ = [
+    "ENCODING_HEADER",
+    "FORMAT",
+    "KEPT_COLUMNS",
+    "KEPT_KEY",
+    "KEPT_VALUES",
+    "KEY_BYTES",
+    "KEY_COLUMNS",
+    "KEY_VALUE",
+    "METADATA_COLUMNS",
+    "PARTITIONS",
+    "PARTITION_KEY",
+    "SCHEMA",
+    "TABLE_TYPE",
+    "VALUE",
+    "VERSION",
+    "KeyLayout",
+    "KeyValueDefinition",
+    "KeyValueJob",
+    "KeyValuePlan",
+    "KeyValueReader",
+    "Wanted",
+    "key_value_definition",
+    "load_key_value",
+    "made_as",
+    "narrowed",
+    "own_schema",
+    "parse_bytes",
+    "partitions_of",
+    "truncate",
+]

@@ -1,0 +1,178 @@
+"""What is atomic in a write to a key-value table, and what isn't: one change of one partition is."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.pickles import pickle
+from pyspark_pravega.client import KeyValueTable
+from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
+from pyspark_pravega.connector.key_value import (
+    VERSION,
+    KeyValueDefinition,
+    KeyValueJob,
+    KeyValuePlan,
+    KeyValueReader,
+    Wanted,
+)
+from pyspark_pravega.connector.write import ROW_OPERATION
+from pyspark_pravega.connector.write.changed_rows import DELETES, INSERTS, REINSERTS
+from pyspark_pravega.errors import SegmentStoreUnavailableError, WriteConflictError
+
+pytestmark = pytest.mark.server
+
+ROWS = 200
+Change = tuple[int, str | None, int | None, int]
+DIES = """
+import os, pickle, signal, sys
+from pyspark_pravega.client import KeyValueTable
+job, messages = pickle.loads(bytes.fromhex(sys.stdin.read()))
+put, calls = KeyValueTable.put, []
+def dying(self, entries):
+    calls.append(1)
+    if entries and len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return put(self, entries)
+KeyValueTable.put = dying
+job.commit_job(messages)
+"""
+
+
+@pytest.fixture
+def made(catalog: Catalog, scope: str) -> KeyValueDefinition:
+    found = catalog.create_relation(
+        [scope],
+        "t",
+        StructType().add("id", "long", nullable=False).add("v", "string"),
+        [],
+        {
+            "table-type": "key-value",
+            "primary-key": "id",
+            "partitions": "3",
+            "format": "json",
+            "encoding-header": "false",
+        },
+    )
+    assert isinstance(found, KeyValueDefinition)
+    return found
+
+
+def plan(made: KeyValueDefinition) -> KeyValuePlan:
+    return KeyValuePlan.of(made, {}, checks=[])
+
+
+def rows(values: dict[int, str]) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"id": pa.array(list(values), pa.int64()), "v": list(values.values())})
+
+
+def there(made: KeyValueDefinition) -> dict[int, str]:
+    reader = KeyValueReader(made, ["id", "v"], Wanted())
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    return {row["id"]: row["v"] for batch in batches for row in batch.to_pylist()}
+
+
+def versions(made: KeyValueDefinition) -> dict[int, int]:
+    reader = KeyValueReader(made, ["id", VERSION], Wanted())
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    return {row["id"]: row[VERSION] for batch in batches for row in batch.to_pylist()}
+
+
+def changed(changes: list[Change]) -> Iterator[pa.RecordBatch]:
+    """Changes as Spark hands them over: id, value, version and operation each."""
+    ids, values, told, operations = zip(*changes, strict=True)
+    yield pa.record_batch(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "v": pa.array(values, pa.string()),
+            VERSION: pa.array(told, pa.int64()),
+            ROW_OPERATION: pa.array(operations, pa.int32()),
+        }
+    )
+
+
+def test_an_insert_that_dies_between_partitions_leaves_whole_partitions(made: KeyValueDefinition) -> None:
+    job, values = KeyValueJob(plan(made), 1), {row: f"row {row}" for row in range(ROWS)}
+    message = job.write_task(rows(values))
+    assert there(made) == {}, "nothing is written before all tasks have ended"
+    died = subprocess.run([sys.executable, "-c", DIES], input=pickle((job, [message])).hex(), text=True, check=False)
+    assert died.returncode == -signal.SIGKILL
+    placed = made.open().placed([row.to_bytes(8) for row in values])
+    (whole,) = [places for places in placed.values() if places[0] in there(made)]
+    assert there(made) == {row: values[row] for row in whole}, "the first partition's change, and no other"
+    job.commit_job([message])
+    assert there(made) == values
+    job.commit_job([message])
+    assert there(made) == values
+
+
+def test_a_task_with_many_rows_writes_by_itself(made: KeyValueDefinition) -> None:
+    job = KeyValueJob(plan(made), 1)
+    values = dict.fromkeys(range(40000), "x" * 300)
+    message = job.write_task(rows(values))
+    assert not message.entries
+    assert there(made) == values
+    report = job.commit_job([message])
+    assert report.rows == len(values)
+
+
+def test_changes_are_those_of_what_was_read(made: KeyValueDefinition) -> None:
+    """Under `serializable`: an entry that others have changed since is a conflict, for each kind of change."""
+    KeyValueJob(plan(made), 1).commit_job([KeyValueJob(plan(made), 1).write_task(rows({1: "a", 2: "b", 3: "c"}))])
+    read, table = versions(made), made.open()
+    key = {row: row.to_bytes(8) for row in range(10)}
+    table.put([(key[2], ANY_VERSION, b'{"v":"theirs"}')])
+    table.put([(key[5], NOT_EXISTS, b'{"v":"theirs"}')])
+    job = KeyValueJob(plan(made), 1, changes=True)
+    refused: list[list[Change]] = [
+        [(2, None, read[2], DELETES)],
+        [(2, None, read[2], DELETES), (2, "ours", None, REINSERTS)],
+        [(5, "ours", None, INSERTS)],
+    ]
+    for change in refused:
+        with pytest.raises(WriteConflictError, match="nothing was written"):
+            job.commit_job([job.write_task(changed(change))])
+    assert there(made) == {1: "a", 2: "theirs", 3: "c", 5: "theirs"}
+    message = job.write_task(
+        changed(
+            [
+                (1, None, read[1], DELETES),
+                (1, "ours", None, REINSERTS),
+                (3, None, read[3], DELETES),
+                (4, "d", None, INSERTS),
+            ]
+        )
+    )
+    for _ in range(2):
+        # The JVM repeats a commit whose answer was lost.
+        job.commit_job([message])
+        assert there(made) == {1: "ours", 2: "theirs", 4: "d", 5: "theirs"}
+
+
+@pytest.mark.parametrize("was_made", [True, False])
+def test_a_change_without_an_answer_is_found_or_made_once_more(
+    made: KeyValueDefinition, monkeypatch: pytest.MonkeyPatch, was_made: bool
+) -> None:
+    put, calls = KeyValueTable.put, list[int]()
+
+    def losing(self: KeyValueTable, entries: list[tuple[bytes, int, bytes]]) -> list[int]:
+        calls.append(len(entries))
+        if len(calls) == 1 and not was_made:
+            raise SegmentStoreUnavailableError("the connection was lost")
+        versions = put(self, entries)
+        if len(calls) == 1:
+            raise SegmentStoreUnavailableError("the connection was lost")
+        return versions
+
+    monkeypatch.setattr(KeyValueTable, "put", losing)
+    job = KeyValueJob(plan(made), 1, changes=True)
+    job.commit_job([job.write_task(changed([(10, "x", None, INSERTS)]))])
+    assert there(made) == {10: "x"}
+    assert calls == ([1] if was_made else [1, 1])
