@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -39,6 +39,10 @@ $(NATIVE): $(VENV)/.package $(shell find native -name target -prune -o -type f -
 # What needs the network (the servers' files, once) and what needs the processor (the native codec) go at the same time.
 servers: $(VENV)/.package
 	@$(BIN)/python -m pyspark_pravega.cli sandbox fetch >/dev/null
+
+# Archives of the classes that the tests' JVMs load, once: most JVMs of the tests live for seconds (docs/testing.md).
+classes: servers
+	@$(BIN)/python tests/tools/class_archives.py
 
 # A browser for the tests of the live page, from Debian's packages; without one they are skipped, and say what is missing.
 browser:
@@ -114,7 +118,7 @@ quick: lint
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`.
 test: $(VENV)/.package
-	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser
+	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from class_archives import options as archive_options
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
@@ -74,8 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
-        if home := make_home(folder):
+        if home := make_home(folder, archive_options()):
             os.environ["JAVA_HOME"] = str(home)
+
+
+def pytest_report_header() -> str:
+    """Say whether JVMs have archives of their classes: without them all takes longer."""
+    return f"archives of classes: {len(archive_options())} of 3 (make classes)"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
