@@ -274,9 +274,13 @@ def spark(sessions: Sessions, sandbox: Sandbox) -> SparkSession:
 
 
 @pytest.fixture
-def namespace(spark: SparkSession) -> Iterator[str]:
-    """A namespace of the test's own, dropped afterwards with all that is in it."""
+def namespace(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """A namespace of the test's own; it stays until the servers end, unless the test is marked `dropped`.
+
+    To drop one with a few tables costs as much CPU as to make two tables.
+    """
     name = f"pravega.spark_test_{next(_numbers)}"
     spark.sql(f"CREATE NAMESPACE {name}")
     yield name
-    spark.sql(f"DROP NAMESPACE {name} CASCADE")
+    if request.node.get_closest_marker("dropped"):
+        spark.sql(f"DROP NAMESPACE {name} CASCADE")

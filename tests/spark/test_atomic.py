@@ -16,7 +16,7 @@ from pyspark_pravega.connector.log.ledger import open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import take_tail
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped]
 
 SMALL_ROWS, LARGE_ROWS = 2_000, 336_776
 FIRST_COMMITS, COMMITS_AT_MOST = 20, 400
