@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from class_archives import options as archive_options
+from error_tools import java_traces
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
@@ -60,7 +61,7 @@ class FailuresAtOnce:
         if report.failed:
             self._terminal.write_line(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}")
             for name, text in report.sections:
-                if name == "servers":
+                if name in ("servers", "java"):
                     self._terminal.write_line(text)
 
 
@@ -100,10 +101,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test tells which servers are gone: what talks to them waits for nothing."""
+    """A failed test tells which servers are gone, as what talks to them waits for nothing, and Java's own traces."""
     report = yield
-    if report.failed and (running := item.config.stash.get(_SERVERS, None)):
-        report.sections += [("servers", sentence) for sentence in running.ended()]
+    if report.failed:
+        if running := item.config.stash.get(_SERVERS, None):
+            report.sections += [("servers", sentence) for sentence in running.ended()]
+        if call.excinfo is not None:
+            report.sections += [("java", trace) for trace in java_traces(call.excinfo.value)]
     return report
 
 

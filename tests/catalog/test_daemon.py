@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import socket
+import struct
 import subprocess
 import sys
 
@@ -25,6 +29,36 @@ assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 
 def test_nothing_that_is_loaded_begins_a_thread() -> None:
     subprocess.run([sys.executable, "-c", LOAD], check=True, timeout=600)
+
+
+def traces_of_a_cancelled_task(module: str) -> str:
+    """What a daemon tells on standard error of a worker that its JVM leaves in the midst of its task."""
+    environment = {
+        **os.environ,
+        "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-m", module, "pyspark.worker"]
+    with subprocess.Popen(command, env=environment, **pipes) as daemon:  # type: ignore[call-overload]
+        (port,) = struct.unpack("!i", daemon.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            (worker,) = struct.unpack("!i", connection.recv(4))
+            ended = os.pidfd_open(worker)
+            connection.sendall(struct.pack("!i", 6) + b"secret")
+            assert connection.recv(6)[4:] == b"ok"
+            # As a socket is closed while there is something in it: at once, and the worker can't speak any more.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert select.select([ended], [], [], 60)[0], "the worker doesn't end"
+        os.close(ended)
+        _, errors = daemon.communicate(timeout=60)
+    return str(errors.decode())
+
+
+def test_a_cancelled_task_leaves_no_trace() -> None:
+    # As of each real-time query that was stopped.
+    assert "BrokenPipeError" in traces_of_a_cancelled_task("pyspark.daemon")
+    assert traces_of_a_cancelled_task("pyspark_pravega.catalog.process.daemon") == ""
 
 
 def test_the_prompt_s_command_loads_neither_spark_nor_arrow() -> None:

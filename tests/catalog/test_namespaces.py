@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -42,6 +44,31 @@ def test_a_namespace_keeps_its_comment_and_properties(catalog: Catalog) -> None:
     catalog.create_namespace([name])
     assert catalog.namespace_properties([name]) == {"scope": name}
     catalog.drop_namespace([name], cascade=False)
+
+
+def test_a_namespace_s_properties_are_new_at_once_where_they_were_changed(catalog: Catalog, scope: str) -> None:
+    """They are kept for a moment, because Spark asks for them again and again; others look at them all the time."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            catalog.namespace_properties([scope])
+
+    with ThreadPoolExecutor(2) as others:
+        looking = [others.submit(look) for _ in range(2)]
+        try:
+            for number in range(40):
+                catalog.alter_namespace([scope], [set_property("n", str(number))])
+                assert catalog.namespace_properties([scope])["n"] == str(number)
+        finally:
+            over.set()
+        for one in looking:
+            one.result()
+    catalog.drop_namespace([scope], cascade=True)
+    with pytest.raises(ScopeNotFoundError):
+        catalog.namespace_properties([scope])
+    catalog.create_namespace([scope], {"n": "new"})
+    assert catalog.namespace_properties([scope])["n"] == "new"
 
 
 def test_a_namespace_has_no_location_and_no_other_name(catalog: Catalog, scope: str) -> None:

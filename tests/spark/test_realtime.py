@@ -170,7 +170,7 @@ def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namesp
 
 def workers(jvm: int) -> list[int]:
     """The Python workers of Spark's tasks: forked by a daemon."""
-    commands = {pid: command for pid, command in descendants(jvm).items() if "pyspark.daemon" in command}
+    commands = {pid: command for pid, command in descendants(jvm).items() if "daemon" in command}
     return [pid for pid in commands if parent_of(pid) in commands]
 
 

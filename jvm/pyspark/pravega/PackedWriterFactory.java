@@ -43,16 +43,15 @@ final class PackedWriterFactory implements DataWriterFactory {
     return new Writer(partition);
   }
 
-  private final class Writer implements DataWriter<InternalRow> {
+  private final class Writer extends WorkerWriter {
     private final int partition;
-    private WriterCommitMessage message;
 
     Writer(int partition) {
       this.partition = partition;
     }
 
     @Override
-    public void writeAll(Iterator<InternalRow> rows) {
+    WriterCommitMessage written(Iterator<InternalRow> rows) {
       scala.collection.Iterator<ColumnarBatch> answers =
           WorkerRunner.run(
               source,
@@ -63,27 +62,7 @@ final class PackedWriterFactory implements DataWriterFactory {
               ColumnarReaderFactory.metrics(),
               CollectionConverters.asScala(new Packs(rows, schema)),
               partition);
-      message = PromptWriterFactory.onlyMessage(answers);
-    }
-
-    @Override
-    public void write(InternalRow row) {
-      throw new UnsupportedOperationException("rows are written all together");
-    }
-
-    @Override
-    public WriterCommitMessage commit() {
-      return message;
-    }
-
-    @Override
-    public void abort() {
-      // The Python side does it when its input ends with an error.
-    }
-
-    @Override
-    public void close() {
-      // The runner frees its buffers and its worker when the task ends.
+      return onlyMessage(answers);
     }
   }
 

@@ -1,46 +1,33 @@
 package pyspark.pravega;
 
-import java.util.List;
 import org.apache.spark.InterruptibleIterator;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.api.python.PythonEvalType;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import scala.Option;
-import scala.Tuple2;
 
 /**
- * Spark's Arrow runner, but what is written to it reaches the worker at once, and what the worker gives comes back at
+ * As {@link WorkerRunner}, but what is written to it reaches the worker at once, and what the worker gives comes back at
  * once: Spark's own collects 64 KiB either way. For that it has Spark's pipelined way, in which the worker's input is
  * written by a thread of its own and each batch of the worker's output is flushed.
  */
 @SuppressWarnings("unchecked") // Spark's own class overrides its parents' methods with narrower types
-final class PromptRunner extends ArrowPythonRunner {
+final class PromptRunner extends WorkerRunner {
   /** Less than any batch has: nothing waits in a buffer for more. */
   private static final int BUFFER_BYTES = 64;
 
-  private PromptRunner(Call call) {
+  private PromptRunner(Call call, String daemon) {
     super(
-        ColumnarReaderFactory.seq(
-            List.of(
-                new Tuple2<>(
-                    new ChainedPythonFunctions(
-                        ColumnarReaderFactory.seq(List.of(call.source.createPythonFunction(call.function)))),
-                    Long.valueOf(0)))),
-        PythonEvalType.SQL_MAP_ARROW_ITER_UDF(),
-        new int[][] {{0}},
+        call.source,
+        call.function,
         new StructType().add("struct", call.input),
         call.timeZone,
-        false,
         call.runnerConf,
         ColumnarReaderFactory.metrics(),
-        Option.empty(),
-        Option.empty());
+        daemon);
   }
 
   @Override
@@ -88,7 +75,8 @@ final class PromptRunner extends ArrowPythonRunner {
     scala.collection.Iterator<ColumnarBatch> run(
         scala.collection.Iterator<scala.collection.Iterator<InternalRow>> batches, int partition) {
       scala.collection.Iterator<ColumnarBatch> answers =
-          new PromptRunner(this).compute(batches, partition, TaskContext.get());
+          WorkerRunner.preloaded(
+              daemon -> new PromptRunner(this, daemon).compute(batches, partition, TaskContext.get()));
       return answers instanceof InterruptibleIterator<ColumnarBatch> wrapped ? wrapped.delegate() : answers;
     }
   }

@@ -9,10 +9,8 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.jdk.javaapi.CollectionConverters;
@@ -46,7 +44,7 @@ final class PromptWriterFactory implements DataWriterFactory {
     return new Writer(partition);
   }
 
-  private final class Writer implements DataWriter<InternalRow> {
+  private final class Writer extends WorkerWriter {
     private final int partition;
     private WriterCommitMessage message;
 
@@ -55,7 +53,7 @@ final class PromptWriterFactory implements DataWriterFactory {
     }
 
     @Override
-    public void writeAll(Iterator<InternalRow> rows) {
+    WriterCommitMessage written(Iterator<InternalRow> rows) {
       Handover handover = new Handover(packed ? new Packed(schema) : new Rows());
       scala.collection.Iterator<ColumnarBatch> answers = call.run(CollectionConverters.asScala(handover), partition);
       // It waits for the worker's one message, and hears of it when the worker fails before.
@@ -82,48 +80,12 @@ final class PromptWriterFactory implements DataWriterFactory {
         handover.end();
         listener.join();
         handover.check();
+        return message;
       } catch (InterruptedException error) {
         Thread.currentThread().interrupt();
         throw new IllegalStateException("the task was interrupted", error);
       }
     }
-
-    @Override
-    public void write(InternalRow row) {
-      throw new UnsupportedOperationException("rows are written all together");
-    }
-
-    @Override
-    public WriterCommitMessage commit() {
-      return message;
-    }
-
-    @Override
-    public void abort() {
-      // The Python side does it when its input ends with an error.
-    }
-
-    @Override
-    public void close() {
-      // The runner frees its buffers and its worker when the task ends.
-    }
-  }
-
-  /** The message with which a Python writer ends. */
-  static WriterCommitMessage onlyMessage(scala.collection.Iterator<ColumnarBatch> answers) {
-    WriterCommitMessage message = null;
-    while (answers.hasNext()) {
-      ColumnarBatch answer = answers.next();
-      if (message != null || answer.numRows() != 1) {
-        throw new IllegalStateException("the Python writer must answer with one message");
-      }
-      ArrowColumnVector struct = (ArrowColumnVector) answer.column(0);
-      message = new PythonWriterCommitMessage(struct.getChild(0).getBinary(0));
-    }
-    if (message == null) {
-      throw new IllegalStateException("the Python writer has not answered");
-    }
-    return message;
   }
 
   /** Rows that wait for the worker. */

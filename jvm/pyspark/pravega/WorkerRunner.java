@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import java.util.List;
+import java.util.function.Function;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
@@ -20,13 +21,16 @@ import scala.Tuple2;
  * lacks the package, Spark's own takes its place: its workers say what is missing.
  */
 @SuppressWarnings("unchecked") // Scala's generic methods, as Java sees them
-final class WorkerRunner extends ArrowPythonRunner {
+class WorkerRunner extends ArrowPythonRunner {
   private static final String CONFIGURED = "spark.python.daemon.module";
   private static volatile String preloaded = "pyspark_pravega.catalog.process.daemon";
 
   private final String daemon;
 
-  private WorkerRunner(
+  /**
+   * @param daemon the module of the daemon; null for Spark's own, or the one that the user has configured
+   */
+  WorkerRunner(
       UserDefinedPythonDataSource source,
       byte[] function,
       StructType input,
@@ -73,17 +77,28 @@ final class WorkerRunner extends ArrowPythonRunner {
       scala.collection.immutable.Map<String, SQLMetric> counts,
       scala.collection.Iterator<scala.collection.Iterator<InternalRow>> rows,
       int partition) {
-    TaskContext task = TaskContext.get();
+    return preloaded(
+        daemon ->
+            new WorkerRunner(source, function, input, timeZone, runnerConf, counts, daemon)
+                .compute(rows, partition, TaskContext.get()));
+  }
+
+  /**
+   * Runs something in a worker of the daemon that has loaded this package, or else of Spark's own.
+   *
+   * @param run is given the daemon's module, or null for Spark's own
+   */
+  static scala.collection.Iterator<ColumnarBatch> preloaded(
+      Function<String, scala.collection.Iterator<ColumnarBatch>> run) {
     String daemon = SparkEnv.get().conf().contains(CONFIGURED) ? null : preloaded;
     try {
-      return new WorkerRunner(source, function, input, timeZone, runnerConf, counts, daemon)
-          .compute(rows, partition, task);
+      return run.apply(daemon);
     } catch (Exception error) {
-      if (daemon == null || task.isInterrupted() || Thread.currentThread().isInterrupted()) {
+      if (daemon == null || TaskContext.get().isInterrupted() || Thread.currentThread().isInterrupted()) {
         throw Unchecked.sneak(error);
       }
       preloaded = null;
-      return new WorkerRunner(source, function, input, timeZone, runnerConf, counts, null).compute(rows, partition, task);
+      return run.apply(null);
     }
   }
 

@@ -10,9 +10,10 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _LOADED = ("pyspark.worker", "pyspark_pravega.catalog.process.jobs", "pyspark_pravega.serde.native")
 _PLAIN = "pyspark.daemon"
@@ -43,7 +44,22 @@ def main() -> None:
         may_fork = load()
     if not may_fork:
         os.execv(sys.executable, [sys.executable, "-m", _PLAIN, *sys.argv[1:]])
-    import_module(_PLAIN).manager()
+    daemon: Any = import_module(_PLAIN)
+    daemon.worker = _quiet(daemon.worker)
+    daemon.manager()
+
+
+def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """Spark's worker, but one whose task is cancelled ends without a trace: the JVM has closed the connection, and what
+    it was about to be told nobody waits for."""
+
+    def quiet(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return quiet
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.connector.log import is_ledger_name
 from pyspark_pravega.errors import PravegaError, ScopeExistsError, ScopeNotEmptyError, UnsupportedOperationError
+from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 
 _OURS = "scope"
@@ -17,8 +19,19 @@ _OURS = "scope"
 _SPARKS = frozenset({"owner", "collation"})
 
 
+_FRESH_S = 0.02
+"""Spark asks for a namespace's properties seven times for one CREATE TABLE, each time within 2 ms of the answer before
+(measured). They aren't stale for longer than this."""
+
+
 class Namespaces(CatalogBase):
     """A namespace is a scope, with a comment and properties in its store."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._last_namespace: tuple[str, dict[str, str], float] | None = None
+        """The scope that was asked for last, its properties, and when they were answered."""
+        self._namespace_changes = 0
 
     def list_namespaces(self) -> list[str]:
         """The names of all scopes, in SQL's spelling, sorted."""
@@ -30,14 +43,20 @@ class Namespaces(CatalogBase):
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        scope = scope_of(namespace)
-        # Spark asks for them seven times for one CREATE TABLE.
+        scope, last = scope_of(namespace), self._last_namespace
+        if last is not None and last[0] == scope and time.monotonic() - last[2] <= _FRESH_S:
+            return dict(last[1])
+        changes = self._namespace_changes
         exists, properties = together(
             lambda: self.client.controller.scope_exists(scope), lambda: self.store(scope).properties()
         )
         if not exists and scope != DEFAULT_NAMESPACE:
             raise no_such_scope(scope)
-        return {**properties, _OURS: scope}
+        properties = {**properties, _OURS: scope}
+        with self._lock:
+            if changes == self._namespace_changes:
+                self._last_namespace = scope, properties, time.monotonic()
+        return dict(properties)
 
     def create_namespace(self, namespace: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
         """Create a scope.
@@ -61,6 +80,8 @@ class Namespaces(CatalogBase):
         except PravegaError:
             self.client.controller.delete_scope(scope)
             raise
+        finally:
+            self._namespace_has_changed()
 
     def alter_namespace(self, namespace: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> None:
         """Set and remove properties of a namespace.
@@ -76,9 +97,12 @@ class Namespaces(CatalogBase):
         given = _checked({c["property"]: c["value"] for c in changes if c["kind"] == "SetProperty"})
         scope = self.scope(namespace, make=True)
         removed = {c["property"] for c in changes if c["kind"] == "RemoveProperty"}
-        self.store(scope).change_properties(
-            lambda before: {**{key: value for key, value in before.items() if key not in removed}, **given}
-        )
+        try:
+            self.store(scope).change_properties(
+                lambda before: {**{key: value for key, value in before.items() if key not in removed}, **given}
+            )
+        finally:
+            self._namespace_has_changed()
 
     def drop_namespace(self, namespace: Sequence[str], *, cascade: bool) -> bool:
         """Delete a scope.
@@ -123,9 +147,18 @@ class Namespaces(CatalogBase):
             # The logs of streams that were deleted by other means.
             for table in filter(is_ledger_name, list(controller.list_key_value_tables(scope))):
                 controller.delete_key_value_table(scope, table)
-        if store is not None:
-            store.delete()
-        return controller.delete_scope(scope)
+        try:
+            if store is not None:
+                store.delete()
+            return controller.delete_scope(scope)
+        finally:
+            self._namespace_has_changed()
+
+    def _namespace_has_changed(self) -> None:
+        """Ask for properties anew, also where an answer of before the change is still on its way."""
+        with self._lock:
+            self._namespace_changes += 1
+            self._last_namespace = None
 
     def drop_streams(self, scope: str) -> None:
         """Delete all tables of a scope."""

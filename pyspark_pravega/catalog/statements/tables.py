@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -205,17 +205,21 @@ class Tables(CatalogBase):
         self.forget(stream)
         controller = self.client.controller
         registry = shared_registry(self.settings)
-        if registry is not None:
-            registry.delete_group(stream.scope, stream.name)
-        self._end_subscriptions(stream)
+        if registry is None:
+            subscribers = controller.subscribers(stream)
+        else:
+            _, subscribers = together(
+                lambda: registry.delete_group(stream.scope, stream.name), lambda: controller.subscribers(stream)
+            )
+        self._end_subscriptions(stream, subscribers)
         together(lambda: controller.seal_stream(stream), lambda: delete_ledger(self.client, stream))
         controller.delete_stream(stream)
 
-    def _end_subscriptions(self, stream: Stream) -> None:
+    def _end_subscriptions(self, stream: Stream, subscribers: Iterable[str]) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted
         (measured with 0.13: it tries again for ever)."""
         controller = self.client.controller
-        for subscriber in controller.subscribers(stream):
+        for subscriber in subscribers:
             scope, _, name = subscriber.partition("/")
             if any(one.stream != stream for one in controller.reader_group(scope, name).streams):
                 controller.update_reader_group(scope, name, lambda group: _without(group, stream))
