@@ -8,7 +8,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
@@ -39,6 +39,10 @@ $(NATIVE): $(VENV)/.package $(shell find native -name target -prune -o -type f -
 # What needs the network (the servers' files, once) and what needs the processor (the native codec) go at the same time.
 servers: $(VENV)/.package
 	@$(BIN)/python -m pyspark_pravega.cli sandbox fetch >/dev/null
+
+# Archives of the classes that the tests' JVMs load, once: most JVMs of the tests live for seconds (docs/testing.md).
+classes: servers
+	@$(BIN)/python tests/tools/class_archives.py
 
 # A browser for the tests of the live page, from Debian's packages; without one they are skipped, and say what is missing.
 browser:
@@ -114,7 +118,7 @@ quick: lint
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`.
 test: $(VENV)/.package
-	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser
+	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
 
@@ -154,9 +158,10 @@ simulate: $(STAMP)
 	$(BIN)/python tests/simulation/simulate.py --histories $${HISTORIES:-100000} --first-seed $${FIRST_SEED:-0} --processes $(WORKERS) $(ARGS)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
-# `make test`); NIGHTLY_CASES=N makes another number.
+# `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
+# (8 in `make test`); KEYED_RUNS=N makes another number.
 nightly: $(STAMP)
-	HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py --timeout 14400 $(ARGS)
+	HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives --timeout 14400 $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

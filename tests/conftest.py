@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from class_archives import options as archive_options
 from error_tools import java_traces
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -75,8 +76,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
-        if home := make_home(folder):
+        if home := make_home(folder, archive_options()):
             os.environ["JAVA_HOME"] = str(home)
+
+
+def pytest_report_header() -> str:
+    """Say whether JVMs have archives of their classes: without them all takes longer."""
+    return f"archives of classes: {len(archive_options())} of 3 (make classes)"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -272,9 +278,13 @@ def spark(sessions: Sessions, sandbox: Sandbox) -> SparkSession:
 
 
 @pytest.fixture
-def namespace(spark: SparkSession) -> Iterator[str]:
-    """A namespace of the test's own, dropped afterwards with all that is in it."""
+def namespace(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """A namespace of the test's own; it stays until the servers end, unless the test is marked `dropped`.
+
+    To drop one with a few tables costs as much CPU as to make two tables.
+    """
     name = f"pravega.spark_test_{next(_numbers)}"
     spark.sql(f"CREATE NAMESPACE {name}")
     yield name
-    spark.sql(f"DROP NAMESPACE {name} CASCADE")
+    if request.node.get_closest_marker("dropped"):
+        spark.sql(f"DROP NAMESPACE {name} CASCADE")

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.types import BinaryType, CalendarIntervalType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.ledger import create_ledger, open_ledger
 from pyspark_pravega.errors import (
@@ -168,8 +169,10 @@ def test_of_many_who_create_a_table_at_once_one_has_made_it_and_it_is_whole(
 
 
 def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
-    catalog: Catalog, client: Client, scope: str
+    catalog: Catalog, client: Client, scope: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It could be that of a table that is just being made: that is waited for, for half a minute and here less."""
+    monkeypatch.setattr(tables, "CLAIM_S", 1.0)
     stream = Stream(scope, "t")
     create_ledger(client, stream).set_properties({"format": "raw", "routing-key": "old"})
     made = catalog.create_table([scope], "t", COLUMNS, [], {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from sandbox_tools import eventually
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
+from pyspark_pravega.sandbox.files.bundles import PRAVEGA, fetch
+from pyspark_pravega.sandbox.java.loopback import class_jar
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listener
 from pyspark_pravega.sandbox.processes import ProcessId
 
@@ -25,6 +28,26 @@ pytestmark = pytest.mark.server
 
 def port_of(uri: str) -> int:
     return int(uri.rpartition(":")[2])
+
+
+def test_the_class_written_anew_is_one_file_for_all_starts(tmp_path: Path) -> None:
+    (controller,) = fetch(PRAVEGA).glob("pravega-controller-*.jar")
+    jars = tmp_path / "bundles" / "pravega"
+    jars.mkdir(parents=True)
+    (jars / controller.name).symlink_to(controller)
+    jar = class_jar(jars, tmp_path)
+    written = jar.stat()
+    assert class_jar(jars, tmp_path) == jar
+    assert jar.stat().st_mtime_ns == written.st_mtime_ns
+    content = jar.read_bytes()
+    jar.write_bytes(content[:100])
+    assert class_jar(jars, tmp_path).read_bytes() == content
+    # A cache in which nothing more can be written.
+    shutil.rmtree(jar.parent)
+    jar.parent.write_text("")
+    own = class_jar(jars, tmp_path)
+    assert own.parent == tmp_path
+    assert own.read_bytes() == content
 
 
 @pytest.fixture

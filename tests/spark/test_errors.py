@@ -15,6 +15,22 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 LONG = "x" * 256
 
+
+@pytest.fixture(scope="module")
+def empty(spark: SparkSession) -> str:
+    """A namespace in which no test makes anything."""
+    spark.sql("CREATE NAMESPACE pravega.errors_empty")
+    return "pravega.errors_empty"
+
+
+@pytest.fixture(scope="module")
+def with_table(spark: SparkSession) -> str:
+    """A namespace with a table `t`, into which no test writes anything."""
+    spark.sql("CREATE NAMESPACE pravega.errors_with_table")
+    spark.sql("CREATE TABLE pravega.errors_with_table.t (id INT)")
+    return "pravega.errors_with_table"
+
+
 REFUSED_TABLES = [
     ("`a/b` (id INT)", "PRAVEGA_INVALID_NAME", '"a/b" may hold only letters, digits'),
     ("`` (id INT)", "PRAVEGA_INVALID_NAME", "must not be empty"),
@@ -38,10 +54,10 @@ REFUSED_TABLES = [
 
 @pytest.mark.parametrize(("definition", "condition", "words"), REFUSED_TABLES)
 def test_a_table_that_cannot_be_is_refused_and_leaves_nothing(
-    spark: SparkSession, client: Client, sandbox: Sandbox, namespace: str, definition: str, condition: str, words: str
+    spark: SparkSession, client: Client, sandbox: Sandbox, empty: str, definition: str, condition: str, words: str
 ) -> None:
     with pytest.raises(AnalysisException) as refused:
-        spark.sql(f"CREATE TABLE {namespace}.{definition}")
+        spark.sql(f"CREATE TABLE {empty}.{definition}")
 
     assert refused.value.getCondition() == condition
     message = str(refused.value)
@@ -49,7 +65,7 @@ def test_a_table_that_cannot_be_is_refused_and_leaves_nothing(
     assert words in message
     assert "Traceback" not in message
     assert "\n" not in message
-    scope = namespace.removeprefix("pravega.").replace("_", "-")
+    scope = empty.removeprefix("pravega.").replace("_", "-")
     assert list(client.controller.list_streams(scope)) == []
     assert list(client.controller.list_key_value_tables(scope)) == []
     with SchemaRegistry(sandbox.schema_registry_uri) as registry:
@@ -82,17 +98,15 @@ STATEMENTS = [
 
 @pytest.mark.parametrize(("statement", "condition", "words"), STATEMENTS)
 def test_a_statement_that_cannot_be_done_says_why(
-    spark: SparkSession, namespace: str, statement: str, condition: str, words: str
+    spark: SparkSession, with_table: str, statement: str, condition: str, words: str
 ) -> None:
-    spark.sql(f"CREATE TABLE {namespace}.t (id INT)")
-
     with pytest.raises(AnalysisException) as refused:
-        spark.sql(statement.format(ns=namespace)).collect()
+        spark.sql(statement.format(ns=with_table)).collect()
 
     assert refused.value.getCondition() == condition
     assert words in str(refused.value)
     assert "Traceback" not in str(refused.value)
-    assert spark.table(f"{namespace}.t").collect() == []
+    assert spark.table(f"{with_table}.t").collect() == []
 
 
 def test_null_in_a_column_that_takes_none_is_refused_and_nothing_is_written(

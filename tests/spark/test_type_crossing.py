@@ -191,12 +191,14 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
     crossing.check("filter pushed", lambda rows: rows.where("n_i32 > 0 AND s IS NOT NULL AND deep.a.b.d > 0"))
     ways: dict[str, Callable[[DataFrame], DataFrame]] = {
         "many batches": lambda rows: rows,
-        "cached": lambda rows: rows.cache(),
-        "broadcast": lambda rows: spark.range(300).join(broadcast(rows), "id"),
-        "sorted": lambda rows: rows.sort("s", "id"),
         "kept for a Python function": lambda rows: rows.withColumn("id", same()("id")),
         "with _offset": with_offset,
     }
+    if table_format == "avro":
+        # Here Spark makes rows of its own of the batches, and the formats have no part in it.
+        ways["cached"] = lambda rows: rows.cache()
+        ways["broadcast"] = lambda rows: spark.range(300).join(broadcast(rows), "id")
+        ways["sorted"] = lambda rows: rows.sort("s", "id")
     for way, read in ways.items():
         crossing.check_rows(way, lambda read=read: digests(read(crossing.rows)))  # type: ignore[misc]
     with configured(spark, WHOLE_STAGES):

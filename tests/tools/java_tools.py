@@ -5,27 +5,36 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 """Most JVMs of the tests live for seconds: the second compiler and a collector with threads of its own cost them more
 than they give (a sandbox's start took 16 s of CPU, and 10 s so; six statements of spark-sql 34 s, and 20 s so)."""
+_LAUNCHER = "org.apache.spark.launcher.Main"
+"""It has another program's name among its arguments."""
 
 
-def make_home(folder: Path) -> Path | None:
+def find_java() -> Path | None:
+    """The `java` of `JAVA_HOME`, or the one on the path; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    command = Path(home, "bin", "java") if home else shutil.which("java")
+    return Path(command).resolve() if command and Path(command).exists() else None
+
+
+def make_home(folder: Path, options: Mapping[str, Sequence[str]]) -> Path | None:
     """Make a JAVA_HOME whose `java` has these options.
 
     Args:
         folder: where; it must be empty.
+        options: more of them, of programs whose command line has a word.
 
     Returns:
         None where no Java is found: whoever needs it says so.
     """
-    home = os.environ.get("JAVA_HOME")
-    command = Path(home, "bin", "java") if home else shutil.which("java")
-    if not command or not Path(command).exists():
+    java = find_java()
+    if java is None:
         return None
-    java = Path(command).resolve()
     for original in java.parent.parent.iterdir():
         if original.name != "bin":
             (folder / original.name).symlink_to(original)
@@ -33,7 +42,10 @@ def make_home(folder: Path) -> Path | None:
     for original in java.parent.iterdir():
         if original.name != "java":
             (folder / "bin" / original.name).symlink_to(original)
+    cases = [f"*{_LAUNCHER}*) ;;"]
+    cases += [f'*{word}*) set -- {shlex.join(more)} "$@" ;;' for word, more in options.items()]
     starter = folder / "bin" / "java"
-    starter.write_text(f'#!/bin/sh\nexec {shlex.quote(str(java))} {" ".join(_OPTIONS)} "$@"\n')
+    run = f'exec {shlex.join([str(java), *_OPTIONS])} "$@"'
+    starter.write_text("\n".join(["#!/bin/sh", 'case "$*" in', *cases, "esac", run, ""]))
     starter.chmod(0o755)
     return folder

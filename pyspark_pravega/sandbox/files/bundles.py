@@ -2,8 +2,9 @@
 
 The cache holds `bundles/<name>-<manifest>/` (the jars, with a stamp that says when they were checked), `pinned/`
 (what an interrupted fetch has got so far), `ivy/` (Ivy's own cache, where files had to be looked for; may be deleted
-to save space) and `lock`. A bundle is put together in a folder of its own, checked there, and moved into place whole:
-whoever is killed on the way leaves nothing that the next one would take for jars.
+to save space), `changed/` (a class that the sandbox writes anew, `sandbox.java.loopback`) and `lock`. A bundle is put
+together in a folder of its own, checked there, and moved into place whole: whoever is killed on the way leaves nothing
+that the next one would take for jars.
 """
 
 from __future__ import annotations

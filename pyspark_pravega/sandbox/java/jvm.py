@@ -93,7 +93,7 @@ def pravega(
         "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,
         "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
     }
-    class_path = [loopback.class_folder(jars, _temporary(folder)), jars]
+    class_path = [loopback.class_jar(jars, _temporary(folder)), jars]
     if secured and secured.authentication:
         asking = secured.authentication
         settings |= _pravega_authentication(asking)

@@ -7,7 +7,9 @@ leads to that one. It is found before the jar's. The jar is pinned by its sum, s
 
 from __future__ import annotations
 
+import io
 import struct
+import tempfile
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,15 +25,18 @@ _TWO_SLOTS = (5, 6)
 _PRIVATE_STATIC = 0x000A
 
 
-def class_folder(jars: Path, folder: Path) -> Path:
-    """Write the class with its own way to listen.
+def class_jar(jars: Path, folder: Path) -> Path:
+    """A jar of the class with its own way to listen; written where it isn't yet.
+
+    It is the same file at each start, beside the jars that it belongs to: Java has an archive of classes (its option
+    `-XX:SharedArchiveFile`) for files that stay the same, and for none where there are folders of classes.
 
     Args:
         jars: the folder of Pravega's jars.
-        folder: where to write it.
+        folder: where to write it when the cache, in which the jars are, takes no more files.
 
     Returns:
-        The folder to put before the jars on the class path.
+        The jar to put before the others on the class path.
 
     Raises:
         SandboxError: the class isn't the one expected.
@@ -45,10 +50,25 @@ def class_folder(jars: Path, folder: Path) -> Path:
         raise SandboxError(
             f"{_CLASS} in {jar} isn't the one of Pravega 0.13.0: it can't be kept on loopback"
         ) from error
-    target = folder / "classes"
-    (target / _CLASS).parent.mkdir(parents=True, exist_ok=True)
-    (target / _CLASS).write_bytes(changed)
-    return target
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as written:
+        # With a date of its own, 1980, so that the bytes are always the same.
+        written.writestr(zipfile.ZipInfo(_CLASS), changed)
+    try:
+        return _kept(jars.parent.with_name("changed") / f"{jars.name}.jar", content.getvalue())
+    except OSError:
+        return _kept(folder / "loopback.jar", content.getvalue())
+
+
+def _kept(file: Path, content: bytes) -> Path:
+    """A file with a content, whole at each moment; it isn't touched when it is there."""
+    if not file.is_file() or file.read_bytes() != content:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as written:
+            written.write(content)
+        Path(written.name).chmod(0o644)
+        Path(written.name).replace(file)
+    return file
 
 
 def on_loopback(code: bytes) -> bytes:
