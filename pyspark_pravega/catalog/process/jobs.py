@@ -28,6 +28,7 @@ from pyspark_pravega.catalog.pushdown import (
     wanted_fractions,
 )
 from pyspark_pravega.connector.datasource import DefaultSource
+from pyspark_pravega.connector.handover import Handover
 from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import (
     BAD_EVENTS,
@@ -99,6 +100,8 @@ class PlannedScan:
     """About how many rows that is; None when there's nothing to tell by."""
     slices: int
     """Number of segments that hold events."""
+    shared_memory: int
+    """How many bytes a task shares with its worker at most; 0 for none."""
     seen: Seen | None = None
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
 
@@ -218,6 +221,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         rows=estimated_rows(size, ledger),
         slices=len(slices),
         seen=seen,
+        shared_memory=definition.settings.shared_memory,
     )
 
 
@@ -285,6 +289,8 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     )
     data = memoryview(out.getvalue())
     function, rest = _block(data)
+    read, returned = pickleSer.loads(bytes(function))  # type: ignore[no-untyped-call]
+    function = pickle((Handover(read), returned))
     (count,) = _INT.unpack(rest[:4])
     rest, partitions = rest[4:], []
     for _ in range(count):

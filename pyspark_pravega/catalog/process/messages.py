@@ -134,6 +134,8 @@ class PlannedScan(TypedDict):
     """Number of segments that hold events."""
     seen: str | None
     """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
+    sharedMemory: int
+    """How many bytes a task shares with its Python worker at most; 0 for none."""
 
 
 class NarrowedScan(TypedDict):
@@ -172,6 +174,8 @@ class OpenedStream(TypedDict):
     maxBytes: int | None
     minEvents: int | None
     maxDelayMs: int
+    sharedMemory: int
+    """As of a `PlannedScan`."""
 
 
 class Followed(TypedDict):
