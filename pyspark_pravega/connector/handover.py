@@ -34,11 +34,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from pyspark_pravega.settings import LEAST_SHARED_MEMORY
+
 ENCLOSED, PLACED, OFFER = 0, 1, 2
 ASK = 255
 BUFFERS = 4
-LEAST_BYTES, MOST_BYTES = 1 << 20, 1 << 30
-"""How large a ring may be."""
 SMALL_BYTES = 32 << 10
 """Batches up to this size are enclosed: the way to the ring costs as much as copying them."""
 _HEAD_BYTES = mmap.PAGESIZE
@@ -50,11 +50,6 @@ _ALIVE_S = 2.0
 _offer, _placed, _enclosed = struct.Struct("=B3xiiiq"), struct.Struct("=B3xiqq"), bytes(8)
 
 
-def available() -> bool:
-    """Whether this system has what a ring needs."""
-    return why_not() is None
-
-
 def why_not() -> str | None:
     """What is missing here for a ring.
 
@@ -64,7 +59,7 @@ def why_not() -> str | None:
     if not sys.platform.startswith("linux") or not hasattr(os, "memfd_create"):
         return "this system has no memory files (memfd): that takes Linux and a Python that was built for it"
     try:
-        Ring(LEAST_BYTES).close()
+        Ring(LEAST_SHARED_MEMORY).close()
     except OSError as error:
         return f"no memory file can be made here ({error.strerror})"
     return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark_pravega import __version__, serde
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import segment_state
+from pyspark_pravega.connector import handover
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
@@ -104,10 +105,11 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
         credentials = settings.credentials()
     except PravegaError as error:
         yield Finding("configuration", Level.BAD, str(error))
-        for what in ("controller", "segment store", "schema registry"):
+        for what in ("shared memory", "controller", "segment store", "schema registry"):
             yield Finding(what, Level.SKIPPED, "not asked, as the configuration is wrong")
         return
     who = type(credentials).__name__ if credentials else "no credentials"
+    yield _shared_memory(settings)
     options = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
     yield Finding("configuration", Level.OK, f"{options}; {who}")
     yield from _sandbox(settings)
@@ -145,6 +147,17 @@ def _codec() -> Finding:
     slower = "Avro takes 2 to 5 times as long as with the native one, JSON and Protobuf 20 to 50 times"
     way = "`pip install ./native` in a clone builds that, with Rust 1.88 or newer"
     return Finding("codec", Level.SLOW, f"{serde.describe()}: {slower}; {way}")
+
+
+def _shared_memory(settings: Settings) -> Finding:
+    what, otherwise = "shared memory", "batches go from worker to task through a socket"
+    if not settings.shared_memory:
+        return Finding(what, Level.SLOW, f'switched off by "shared-memory": {otherwise}')
+    missing = handover.why_not()
+    if missing is not None:
+        return Finding(what, Level.SLOW, f"{missing}: {otherwise}")
+    size = settings.shared_memory >> 20
+    return Finding(what, Level.OK, f"tasks that read share up to {size} MiB each with their Python workers")
 
 
 def _sandbox(settings: Settings) -> Iterator[Finding]:
