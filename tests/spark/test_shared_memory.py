@@ -87,33 +87,32 @@ def mapped(pid: int) -> int:
     return Path(f"/proc/{pid}/maps").read_text().count("memfd:pravega-batches")
 
 
-def opened(pid: int) -> list[str]:
-    """The rings and pipes that a process has open."""
+def opened(pid: int, kind: str = "memfd:pravega-batches") -> list[str]:
+    """The files of a kind that a process has open: rings, or pipes."""
     found = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
             found.append(os.readlink(link))
         except OSError:
             continue
-    return [name for name in found if "pravega-batches" in name or name.startswith("pipe:")]
+    return [name for name in found if kind in name]
 
 
 @pytest.fixture(autouse=True)
 def nothing_stays(spark: SparkSession) -> Iterator[None]:
-    """After each test: no mapped memory, no open pipe, no file in /dev/shm, no Arrow memory."""
-    pid = jvm(spark)
-    pipes, files = len(opened(pid)), set(os.listdir("/dev/shm"))
+    """After each test: no mapped memory, no file of a worker's, no file in /dev/shm, no Arrow memory."""
+    pid, files = jvm(spark), set(os.listdir("/dev/shm"))
     yield
     assert spark._jvm is not None
     allocator = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
 
-    def remains() -> tuple[object, ...]:
-        return mapped(pid), len(opened(pid)) > pipes, allocator.getAllocatedMemory()
+    def remains() -> tuple[int, ...]:
+        return mapped(pid), len(opened(pid)), allocator.getAllocatedMemory()
 
     deadline = time.monotonic() + 30
-    while remains() != (0, False, 0) and time.monotonic() < deadline:
+    while any(remains()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert remains() == (0, False, 0)
+    assert not any(remains())
     assert set(os.listdir("/dev/shm")) <= files
 
 
@@ -245,7 +244,7 @@ def readers() -> list[int]:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                if any("pravega-batches" in name for name in opened(int(process.name))):
+                if opened(int(process.name)):
                     found.append(int(process.name))
             except OSError:
                 continue
@@ -260,7 +259,10 @@ def test_many_queries_leave_memory_as_it_was(spark: SparkSession, tables: str) -
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssShmem"))
 
     table = read(spark, f"{tables}.avro")
+    table.write.format("noop").mode("overwrite").save()
+    pipes = len(opened(pid, "pipe:"))
     for _ in range(25):
         table.selectExpr("sum(it)", "max(length(st))").collect()
         table.write.format("noop").mode("overwrite").save()
+    assert len(opened(pid, "pipe:")) <= pipes
     assert resident() == 0
