@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import mmap
 import os
 import secrets
@@ -47,9 +48,10 @@ _STEP_BYTES = 256 << 10
 """Memory is taken in steps, as batches need it."""
 _ALIVE_S = 2.0
 """How often a worker that waits for the JVM looks whether it still has a parent."""
-_offer, _placed, _enclosed = struct.Struct("=B3xiiiq"), struct.Struct("=B3xiqq"), bytes(8)
+_offer, _placed = struct.Struct("=B3xiiiq"), struct.Struct("=B3xiqq")
 
 
+@functools.cache
 def why_not() -> str | None:
     """What is missing here for a ring.
 
@@ -94,7 +96,7 @@ class Handover:
             return iter(rows)
         name, size = asked.column(1)[0].as_py(), asked.column(2)[0].as_py()
         output = _output()
-        if output is None or not hasattr(os, "memfd_create"):
+        if output is None or why_not() is not None:
             return iter(rows)
         return _messages(iter(rows), name, size, output)
 
@@ -115,8 +117,10 @@ def _messages(
 ) -> Generator[pa.RecordBatch, None, None]:
     schema = pa.schema([pa.field(name, pa.binary(), nullable=False)])
 
-    def message(*pieces: Any) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([pa.array([b"".join(pieces)], pa.binary())], schema=schema)
+    def message(text: pa.Buffer) -> pa.RecordBatch:
+        offsets = pa.py_buffer(struct.pack("=ii", 0, len(text)))
+        column = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, text])
+        return pa.RecordBatch.from_arrays([column], schema=schema)
 
     sender: _Sender | None = None
     tried = False
@@ -126,14 +130,12 @@ def _messages(
                 tried = True
                 with contextlib.suppress(OSError):
                     sender = _Sender(size, batch.schema)
-                    yield message(sender.offer)
+                if sender is not None:
+                    yield message(pa.py_buffer(sender.offer))
                     output.flush()
             for piece in [batch] if sender is None else sender.fitting(batch):
                 placed = None if sender is None else sender.place(piece)
-                if placed is not None:
-                    yield message(placed)
-                else:
-                    yield message(_enclosed, _stream(piece))
+                yield message(_enclosed(piece) if placed is None else pa.py_buffer(placed))
                 # Spark's worker collects 64 KiB: the JVM would wait for what is said here, and this for the JVM.
                 output.flush()
     finally:
@@ -141,8 +143,9 @@ def _messages(
             sender.close()
 
 
-def _stream(batch: pa.RecordBatch) -> pa.Buffer:
+def _enclosed(batch: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
+    sink.write(bytes([ENCLOSED] * 8))
     with pa.ipc.RecordBatchStreamWriter(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
@@ -226,10 +229,15 @@ class _Sender:
     """The worker's side of one task."""
 
     def __init__(self, size: int, schema: pa.Schema) -> None:
-        self._ring = Ring(size)
+        self._replies, said = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._ring = Ring(size)
+        except OSError:
+            os.close(self._replies)
+            os.close(said)
+            raise
         self._around = len(schema.serialize()) + 64
         """What a stream has around its batch, at most, in bytes."""
-        self._replies, said = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._said: int | None = said
         """This process's own way into the pipe, open until the JVM has one."""
         self._free = list(range(BUFFERS))

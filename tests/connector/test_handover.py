@@ -157,6 +157,7 @@ def test_no_memory_is_enclosed(output: IO[bytes], monkeypatch: pytest.MonkeyPatc
     """The system's own refusal: a limit on the size of files, which memory files have, too."""
     import resource
 
+    assert handover.why_not() is None
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, before[1]))
     try:
