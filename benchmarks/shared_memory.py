@@ -21,7 +21,7 @@ from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 SCOPE = "bench"
-WARM_UPS = 8
+WARM_UPS = 5
 """How often each case runs before it is measured: so long the JVM compiles."""
 RAW = StructType([StructField("event", BinaryType())])
 OFF = {"shared-memory": "0"}
@@ -48,29 +48,23 @@ def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
     catalog = Catalog(settings)
     catalog.create_namespace([SCOPE])
     ours = Ours(catalog, SCOPE)
-    parts = []
-    for size, events in ((1000, arguments.events // 5), (100, arguments.events)):
-        decoded = ours.create_table().stream.name
-        codec = catalog.load_table([SCOPE], decoded).for_writing()
-        rows = make_rows(codec, size)
-        ours.write(decoded, rows, events)
-        raw = catalog.create_table([SCOPE], f"raw-{size}", RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
-        payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
-        ours.write(raw.stream.name, payloads, events)
-        cases = [
-            *_cases(spark, "raw", raw.stream.name, _to_noop),
-            *_cases(spark, "decoded", decoded, _to_noop),
-            *_cases(spark, "sum of two columns", decoded, _sum),
-        ]
-        if arguments.only:
-            cases = [case for case in cases if case.name in arguments.only]
-        for case in cases * WARM_UPS:
-            case.run("", events)
-        measured = measure(cases, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=_tell)
-        parts.append(table(f"{events:,} events of {size} bytes", measured, events))
-        for stream in (decoded, raw.stream.name):
-            ours.drop_table(stream)
-    return "\n\n".join(parts)
+    size, events = arguments.events_size, arguments.events
+    decoded = ours.create_table().stream.name
+    codec = catalog.load_table([SCOPE], decoded).for_writing()
+    rows = make_rows(codec, size)
+    ours.write(decoded, rows, events)
+    raw = catalog.create_table([SCOPE], "raw", RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
+    payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
+    ours.write(raw.stream.name, payloads, events)
+    cases = [
+        *_cases(spark, "raw", raw.stream.name, _to_noop),
+        *_cases(spark, "decoded", decoded, _to_noop),
+        *_cases(spark, "sum of two columns", decoded, _sum),
+    ]
+    for case in cases * WARM_UPS:
+        case.run("", events)
+    measured = measure(cases, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=_tell)
+    return table(f"{events:,} events of {size} bytes", measured, events)
 
 
 def _cases(spark: SparkSession, name: str, stream: str, query: Callable[[DataFrame], None]) -> list[Case]:
@@ -98,10 +92,10 @@ def _sum(rows: DataFrame) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shared_memory", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000, help="events of 100 bytes; a fifth of them of 1,000")
+    parser.add_argument("--events", type=int, default=400_000, help="how many are read")
+    parser.add_argument("--events-size", type=int, default=1000, help="bytes of an event without its frame, on average")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--heap", default="4g", help="the server's heap; it holds all events")
-    parser.add_argument("--only", action="append", help="a case; may be repeated")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
 

@@ -105,7 +105,7 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
         credentials = settings.credentials()
     except PravegaError as error:
         yield Finding("configuration", Level.BAD, str(error))
-        for what in ("shared memory", "controller", "segment store", "schema registry"):
+        for what in ("controller", "segment store", "schema registry"):
             yield Finding(what, Level.SKIPPED, "not asked, as the configuration is wrong")
         return
     who = type(credentials).__name__ if credentials else "no credentials"
