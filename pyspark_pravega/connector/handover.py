@@ -13,6 +13,8 @@ Messages are batches of one binary column and one row, numbers in the machine's 
 | `PLACED` | int32 buffer, int64 offset in the ring, int64 length of an Arrow stream |
 | `ENCLOSED` | an Arrow stream, from byte 8 on |
 
+A task whose first batch is small sends no messages, but its batches as they are.
+
 Nothing depends on the JVM's taking the offer: batches are enclosed until it has spoken. They are enclosed, too, when
 they are small, when a row doesn't fit into a buffer, when the system has no memory for the ring, and when the JVM holds
 all buffers and waits for more.
@@ -40,8 +42,11 @@ from pyspark_pravega.settings import LEAST_SHARED_MEMORY
 ENCLOSED, PLACED, OFFER = 0, 1, 2
 ASK = 255
 BUFFERS = 4
+WORTH_BYTES = 256 << 10
+"""A task whose first batch is smaller hands over none in shared memory: messages and mapping cost it more than copies
+(measured: benchmarks/RESULTS.md)."""
 SMALL_BYTES = 32 << 10
-"""Batches up to this size are enclosed: the way to the ring costs as much as copying them."""
+"""Later batches up to this size are enclosed."""
 _HEAD_BYTES = mmap.PAGESIZE
 """Before the first buffer: what shows the JVM that it has opened the right file."""
 _STEP_BYTES = 256 << 10
@@ -98,7 +103,7 @@ class Handover:
         output = _output()
         if output is None or why_not() is not None:
             return iter(rows)
-        return _messages(iter(rows), name, size, output)
+        return _handed_over(iter(rows), name, size, output)
 
 
 def _output() -> IO[bytes] | None:
@@ -112,8 +117,18 @@ def _output() -> IO[bytes] | None:
     return None
 
 
-def _messages(
+def _handed_over(
     batches: Iterator[pa.RecordBatch], name: str, size: int, output: IO[bytes]
+) -> Generator[pa.RecordBatch, None, None]:
+    """Batches as they are, or messages about them: the first one decides, because a task's answers have one schema."""
+    first = next(batches, None)
+    if first is not None:
+        large = pa.ipc.get_record_batch_size(first) >= WORTH_BYTES
+        yield from _messages(first, batches, name, size, output) if large else chain([first], batches)
+
+
+def _messages(
+    first: pa.RecordBatch, batches: Iterator[pa.RecordBatch], name: str, size: int, output: IO[bytes]
 ) -> Generator[pa.RecordBatch, None, None]:
     schema = pa.schema([pa.field(name, pa.binary(), nullable=False)])
 
@@ -123,16 +138,13 @@ def _messages(
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
     sender: _Sender | None = None
-    tried = False
+    with contextlib.suppress(OSError):
+        sender = _Sender(size, first.schema)
     try:
-        for batch in batches:
-            if not tried and pa.ipc.get_record_batch_size(batch) > SMALL_BYTES:
-                tried = True
-                with contextlib.suppress(OSError):
-                    sender = _Sender(size, batch.schema)
-                if sender is not None:
-                    yield message(pa.py_buffer(sender.offer))
-                    output.flush()
+        if sender is not None:
+            yield message(pa.py_buffer(sender.offer))
+            output.flush()
+        for batch in chain([first], batches):
             for piece in [batch] if sender is None else sender.fitting(batch):
                 placed = None if sender is None else sender.place(piece)
                 yield message(_enclosed(piece) if placed is None else pa.py_buffer(placed))

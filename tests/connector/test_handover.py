@@ -16,7 +16,7 @@ from pyspark_pravega.connector import handover
 from pyspark_pravega.connector.handover import ASK, ENCLOSED, OFFER, PLACED, Handover
 
 MARK = "mark"
-SIZE = 1 << 20
+SIZE = 4 << 20
 
 
 class Reader:
@@ -88,8 +88,8 @@ def numbers(count: int, first: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(first, first + count))})
 
 
-BATCHES = [numbers(20_000, at) for at in range(0, 200_000, 20_000)]
-"""Of 160 kB each: buffers have 256 KiB."""
+BATCHES = [numbers(40_000, at) for at in range(0, 400_000, 40_000)]
+"""Of 320 kB each: buffers have 1 MiB."""
 
 
 def test_batches_lie_in_buffers_that_are_used_again(output: IO[bytes]) -> None:
@@ -130,11 +130,10 @@ def test_nobody_waits_for_a_reader_that_takes_no_offer_or_has_ended(output: IO[b
 
 
 def test_large_batches_come_in_pieces_and_large_rows_enclosed(output: IO[bytes]) -> None:
-    large, row = numbers(100_000), pa.record_batch({"n": [0]})
-    huge = pa.record_batch({"b": [b"x" * 300_000]})
+    large, huge = numbers(400_000), pa.record_batch({"b": [b"x" * 2_000_000]})
     reader = Reader(dump_stream([large], output))
     found = []
-    while (sum(batch.num_rows for batch in found)) < 100_000:
+    while sum(batch.num_rows for batch in found) < 400_000:
         batch = reader.next()
         if batch is not None:
             found.append(batch)
@@ -142,15 +141,17 @@ def test_large_batches_come_in_pieces_and_large_rows_enclosed(output: IO[bytes])
                 reader.give_back()
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([large]).combine_chunks())
     assert PLACED in reader.kinds
-    for one, kinds in ((row, [ENCLOSED]), (huge, [OFFER, ENCLOSED])):
-        reader = Reader(dump_stream([one], output))
-        batches = [reader.next() for _ in kinds]
-        assert batches[-1] == one
-        assert reader.kinds == kinds
+    mixed = [huge, huge.slice(0, 0), pa.record_batch({"b": [b"x"]})]
+    reader = Reader(dump_stream(mixed, output))
+    assert [reader.next() for _ in range(4)] == [None, *mixed]
+    assert reader.kinds == [OFFER, ENCLOSED, ENCLOSED, ENCLOSED]
 
 
-def test_without_being_asked_batches_go_as_they_are(output: IO[bytes]) -> None:
+def test_what_is_small_or_not_asked_for_goes_as_it_is(output: IO[bytes]) -> None:
+    small = [numbers(1000), *BATCHES]
     assert list(dump_stream(BATCHES, output, columns=1)) == BATCHES
+    assert list(dump_stream(small, output)) == small
+    assert list(dump_stream([], output)) == []
 
 
 def test_no_memory_is_enclosed(output: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +160,7 @@ def test_no_memory_is_enclosed(output: IO[bytes], monkeypatch: pytest.MonkeyPatc
 
     assert handover.why_not() is None
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 8, before[1]))
     try:
         messages = list(dump_stream(BATCHES, output))
     finally:
