@@ -265,4 +265,7 @@ def test_many_queries_leave_memory_as_it_was(spark: SparkSession, tables: str) -
         table.selectExpr("sum(it)", "max(length(st))").collect()
         table.write.format("noop").mode("overwrite").save()
     assert len(opened(pid, "pipe:")) <= pipes
+    deadline = time.monotonic() + 30
+    while resident() and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert resident() == 0

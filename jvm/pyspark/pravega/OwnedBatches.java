@@ -158,9 +158,9 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
 
   private synchronized void closeAll() {
     taskEnded = true;
+    shared.end();
     open.forEach(OwnedBatches::close);
     open.clear();
-    shared.end();
     allocator.close();
   }
 

@@ -8,6 +8,9 @@ import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.Arrays;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.ForeignAllocation;
@@ -18,11 +21,26 @@ import org.apache.spark.storage.StorageUtils;
  * The memory that a Python worker shares with one task, mapped here: a ring of buffers that the worker fills with
  * batches. The worker's side, and what is said between the two, is in {@code pyspark_pravega/connector/handover.py}.
  *
- * <p>The memory stays mapped until the task has ended and nothing that was read from it is open any more.
+ * <p>The memory stays mapped until the task has ended and nothing that was read from it is open any more, and a second
+ * longer.
  */
 final class SharedRing {
   private static final int ASK = 255;
   private static final int TOKEN_BYTES = 16;
+
+  /**
+   * Memory that was read stays mapped for so long: a task that is killed may have threads, as that of a script, which are
+   * in the middle of a value when its batches are closed.
+   */
+  private static final int UNMAPPED_LATER_MS = 1000;
+
+  private static final ScheduledExecutorService UNMAPPER =
+      Executors.newSingleThreadScheduledExecutor(
+          work -> {
+            Thread thread = new Thread(work, "pravega shared memory");
+            thread.setDaemon(true);
+            return thread;
+          });
 
   private final MappedByteBuffer memory;
   private final OutputStream replies;
@@ -121,7 +139,7 @@ final class SharedRing {
 
   private void unmapUnused() {
     if (ended && lent == 0) {
-      StorageUtils.dispose(memory);
+      UNMAPPER.schedule(() -> StorageUtils.dispose(memory), UNMAPPED_LATER_MS, TimeUnit.MILLISECONDS);
     }
   }
 
