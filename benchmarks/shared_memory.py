@@ -24,7 +24,7 @@ SCOPE = "bench"
 WARM_UPS = 5
 """How often each case runs before it is measured: so long the JVM compiles."""
 RAW = StructType([StructField("event", BinaryType())])
-OFF = {"shared-memory": "0"}
+ON = {"shared-memory": "16m"}
 
 
 def main() -> None:
@@ -79,7 +79,8 @@ def _cases(spark: SparkSession, name: str, stream: str, query: Callable[[DataFra
 
         return Case(name=name, run=run, cpu_seconds=lambda: process_tree_cpu_seconds(jvm), baseline=baseline)
 
-    return [case(f"{name}, by socket", OFF), case(name, {}, f"{name}, by socket")]
+    socket = f"{name}, by socket"
+    return [case(socket, {}), case(f"{name}, shared memory", ON, socket)]
 
 
 def _to_noop(rows: DataFrame) -> None:

@@ -21,7 +21,6 @@ from pyspark_pravega.values import flag, seconds, size
 DEFAULT_CONTROLLER_URI = "tcp://localhost:9090"
 DEFAULT_TIMEOUT_S = 10.0
 MAX_TIMEOUT_S = 3600.0
-DEFAULT_SHARED_MEMORY = 16 << 20
 LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY = 1 << 20, 1 << 30
 SESSION_PREFIX = "spark.pravega."
 
@@ -95,7 +94,7 @@ class Settings:
     """A PEM file with the authorities to trust, on every machine that connects; the system's when None."""
     validate_hostname: bool = True
     """Whether a server's certificate must bear the name that it was reached by."""
-    shared_memory: int = DEFAULT_SHARED_MEMORY
+    shared_memory: int = 0
     """How many bytes a Spark task that reads shares with its Python worker at most; 0 for none."""
 
     @property
@@ -206,7 +205,7 @@ class Settings:
         """
         values = {key: getattr(self, key.replace("-", "_")) for key in _ENVIRONMENT}
         values["timeout"] = repr(self.timeout)
-        values["shared-memory"] = None if self.shared_memory == DEFAULT_SHARED_MEMORY else str(self.shared_memory)
+        values["shared-memory"] = str(self.shared_memory) if self.shared_memory else None
         # Said aloud wherever it matters, so that a weaker place can't switch it off.
         matters = self.uses_tls or (self.schema_registry_uri or "").startswith("https:") or not self.validate_hostname
         values["validate-hostname"] = str(self.validate_hostname).lower() if matters else None
@@ -245,9 +244,7 @@ def _from_environment(environ: Mapping[str, str], variables: Mapping[str, str]) 
 
 
 def _shared_memory(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_SHARED_MEMORY
-    if text.strip() in ("0", "off", "false"):
+    if text is None or text.strip() == "0":
         return 0
     value = size("shared-memory", text)
     if not LEAST_SHARED_MEMORY <= value <= MOST_SHARED_MEMORY:

@@ -150,10 +150,11 @@ def _codec() -> Finding:
 
 
 def _shared_memory(settings: Settings) -> Finding:
-    what, otherwise = "shared memory", "batches go from worker to task through a socket"
+    what, missing = "shared memory", handover.why_not()
+    otherwise = "rows go from Python workers to tasks through sockets"
     if not settings.shared_memory:
-        return Finding(what, Level.SLOW, f'switched off by "shared-memory": {otherwise}')
-    missing = handover.why_not()
+        way = '"shared-memory" isn\'t set' if missing is None else f"{missing}, and isn't asked for"
+        return Finding(what, Level.OK, f"not used, as {way}: {otherwise}")
     if missing is not None:
         return Finding(what, Level.SLOW, f"{missing}: {otherwise}")
     size = settings.shared_memory >> 20
