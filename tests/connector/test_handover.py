@@ -132,7 +132,7 @@ def test_nobody_waits_for_a_reader_that_takes_no_offer_or_has_ended(output: IO[b
 def test_large_batches_come_in_pieces_and_large_rows_enclosed(output: IO[bytes]) -> None:
     large, huge = numbers(400_000), pa.record_batch({"b": [b"x" * 2_000_000]})
     reader = Reader(dump_stream([large], output))
-    found = []
+    found: list[pa.RecordBatch] = []
     while sum(batch.num_rows for batch in found) < 400_000:
         batch = reader.next()
         if batch is not None:
