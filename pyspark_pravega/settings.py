@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from pyspark_pravega import security
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.security import Credentials, Tls
-from pyspark_pravega.values import flag, seconds
+from pyspark_pravega.values import flag, seconds, size
 
 DEFAULT_CONTROLLER_URI = "tcp://localhost:9090"
 DEFAULT_TIMEOUT_S = 10.0
 MAX_TIMEOUT_S = 3600.0
+LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY = 1 << 20, 1 << 30
 SESSION_PREFIX = "spark.pravega."
 
 _ENVIRONMENT = {
@@ -36,6 +37,7 @@ _ENVIRONMENT = {
     "credentials-provider": "PRAVEGA_CREDENTIALS_PROVIDER",
     "tls-ca": "PRAVEGA_TLS_CA",
     "validate-hostname": "PRAVEGA_VALIDATE_HOSTNAME",
+    "shared-memory": "PRAVEGA_SHARED_MEMORY",
 }
 _JAVA_ENVIRONMENT = {"auth-method": "pravega_client_auth_method", "auth-token": "pravega_client_auth_token"}
 """What Pravega's Java and Rust clients read; weaker than our own variables."""
@@ -92,6 +94,8 @@ class Settings:
     """A PEM file with the authorities to trust, on every machine that connects; the system's when None."""
     validate_hostname: bool = True
     """Whether a server's certificate must bear the name that it was reached by."""
+    shared_memory: int = 0
+    """How many bytes a Spark task that reads shares with its Python worker at most; 0 for none."""
 
     @property
     def controllers(self) -> tuple[tuple[str, int], ...]:
@@ -184,6 +188,7 @@ class Settings:
             credentials_provider=values.get("credentials-provider"),
             tls_ca=values.get("tls-ca"),
             validate_hostname=flag("validate-hostname", values.get("validate-hostname", "true")),
+            shared_memory=_shared_memory(values.get("shared-memory")),
         )
         if not (settings.credentials_file or settings.credentials_provider):
             settings.credentials()
@@ -200,6 +205,7 @@ class Settings:
         """
         values = {key: getattr(self, key.replace("-", "_")) for key in _ENVIRONMENT}
         values["timeout"] = repr(self.timeout)
+        values["shared-memory"] = str(self.shared_memory) if self.shared_memory else None
         # Said aloud wherever it matters, so that a weaker place can't switch it off.
         matters = self.uses_tls or (self.schema_registry_uri or "").startswith("https:") or not self.validate_hostname
         values["validate-hostname"] = str(self.validate_hostname).lower() if matters else None
@@ -235,6 +241,15 @@ def _canonical(layer: Mapping[str, str] | None) -> dict[str, str]:
 
 def _from_environment(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
     return {key: environ[variable] for key, variable in variables.items() if variable in environ}
+
+
+def _shared_memory(text: str | None) -> int:
+    if text is None or text.strip() == "0":
+        return 0
+    value = size("shared-memory", text)
+    if not LEAST_SHARED_MEMORY <= value <= MOST_SHARED_MEMORY:
+        raise ConfigurationError(f'"shared-memory" must be 0, or between 1m and 1g, not "{text[:60]}"')
+    return value
 
 
 def _way_of_credentials(values: Mapping[str, str]) -> frozenset[str] | None:

@@ -225,6 +225,8 @@ def test_what_java_clients_read_is_read_too_but_is_weaker() -> None:
         ({"username": "u", "password": "hunter2", "auth-token": "hunter2"}, "username|password and auth-token are set"),
         ({"username": "a:b", "password": "hunter2"}, "must not hold"),
         ({"validate-hostname": "hunter2x"}, '"validate-hostname" must be true or false'),
+        ({"shared-memory": "hunter2x"}, '"shared-memory" must be a number of bytes'),
+        ({"shared-memory": "12k"}, '"shared-memory" must be 0, or between 1m and 1g, not "12k"'),
     ],
 )
 def test_incomplete_or_contradictory_credentials_are_refused(options: dict[str, str], reason: str) -> None:

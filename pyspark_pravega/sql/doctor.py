@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark_pravega import __version__, serde
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import segment_state
+from pyspark_pravega.connector import handover
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
@@ -109,6 +110,7 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
             yield Finding(what, Level.SKIPPED, "not asked, as the configuration is wrong")
         return
     who = type(credentials).__name__ if credentials else "no credentials"
+    yield _shared_memory(settings)
     options = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
     yield Finding("configuration", Level.OK, f"{options}; {who}")
     yield from _sandbox(settings)
@@ -146,6 +148,18 @@ def _codec() -> Finding:
     slower = "Avro takes 2 to 5 times as long as with the native one, JSON and Protobuf 20 to 50 times"
     way = "`pip install ./native` in a clone builds that, with Rust 1.88 or newer"
     return Finding("codec", Level.SLOW, f"{serde.describe()}: {slower}; {way}")
+
+
+def _shared_memory(settings: Settings) -> Finding:
+    what, missing = "shared memory", handover.why_not()
+    otherwise = "rows go from Python workers to tasks through sockets"
+    if not settings.shared_memory:
+        way = '"shared-memory" isn\'t set' if missing is None else f"{missing}, and isn't asked for"
+        return Finding(what, Level.OK, f"not used, as {way}: {otherwise}")
+    if missing is not None:
+        return Finding(what, Level.SLOW, f"{missing}: {otherwise}")
+    size = settings.shared_memory >> 20
+    return Finding(what, Level.OK, f"tasks that read share up to {size} MiB each with their Python workers")
 
 
 def _sandbox(settings: Settings) -> Iterator[Finding]:

@@ -48,7 +48,16 @@ def test_all_is_well_with_a_sandbox(request: pytest.FixtureRequest, sandbox: San
     code, found, printed = doctor(running.environment())
     assert code == 0, printed
     assert all(finding["ok"] for finding in found.values())
-    expected = ["packages", "java", "catalog jar", "codec", "configuration", "controller", "segment store"]
+    expected = [
+        "packages",
+        "java",
+        "catalog jar",
+        "codec",
+        "shared memory",
+        "configuration",
+        "controller",
+        "segment store",
+    ]
     assert list(found) == [*expected, "schema registry"]
     assert "answers in" in found["segment store"]["text"]
     assert running.environment().get("PRAVEGA_PASSWORD", "no secret") not in printed

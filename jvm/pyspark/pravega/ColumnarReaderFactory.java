@@ -3,6 +3,8 @@ package pyspark.pravega;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -18,6 +20,7 @@ import org.apache.spark.sql.execution.python.PythonSQLMetrics;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -32,6 +35,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
   private final byte[] function;
   private final int columns;
   private final boolean endsSoon;
+  private final long sharedMemory;
   private final String timeZone;
   private final scala.collection.immutable.Map<String, String> runnerConf;
 
@@ -40,12 +44,15 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
    * @param function the pickled read function
    * @param columns how many columns of its batches the query wants: all, or none of the one that stands for rows
    * @param endsSoon whether it ends by itself right behind what the query takes of it
+   * @param sharedMemory how many bytes a task's worker may share with it; 0 for none
    */
-  ColumnarReaderFactory(UserDefinedPythonDataSource source, byte[] function, int columns, boolean endsSoon) {
+  ColumnarReaderFactory(
+      UserDefinedPythonDataSource source, byte[] function, int columns, boolean endsSoon, long sharedMemory) {
     this.source = source;
     this.function = function;
     this.columns = columns;
     this.endsSoon = endsSoon;
+    this.sharedMemory = sharedMemory;
     SQLConf conf = SQLConf.get();
     timeZone = conf.sessionLocalTimeZone();
     runnerConf = ArrowPythonRunner.getPythonRunnerConfMap(conf);
@@ -92,16 +99,23 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     PythonInputPartition planned = (PythonInputPartition) partition;
     Map<String, SQLMetric> counts = counts();
     // Called last: listeners are called in the reverse of their order.
-    TaskCompletionListener counted =
-        task -> MetricSources.partitionRead(counts.get("pythonNumRowsReceived"), counts.get("pythonDataReceived"));
-    TaskContext.get().addTaskCompletionListener(counted);
-    InternalRow argument = new GenericInternalRow(new Object[] {planned.pickedPartition()});
-    InternalRow input = new GenericInternalRow(new Object[] {argument});
-    scala.collection.Iterator<ColumnarBatch> batches =
+    AtomicReference<Runnable> counted = new AtomicReference<>(() -> {});
+    TaskCompletionListener ended = task -> counted.get().run();
+    TaskContext.get().addTaskCompletionListener(ended);
+    // A name that no column has: by it the worker's answers are known to be messages.
+    String mark = sharedMemory == 0 ? null : "pravega-" + UUID.randomUUID();
+    StructType columnsIn = UserDefinedPythonDataSource.readInputSchema();
+    Object[] values = {planned.pickedPartition()};
+    if (mark != null) {
+      columnsIn = columnsIn.add("mark", "string").add("bytes", "long");
+      values = new Object[] {planned.pickedPartition(), UTF8String.fromString(mark), sharedMemory};
+    }
+    InternalRow input = new GenericInternalRow(new Object[] {new GenericInternalRow(values)});
+    scala.collection.Iterator<ColumnarBatch> received =
         WorkerRunner.run(
             source,
             function,
-            new StructType().add("struct", UserDefinedPythonDataSource.readInputSchema()),
+            new StructType().add("struct", columnsIn),
             timeZone,
             runnerConf,
             PythonUtils.toScalaMap(counts),
@@ -110,10 +124,14 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     if (endsSoon) {
       // A worker that has come to its end is used again; another one is stopped, and the next query has to wait for a
       // new one. Listeners are called in the reverse of their order: this one before the runner's, which stops it.
-      TaskCompletionListener drained = task -> drain(task, batches);
+      TaskCompletionListener drained = task -> drain(task, received);
       TaskContext.get().addTaskCompletionListener(drained);
     }
-    return new OwnedBatches(batches, columns, TaskContext.get());
+    OwnedBatches batches = new OwnedBatches(received, columns, TaskContext.get(), mark);
+    counted.set(
+        () -> MetricSources.partitionRead(
+            batches.rows(), counts.get("pythonDataReceived").value() + batches.sharedBytes()));
+    return batches;
   }
 
   private static void drain(TaskContext task, scala.collection.Iterator<ColumnarBatch> batches) {

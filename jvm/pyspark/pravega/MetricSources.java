@@ -9,7 +9,6 @@ import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.metrics.MetricsSystem;
 import org.apache.spark.metrics.source.Source;
-import org.apache.spark.sql.execution.metric.SQLMetric;
 
 /** Sources of Spark's own metric system, {@code pravega.read} and {@code pravega.write}: for its servlets, JMX, sinks. */
 final class MetricSources {
@@ -27,10 +26,10 @@ final class MetricSources {
   private MetricSources() {}
 
   /** Counts a partition that was read: the rows and Arrow bytes that came from Python. */
-  static void partitionRead(SQLMetric rows, SQLMetric bytes) {
+  static void partitionRead(long rows, long bytes) {
     register();
-    ROWS_READ.inc(rows.value());
-    BYTES_READ.inc(bytes.value());
+    ROWS_READ.inc(rows);
+    BYTES_READ.inc(bytes);
     PARTITIONS_READ.inc();
   }
 

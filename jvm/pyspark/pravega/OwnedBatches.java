@@ -4,6 +4,7 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.VarBinaryVector;
 import org.apache.arrow.vector.complex.StructVector;
 import org.apache.arrow.vector.util.TransferPair;
 import org.apache.spark.TaskContext;
@@ -29,37 +30,73 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   private final scala.collection.Iterator<ColumnarBatch> received;
   private final int columns;
   private final BufferAllocator allocator;
+  private final String mark;
+  private final SharedBatches shared;
   private final Deque<OwnedVector[]> open = new ArrayDeque<>();
   private boolean taskEnded;
   private ColumnarBatch current;
+  private long rows;
 
   /**
+   * Batches that come as they are.
+   *
    * @param received the runner's batches, each of one struct column in which the worker sends the batch's columns
    * @param columns how many of the struct's first fields are wanted
    * @param task the task that reads; when it ends, all that is still open is closed
    */
   OwnedBatches(scala.collection.Iterator<ColumnarBatch> received, int columns, TaskContext task) {
+    this(received, columns, task, null);
+  }
+
+  /**
+   * Batches that come as they are, or in messages about memory that is shared with the worker.
+   *
+   * @param received the runner's batches, each of one struct column
+   * @param columns how many of the batches' first columns are wanted
+   * @param task the task that reads; when it ends, all that is still open is closed
+   * @param mark the name of the struct's only field where the batches are such messages; null when they never are
+   */
+  OwnedBatches(scala.collection.Iterator<ColumnarBatch> received, int columns, TaskContext task, String mark) {
     this.received = received;
     this.columns = columns;
+    this.mark = mark;
     // The runner closes its own allocator behind its last batch, which Spark may not have used up by then.
     allocator = ArrowUtils.rootAllocator().newChildAllocator("pravega batches", 0, Long.MAX_VALUE);
+    shared = new SharedBatches(allocator);
     TaskCompletionListener ended = context -> closeAll();
     task.addTaskCompletionListener(ended);
   }
 
   @Override
   public boolean next() {
-    if (!received.hasNext()) {
-      return false;
+    current = null;
+    while (current == null) {
+      shared.ask();
+      if (!received.hasNext()) {
+        return false;
+      }
+      ColumnarBatch batch = received.next();
+      StructVector struct = (StructVector) ((ArrowColumnVector) batch.column(0)).getValueVector();
+      synchronized (this) {
+        if (taskEnded) {
+          // Spark may ask in another thread.
+          return false;
+        }
+        current = isMessage(struct) ? told(struct) : moved(struct, batch.numRows());
+      }
     }
-    ColumnarBatch batch = received.next();
-    StructVector struct = (StructVector) ((ArrowColumnVector) batch.column(0)).getValueVector();
-    OwnedVector[] vectors = take(struct);
-    if (vectors == null) {
-      return false;
-    }
-    current = new ColumnarBatch(vectors, batch.numRows());
+    rows += current.numRows();
     return true;
+  }
+
+  /** How many rows there were so far. */
+  long rows() {
+    return rows;
+  }
+
+  /** How many bytes of batches came by messages about shared memory. */
+  long sharedBytes() {
+    return shared.bytes();
   }
 
   @Override
@@ -72,11 +109,32 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     // Spark may still read what it keeps of the batches. They are closed when the task ends.
   }
 
-  /** The struct's columns in vectors of their own, or null when the task has ended: Spark may ask in another thread. */
-  private synchronized OwnedVector[] take(StructVector struct) {
-    if (taskEnded) {
+  private boolean isMessage(StructVector struct) {
+    return mark != null && struct.size() == 1 && struct.getChildByOrdinal(0).getField().getName().equals(mark);
+  }
+
+  /** The batch that a message tells of; null when it tells of none. */
+  private ColumnarBatch told(StructVector struct) {
+    SharedBatches.Batch batch = shared.read((VarBinaryVector) struct.getChildByOrdinal(0));
+    // An enclosed batch keeps what it needs of the message.
+    struct.clear();
+    if (batch == null) {
       return null;
     }
+    OwnedVector[] vectors = new OwnedVector[columns];
+    for (int i = 0; i < batch.columns().size(); i++) {
+      if (i < columns) {
+        vectors[i] = new OwnedVector(this, vectors, batch.columns().get(i));
+      } else {
+        batch.columns().get(i).close();
+      }
+    }
+    open.addLast(vectors);
+    return new ColumnarBatch(vectors, batch.rows());
+  }
+
+  /** The struct's columns in vectors of their own. */
+  private ColumnarBatch moved(StructVector struct, int rows) {
     OwnedVector[] vectors = new OwnedVector[columns];
     for (int i = 0; i < columns; i++) {
       FieldVector vector = (FieldVector) struct.getChildByOrdinal(i);
@@ -86,7 +144,7 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     }
     struct.clear();
     open.addLast(vectors);
-    return vectors;
+    return new ColumnarBatch(vectors, rows);
   }
 
   /** Closes what lies before a batch of which the first value is read. */
@@ -100,6 +158,7 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
 
   private synchronized void closeAll() {
     taskEnded = true;
+    shared.end();
     open.forEach(OwnedBatches::close);
     open.clear();
     allocator.close();

@@ -33,6 +33,9 @@ final class OwnedVector extends ArrowColumnVector {
 
   private void beginReading() {
     if (!reading) {
+      if (closed) {
+        throw new IllegalStateException("this batch of a Pravega table was read and closed already");
+      }
       reading = true;
       batches.closeEarlierThan(batch);
     }
@@ -42,6 +45,7 @@ final class OwnedVector extends ArrowColumnVector {
   public void close() {
     if (!closed) {
       closed = true;
+      reading = false;
       super.close();
     }
   }

@@ -114,7 +114,8 @@ final class PravegaBatch implements Batch {
         Base64.getDecoder().decode(plan().get("function").asText()),
         readSchema,
         (StructType) DataType.fromJson(plan().get("schema").asText()),
-        limited);
+        limited,
+        plan().get("sharedMemory").asLong());
   }
 
   /** Whether tasks hand over batches of columns. */
@@ -126,15 +127,17 @@ final class PravegaBatch implements Batch {
    * Reads what a pickled function gives: columnar where this Spark can do it.
    *
    * @param endsSoon whether it ends by itself right behind what the query takes of it
+   * @param sharedMemory how many bytes a task's worker may share with it; 0 for none
    */
   static PartitionReaderFactory readerFactory(
       UserDefinedPythonDataSource python,
       byte[] function,
       StructType readSchema,
       StructType batchSchema,
-      boolean endsSoon) {
+      boolean endsSoon,
+      long sharedMemory) {
     if (COLUMNAR) {
-      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon);
+      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon, sharedMemory);
     }
     return new PythonPartitionReaderFactory(python, function, batchSchema, Option.empty(), Option.empty());
   }

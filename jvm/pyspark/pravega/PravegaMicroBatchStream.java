@@ -176,7 +176,8 @@ final class PravegaMicroBatchStream
         Base64.getDecoder().decode(opened.get("function").asText()),
         readSchema,
         (StructType) DataType.fromJson(opened.get("schema").asText()),
-        false);
+        false,
+        opened.get("sharedMemory").asLong());
   }
 
   @Override

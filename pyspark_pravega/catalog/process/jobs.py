@@ -97,6 +97,8 @@ class PlannedScan:
     """About how many rows that is; None when there's nothing to tell by."""
     slices: int
     """Number of segments that hold events."""
+    shared_memory: int
+    """How many bytes a task shares with its worker at most; 0 for none."""
     seen: Seen | None = None
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
 
@@ -216,6 +218,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         rows=estimated_rows(size, ledger),
         slices=len(slices),
         seen=seen,
+        shared_memory=definition.settings.shared_memory,
     )
 
 

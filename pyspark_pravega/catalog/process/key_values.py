@@ -98,6 +98,7 @@ def plan_scan(
         "rows": rows,
         "segments": count,
         "seen": None,
+        "sharedMemory": definition.settings.shared_memory,
         "extent": f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     }
 

@@ -151,6 +151,8 @@ class PlannedScan(TypedDict):
     """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
     extent: NotRequired[str]
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
+    sharedMemory: int
+    """How many bytes a task shares with its Python worker at most; 0 for none."""
 
 
 class NarrowedScan(TypedDict):
@@ -191,6 +193,8 @@ class OpenedStream(TypedDict):
     maxBytes: int | None
     minEvents: int | None
     maxDelayMs: int
+    sharedMemory: int
+    """As of a `PlannedScan`."""
 
 
 class Followed(TypedDict):

@@ -302,6 +302,7 @@ class CatalogMethods(StreamReads):
             "rows": scan.rows,
             "segments": scan.slices,
             "seen": None if scan.seen is None else scan.seen.to_json(),
+            "sharedMemory": scan.shared_memory,
         }
 
     def narrow_scan(

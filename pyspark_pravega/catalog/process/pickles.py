@@ -13,6 +13,7 @@ from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.connector.datasource import DefaultSource
+from pyspark_pravega.connector.handover import Handover
 
 _INT = struct.Struct(">i")
 
@@ -38,6 +39,8 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     )
     data = memoryview(out.getvalue())
     function, rest = _block(data)
+    read, returned = unpickle(function)
+    function = pickle((Handover(read), returned))
     (count,) = _INT.unpack(rest[:4])
     rest, partitions = rest[4:], []
     for _ in range(count):

@@ -58,7 +58,7 @@ class StreamRead:
         if MODE in given:
             definition = in_mode(definition, given[MODE], columns)
         definition = streamed_with_dead_letters(definition, given)
-        self.options = ReadOptions.parse(given)
+        self.options, self.shared_memory = ReadOptions.parse(given), definition.settings.shared_memory
         client, stream = shared_client(definition.settings), definition.stream
         self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
@@ -133,6 +133,7 @@ class StreamReads:
             "maxBytes": options.max_bytes,
             "minEvents": options.min_events,
             "maxDelayMs": round(options.max_delay_s * 1000),
+            "sharedMemory": read.shared_memory,
         }
 
     def stream_initial(self, source: Source) -> str:

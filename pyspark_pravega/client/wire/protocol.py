@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from pyspark_pravega.client.wire.commands import COMMANDS, Command
 from pyspark_pravega.client.wire.fields import Buffer
 from pyspark_pravega.errors import WireError
@@ -47,6 +49,11 @@ def encode_frame(command: Command) -> list[Buffer]:
     if size > MAX_SENT_BYTES:
         raise WireError(f"{type(command).__name__} of {size} bytes is larger than a segment store accepts")
     return list(_gathered([HEADER.pack(command.TYPE, size), *pieces]))
+
+
+def _memory(size: int) -> memoryview:
+    """Memory that is about to be filled: it isn't cleared before, as a bytearray's would be."""
+    return np.empty(size, np.uint8).data
 
 
 def _gathered(pieces: list[Buffer]) -> Iterator[Buffer]:
@@ -103,11 +110,11 @@ class FrameDecoder:
             if not 0 <= size <= MAX_FRAME_BYTES:
                 raise WireError(f"a frame of type {kind} announces {size} bytes: not a segment store's answer")
             self._type, self._size, self._position = kind, size, 0
-            self._target = memoryview(bytearray(min(size, TRUSTED_BYTES)))
+            self._target = _memory(min(size, TRUSTED_BYTES))
             if size:
                 return None
         if self._position < self._size:
-            larger = memoryview(bytearray(min(self._size, 2 * self._position)))
+            larger = _memory(min(self._size, 2 * self._position))
             larger[: self._position] = self._target
             self._target = larger
             return None

@@ -1,0 +1,137 @@
+package pyspark.pravega;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.VarBinaryVector;
+import org.apache.arrow.vector.VectorLoader;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Schema;
+
+/**
+ * Reads a worker's messages about batches in shared memory ({@code pyspark_pravega/connector/handover.py} lists them).
+ */
+final class SharedBatches {
+  private static final int ENCLOSED = 0;
+  private static final int PLACED = 1;
+  private static final int OFFER = 2;
+  private static final int ENCLOSED_BEGIN = 8;
+  private static final int HEAD_BYTES = 8;
+
+  private final BufferAllocator allocator;
+  private SharedRing ring;
+  private Schema schema;
+  private long bytes;
+
+  /**
+   * @param allocator counts the batches' memory
+   */
+  SharedBatches(BufferAllocator allocator) {
+    this.allocator = allocator;
+  }
+
+  /** To be called before the next message is waited for. */
+  void ask() {
+    if (ring != null) {
+      ring.ask();
+    }
+  }
+
+  /** How many bytes of batches were in the messages or in shared memory. */
+  long bytes() {
+    return bytes;
+  }
+
+  /** Ends what is shared; batches that are open can still be read. */
+  void end() {
+    if (ring != null) {
+      ring.end();
+    }
+  }
+
+  /**
+   * Reads a message.
+   *
+   * @param message its text, in a column of one row; it may be freed afterwards
+   * @return the batch's columns, which are the caller's to close, and its rows; null when the message holds no batch
+   */
+  Batch read(VarBinaryVector message) {
+    ArrowBuf data = message.getDataBuffer();
+    int length = message.getValueLength(0);
+    ByteBuffer text = data.nioBuffer(message.getStartOffset(0), length).order(ByteOrder.nativeOrder());
+    switch (text.get(0)) {
+      case OFFER -> {
+        ring = SharedRing.open(text.position(4));
+        return null;
+      }
+      case PLACED -> {
+        long size = text.getLong(16);
+        return load(ring.lend(allocator, text.getInt(4), text.getLong(8), size), 0, size);
+      }
+      case ENCLOSED -> {
+        data.getReferenceManager().retain();
+        return load(data, message.getStartOffset(0) + ENCLOSED_BEGIN, length - ENCLOSED_BEGIN);
+      }
+      default -> throw new IllegalStateException("a Python worker sent a message of kind " + text.get(0));
+    }
+  }
+
+  /**
+   * Loads an Arrow stream of one batch, without a copy.
+   *
+   * @param stream memory that holds it; one reference to it is used up
+   * @param begin where the stream begins there
+   * @param size of the stream in bytes
+   */
+  private Batch load(ArrowBuf stream, long begin, long size) {
+    bytes += size;
+    VectorSchemaRoot root = null;
+    try {
+      ByteBuffer text = stream.nioBuffer(begin, Math.toIntExact(size)).order(ByteOrder.LITTLE_ENDIAN);
+      Message described = next(text);
+      if (schema == null) {
+        schema = MessageSerializer.deserializeSchema(described);
+      }
+      Message batch = next(text);
+      ArrowBuf body = stream.slice(begin + text.position(), batch.bodyLength());
+      body.getReferenceManager().retain();
+      root = VectorSchemaRoot.create(schema, allocator);
+      try (ArrowRecordBatch loaded = MessageSerializer.deserializeRecordBatch(batch, body)) {
+        new VectorLoader(root).load(loaded);
+      }
+      return new Batch(new ArrayList<>(root.getFieldVectors()), root.getRowCount());
+    } catch (IOException | RuntimeException error) {
+      if (root != null) {
+        root.close();
+      }
+      throw Unchecked.sneak(error);
+    } finally {
+      stream.getReferenceManager().release();
+    }
+  }
+
+  /** The stream's message at the buffer's place, which moves behind its head. */
+  private static Message next(ByteBuffer stream) {
+    stream.position(stream.position() + HEAD_BYTES / 2);
+    int length = stream.getInt();
+    ByteBuffer head = stream.slice(stream.position(), length).order(ByteOrder.LITTLE_ENDIAN);
+    stream.position(stream.position() + length);
+    return Message.getRootAsMessage(head);
+  }
+
+  /**
+   * The columns of a batch, in vectors of its own.
+   *
+   * @param columns of which each has to be closed
+   * @param rows how many there are
+   */
+  record Batch(List<FieldVector> columns, int rows) {}
+}
