@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from entry_tools import descendants
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 
 TIMEOUT_S = 120
+
+
+def kill_workers(spark: SparkSession) -> int:
+    """End all Python workers of the session's tasks; returns how many there were.
+
+    Not the daemons that have forked them. Spark tells a daemon when an idle worker of its has ended, and the statement
+    that asks for a worker fails when the daemon is gone, too ("Stream closed").
+    """
+    jvm = spark.sparkContext._gateway
+    assert jvm is not None
+    commands = {pid: command for pid, command in descendants(jvm.proc.pid).items() if "daemon" in command}
+    workers = [pid for pid in commands if parent_of(pid) in commands]
+    for pid in workers:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(workers)
+
+
+def parent_of(pid: int) -> int:
+    """The process that has started one; 0 when that has just ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def scope_of(namespace: str) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from entry_tools import descendants
 from procedure_driver import DeathError, Driver
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
-from streaming_tools import run_available, scope_of
+from streaming_tools import kill_workers, run_available, scope_of
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
@@ -38,18 +34,6 @@ def bad_event(table_format: str, number: int) -> bytes:
     """An event with the table's header and a body that is no row."""
     bodies = {"avro": b"\xff" * 11, "json": b"{" + str(number).encode(), "protobuf": b"\xff\xff"}
     return b"\x01\0\0\0\0" + bodies[table_format] + number.to_bytes(2)
-
-
-def kill_workers(spark: SparkSession) -> int:
-    """End all Python workers of the session's JVM; returns how many there were."""
-    jvm = spark.sparkContext._gateway
-    assert jvm is not None
-    daemons = {pid for pid, command in descendants(jvm.proc.pid).items() if "daemon" in command}
-    workers = {pid for daemon in daemons for pid in descendants(daemon)}
-    for pid in workers:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(workers)
 
 
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from client_tools import eventually
-from entry_tools import descendants
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
-from streaming_tools import TIMEOUT_S, make_stream, numbered, read_stream, write
+from streaming_tools import TIMEOUT_S, kill_workers, make_stream, numbered, read_stream, write
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import tail_cut
@@ -140,7 +136,6 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
 def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
     source, sink = make_stream(client, namespace, "s", segments=2), make_stream(client, namespace, "t")
     rows = read_stream(spark, f"{namespace}.s").select("event")
-    gateway: Any = spark.sparkContext._gateway
     expected: list[str] = []
     kills = 0
 
@@ -156,29 +151,13 @@ def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namesp
                 expected += events
                 eventually(lambda: query.exception() or expected_are_there(), within_s=WITHIN_S)  # noqa: B023
                 # A killed task is tried again, within its batch, and at last the query fails.
-                for pid in workers(gateway.proc.pid) if step < 3 else ():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                        kills += 1
+                kills += kill_workers(spark) if step < 3 else 0
         finally:
             query.stop()
     found = events_of(client, sink)
     assert kills > 3
     assert set(found) == set(expected)
     check_order(found, again=True)
-
-
-def workers(jvm: int) -> list[int]:
-    """The Python workers of Spark's tasks: forked by a daemon."""
-    commands = {pid: command for pid, command in descendants(jvm).items() if "daemon" in command}
-    return [pid for pid in commands if parent_of(pid) in commands]
-
-
-def parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # it has just ended
-        return 0
 
 
 def test_nested_rows_and_dropped_events(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
