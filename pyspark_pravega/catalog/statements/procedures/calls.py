@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.names import stream_of
-from pyspark_pravega.catalog.statements.copying import COLUMNS as COPY_COLUMNS
-from pyspark_pravega.catalog.statements.redelivering import COLUMNS as REDELIVER_COLUMNS
-from pyspark_pravega.catalog.statements.redelivering import Redelivering
-from pyspark_pravega.catalog.statements.running import Caller, Step
+from pyspark_pravega.catalog.statements.procedures.copying import COLUMNS as COPY_COLUMNS
+from pyspark_pravega.catalog.statements.procedures.redelivering import COLUMNS as REDELIVER_COLUMNS
+from pyspark_pravega.catalog.statements.procedures.redelivering import Redelivering
+from pyspark_pravega.catalog.statements.procedures.running import Caller, Step
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges

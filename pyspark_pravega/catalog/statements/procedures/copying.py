@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pyspark_pravega import values
 from pyspark_pravega.catalog.statements.altering import Altering
-from pyspark_pravega.catalog.statements.running import Caller, Rows, Statement, Step, options_of, quoted
+from pyspark_pravega.catalog.statements.procedures.running import Caller, Rows, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark_pravega.catalog.statements.copying import Copying
-from pyspark_pravega.catalog.statements.running import Caller, Kind, Statement, Step, options_of, quoted
+from pyspark_pravega.catalog.statements.procedures.copying import Copying
+from pyspark_pravega.catalog.statements.procedures.running import Caller, Kind, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Commit, Letters, Redelivery, create_ledger, settle
 from pyspark_pravega.connector.options import CLUSTER_BY_KEY, EPOCH, EXACTLY_ONCE, MODE, QUERY, WRITER_MODE
