@@ -116,6 +116,7 @@ def test_a_copy_that_is_killed_goes_on_and_ends_once(spark: SparkSession, namesp
     again = call(spark, source, target, "prices", **arguments)
     assert again.asDict() == {**done.asDict(), "repeated": True}
     assert spark.table(target).where("id <> -2").count() == len(rows)
+    spark.sql(f"CREATE TABLE {source}2 LIKE {source}")
     for other in ({"where": "price > 11"}, {"from_version": 2}, {"source": f"{within(source)}2"}):
         with pytest.raises(PySparkException, match=r'copy "prices" into stream .* was begun with'):
             spark_call(

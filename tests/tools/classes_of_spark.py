@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -38,6 +39,10 @@ def _collect(rows: DataFrame, batch: int) -> None:
     rows.collect()
 
 
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
 def main(folder: Path) -> None:
     """Run statements, and a streaming query.
 
@@ -57,7 +62,7 @@ def main(folder: Path) -> None:
     spark.sql("SELECT *, row_number() OVER (PARTITION BY a.k ORDER BY id) FROM v a JOIN v b USING (id) LIMIT 3").show()
     spark.sql("EXPLAIN EXTENDED SELECT * FROM v WHERE id IN (SELECT k FROM v)").collect()
     spark.sql("SHOW NAMESPACES").collect()
-    spark.createDataFrame([(1, "a")], "id INT, s STRING").mapInArrow(iter, "id INT, s STRING").collect()
+    spark.createDataFrame([(1, "a")], "id INT, s STRING").mapInArrow(_same, "id INT, s STRING").collect()
     spark.table("v").write.parquet(str(folder / "rows"))
     rows = spark.readStream.schema("id LONG, k LONG").parquet(str(folder / "rows"))
     counts = rows.groupBy("k").count().writeStream.outputMode("complete").trigger(availableNow=True)

@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"]
 """Most JVMs of the tests live for seconds: the second compiler and a collector with threads of its own cost them more
-than they give (a sandbox's start took 16 s of CPU, and 10 s so; six statements of spark-sql 34 s, and 20 s so)."""
+than they give (a sandbox's start took 16 s of CPU, and 10 s so; six statements of spark-sql 34 s, and 20 s so). With
+one compiler Java has 48 MB for what it compiles, which a session of many tests fills ("Out of space in CodeCache"): it
+gets as much as with both."""
 _LAUNCHER = "org.apache.spark.launcher.Main"
 """It has another program's name among its arguments."""
 

@@ -163,10 +163,10 @@ class _Work:
             self._check_there(copy, piece)
             return Statement(text=self._insert(copy, piece.end, piece.number), after={_PIECE: piece.number})
         # A piece without rows is no commit, and has no epoch.
-        found = replace(copy, reached=piece.end, reached_version=piece.version, piece=None, pieces=copy.pieces + 1)
+        noted = replace(copy, reached=piece.end, reached_version=piece.version, piece=None, pieces=copy.pieces + 1)
         if progress.epoch >= piece.number:
-            found = _counted(ledger, found, piece, state.version)
-        copies.put(found)
+            noted = _counted(ledger, noted, piece, state.version)
+        copies.put(noted)
         return None
 
     def _range(self, arguments: Mapping[str, str | None]) -> StreamRange:
@@ -251,15 +251,15 @@ class _Work:
 def _counted(ledger: Ledger, copy: Copy, piece: Piece, last: int) -> Copy:
     """The copy with the commit that was its last piece."""
     versions = commits_between(ledger, piece.after + 1, last)
-    found = next((one for one in versions if (one.query, one.epoch) == (copy.query, piece.number)), None)
-    if found is None:
+    commit = next((one for one in versions if (one.query, one.epoch) == (copy.query, piece.number)), None)
+    if commit is None:
         return replace(copy, commits=copy.commits + 1, rows=None, bytes=None)
     return replace(
         copy,
         commits=copy.commits + 1,
-        rows=None if copy.rows is None else copy.rows + found.rows,
-        bytes=None if copy.bytes is None else copy.bytes + found.bytes,
-        version=found.version,
+        rows=None if copy.rows is None else copy.rows + commit.rows,
+        bytes=None if copy.bytes is None else copy.bytes + commit.bytes,
+        version=commit.version,
     )
 
 
