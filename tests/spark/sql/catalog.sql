@@ -159,8 +159,10 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
 --> pravega	["system"]	system	commit
 --> pravega	["system"]	system	compact
+--> pravega	["system"]	system	copy
 --> pravega	["system"]	system	create_cut
 --> pravega	["system"]	system	drop_cut
+--> pravega	["system"]	system	redeliver
 --> pravega	["system"]	system	register_schema
 --> pravega	["system"]	system	scale
 --> pravega	["system"]	system	seal
