@@ -122,8 +122,7 @@ class KeyValueTables(Replacing):
         checks: Sequence[Check] = (),
     ) -> TableDefinition:
         """See `Tables.create_table`; of a stream."""
-        given = {key: value for key, value in properties.items() if canonical_key(key) != TABLE_TYPE}
-        return super().create_table(namespace, table, schema, transforms, given, checks=checks)
+        return super().create_table(namespace, table, schema, transforms, _of_a_stream(properties), checks=checks)
 
     def create_relation(
         self,
@@ -281,7 +280,7 @@ class KeyValueTables(Replacing):
         wanted = is_key_value_request(properties)
         there = not self.exists(stream) and self.is_key_value(stream)
         if not wanted and not there:
-            given = {key: value for key, value in properties.items() if canonical_key(key) != TABLE_TYPE}
+            given = _of_a_stream(properties)
             return self.stage_table(
                 namespace, table, schema, transforms, given, checks=checks, create=create, replace=replace
             )
@@ -386,6 +385,11 @@ class KeyValueTables(Replacing):
             registry.delete_group(stream.scope, stream.name)
         self.store(stream.scope).drop_table(stream.name)
         self.client.controller.delete_key_value_table(stream.scope, stream.name)
+
+
+def _of_a_stream(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties without `table-type`, which streams don't have."""
+    return {key: value for key, value in properties.items() if canonical_key(key) != TABLE_TYPE}
 
 
 def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]:

@@ -159,12 +159,25 @@ def first_whole_version(client: Client, ledger: Ledger, first: int, last: int) -
     Returns:
         One more than `last` where there is none.
     """
-    # Truncation takes from the front: behind a whole version all are whole.
+    return first_that_is_there(first, last, lambda version: committed_ranges(client, ledger, version, version))
+
+
+def first_that_is_there(first: int, last: int, look: Callable[[int], object]) -> int:
+    """The first of some versions of which nothing is gone. What is gone is gone from the front.
+
+    Args:
+        first: the first version.
+        last: the last one.
+        look: looks at a version, and raises when something of it is gone.
+
+    Returns:
+        One more than `last` where there is none.
+    """
     low, high = first, last + 1
     while low < high:
         middle = (low + high) // 2
         try:
-            committed_ranges(client, ledger, middle, middle)
+            look(middle)
         except (SegmentTruncatedError, VersionNotFoundError):
             low = middle + 1
         else:

@@ -24,7 +24,7 @@ from pyspark_pravega.connector.log import Ledger, Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.changes import CHANGE_COLUMNS, INSERT
-from pyspark_pravega.connector.read.committed import CommittedRange, committed_ranges
+from pyspark_pravega.connector.read.committed import CommittedRange, committed_ranges, first_that_is_there
 from pyspark_pravega.connector.read.eras import events_of_changes
 from pyspark_pravega.connector.read.keyed import (
     MERGED_ROWS,
@@ -40,7 +40,6 @@ from pyspark_pravega.connector.read.keyed import (
 from pyspark_pravega.connector.read.reader import output_schema
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.errors import SegmentTruncatedError, VersionNotFoundError
 
 DELETE, BEFORE, AFTER = "delete", "update_preimage", "update_postimage"
 _TYPES = (INSERT, DELETE, BEFORE, AFTER)
@@ -123,17 +122,7 @@ def first_told_version(client: Client, ledger: Ledger, first: int, last: int) ->
     Returns:
         One more than `last` where there is none.
     """
-    # What is gone is gone from the front.
-    low, high = first, last + 1
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            row_changes(client, ledger, middle, last)
-        except (SegmentTruncatedError, VersionNotFoundError):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return first_that_is_there(first, last, lambda version: row_changes(client, ledger, version, last))
 
 
 class RowChangesReader(KeyedReader):
