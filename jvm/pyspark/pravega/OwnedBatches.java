@@ -27,6 +27,10 @@ import org.apache.spark.util.TaskCompletionListener;
  * batches, so nobody comes back to an earlier batch then.
  */
 final class OwnedBatches implements PartitionReader<ColumnarBatch> {
+  /** The batches of all tasks of this process. */
+  private static final BufferAllocator ALL_BATCHES =
+      ArrowUtils.rootAllocator().newChildAllocator("pravega", 0, Long.MAX_VALUE);
+
   private final scala.collection.Iterator<ColumnarBatch> received;
   private final int columns;
   private final BufferAllocator allocator;
@@ -61,10 +65,15 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     this.columns = columns;
     this.mark = mark;
     // The runner closes its own allocator behind its last batch, which Spark may not have used up by then.
-    allocator = ArrowUtils.rootAllocator().newChildAllocator("pravega batches", 0, Long.MAX_VALUE);
+    allocator = ALL_BATCHES.newChildAllocator("pravega batches", 0, Long.MAX_VALUE);
     shared = new SharedBatches(allocator);
     TaskCompletionListener ended = context -> closeAll();
     task.addTaskCompletionListener(ended);
+  }
+
+  /** How many bytes of Arrow memory the batches hold that tasks of this process have open. */
+  static long heldBytes() {
+    return ALL_BATCHES.getAllocatedMemory();
   }
 
   @Override
