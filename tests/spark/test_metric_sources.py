@@ -33,6 +33,8 @@ def test_reads_and_writes_are_served_to_prometheus(sandbox: Sandbox, tmp_path: P
     assert [written[name] for name in names] == [150, told["bytes"], 2, 2]
     assert read["read_rows_Count"] - written.get("read_rows_Count", 0) == 150
     assert read["read_bytes_Count"] - written.get("read_bytes_Count", 0) >= 150 * 8
+    # All that tasks had open is closed.
+    assert read["read_heldBytes_Value"] == streamed["read_heldBytes_Value"] == 0
     # Segments with so little share a partition.
     assert read["read_partitions_Count"] - written.get("read_partitions_Count", 0) == 1
     assert streamed["write_rows_Count"] - written["write_rows_Count"] == 150

@@ -98,23 +98,21 @@ def opened(pid: int, kind: str = "memfd:pravega-batches") -> list[str]:
     return [name for name in found if kind in name]
 
 
-def held(spark: SparkSession) -> int:
-    """The Arrow memory that open batches hold, in bytes.
-
-    Not the memory of all: Spark 4.3.0 itself keeps what it had laid out for a Python function whose task is cancelled.
-    """
-    assert spark._jvm is not None
-    return int(spark._jvm.pyspark.pravega.MetricSources.heldBytes())
-
-
 @pytest.fixture(autouse=True)
-def nothing_stays(spark: SparkSession) -> Iterator[None]:
-    """After each test: no mapped memory, no file of a worker's, no file in /dev/shm, no batch's Arrow memory."""
+def nothing_stays(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test: no mapped memory, no file of a worker's, no file in /dev/shm, no Arrow memory."""
+    assert spark._jvm is not None
     pid, files = jvm(spark), set(os.listdir("/dev/shm"))
+    batches = spark._jvm.pyspark.pravega.OwnedBatches
+    everything = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
+    before = everything.getAllocatedMemory()
     yield
+    # Spark 4.3.0 itself keeps what it had laid out for a Python function whose task is cancelled.
+    spark_keeps = request.function is test_killed_workers_and_tasks
 
     def remains() -> tuple[int, ...]:
-        return mapped(pid), len(opened(pid)), held(spark)
+        grown = 0 if spark_keeps else max(0, everything.getAllocatedMemory() - before)
+        return mapped(pid), len(opened(pid)), batches.heldBytes(), grown
 
     deadline = time.monotonic() + 30
     while any(remains()) and time.monotonic() < deadline:

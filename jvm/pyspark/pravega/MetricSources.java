@@ -12,7 +12,7 @@ import org.apache.spark.metrics.MetricsSystem;
 import org.apache.spark.metrics.source.Source;
 
 /** Sources of Spark's own metric system, {@code pravega.read} and {@code pravega.write}: for its servlets, JMX, sinks. */
-public final class MetricSources {
+final class MetricSources {
   private static final MetricRegistry READ = new MetricRegistry();
   private static final MetricRegistry WRITE = new MetricRegistry();
   private static final Counter ROWS_READ = READ.counter("rows");
@@ -22,20 +22,13 @@ public final class MetricSources {
   private static final Counter BYTES_WRITTEN = WRITE.counter("bytes");
   private static final Counter COMMITS = WRITE.counter("commits");
   private static final Timer COMMIT_DURATION = WRITE.timer("commitDuration");
-
-  static {
-    Gauge<Long> heldBytes = MetricSources::heldBytes;
-    READ.register("heldBytes", heldBytes);
-  }
-
   private static WeakReference<MetricsSystem> registered = new WeakReference<>(null);
 
-  private MetricSources() {}
-
-  /** How many bytes of Arrow memory the batches hold that tasks of this process have open: the gauge's value. */
-  public static long heldBytes() {
-    return OwnedBatches.heldBytes();
+  static {
+    READ.register("heldBytes", (Gauge<Long>) OwnedBatches::heldBytes);
   }
+
+  private MetricSources() {}
 
   /** Counts a partition that was read: the rows and Arrow bytes that came from Python. */
   static void partitionRead(long rows, long bytes) {

@@ -26,7 +26,7 @@ import org.apache.spark.util.TaskCompletionListener;
  * a later batch is read, or when the task ends. Spark's operators give their rows on in the order in which they got the
  * batches, so nobody comes back to an earlier batch then.
  */
-final class OwnedBatches implements PartitionReader<ColumnarBatch> {
+public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   /** The batches of all tasks of this process. */
   private static final BufferAllocator ALL_BATCHES =
       ArrowUtils.rootAllocator().newChildAllocator("pravega", 0, Long.MAX_VALUE);
@@ -72,7 +72,7 @@ final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   }
 
   /** How many bytes of Arrow memory the batches hold that tasks of this process have open. */
-  static long heldBytes() {
+  public static long heldBytes() {
     return ALL_BATCHES.getAllocatedMemory();
   }
 
