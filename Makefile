@@ -139,14 +139,15 @@ coverage-wire: $(STAMP)
 	$(BIN)/python -m coverage report --include 'pyspark_pravega/client/wire/*' --fail-under 100
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries
-# that are killed, of queries from stream to stream, of pairs of statements, and of the ingestion of files.
+# that are killed, of queries from stream to stream, in real time too, of pairs of statements, and of files' ingestion.
 # CHAOS_RUNS=N makes another number of each kind, CHAOS_FIRST_SEED=N begins elsewhere, ARGS="-k scales" takes one kind.
 chaos: $(STAMP)
 	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
 		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} CHAOS_STREAM_RUNS=$${CHAOS_STREAM_RUNS:-200} \
-		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} PAIR_ROUNDS=$${PAIR_ROUNDS:-20} KEYED_ROUNDS=$${KEYED_ROUNDS:-100} INGESTION_KILLS=$${INGESTION_KILLS:-20} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} PAIR_ROUNDS=$${PAIR_ROUNDS:-20} KEYED_ROUNDS=$${KEYED_ROUNDS:-100} INGESTION_KILLS=$${INGESTION_KILLS:-20} \
+		REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on: together 5 minutes.
+# Each kind for a short time, from the first seed on: together 6 minutes.
 chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-60} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-100} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-45} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
