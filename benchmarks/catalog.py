@@ -73,15 +73,16 @@ def session(controller: str, registry: str, *, columnar: bool = True) -> SparkSe
     return spark
 
 
-def by_turns(runs: int, *cases: Callable[[], object]) -> list[float]:
+def by_turns(runs: int, *cases: Callable[[], object], warm_ups: int = 2) -> list[float]:
     """The median seconds of some things that are done one after the other, again and again.
 
     Args:
-        runs: how often each is measured; each is done twice before.
+        runs: how often each is measured.
         cases: what is done.
+        warm_ups: how often each is done before.
     """
     times: list[list[float]] = [[] for _ in cases]
-    for run in range(-2, runs):
+    for run in range(-warm_ups, runs):
         for case, seconds in zip(cases, times, strict=True):
             begin = time.perf_counter()
             case()

@@ -1,14 +1,16 @@
 """Tables with keys beside tables without: `python -m benchmarks.keyed --help`.
 
 One run: the last row of each key beside a read of all events, one key of many segments, MERGE into many keys, and
-INSERT of the same rows into either kind of table. What is compared runs by turns in one session.
+INSERT and a streaming query of the same rows into either kind of table. What is compared runs by turns in one session.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +19,11 @@ from benchmarks.results import append
 from pyspark_pravega.sandbox import Sandbox
 
 SCOPE = "pravega.keyed"
+READS, WARM_UPS = 9, 12
+"""How often a short read of all rows is measured at least, and how often it is done before: what a JVM that has run
+only a few compiles meanwhile, and the other core's work, are as long as the reads themselves."""
+MICRO_BATCHES = 4
+"""Of a streaming query."""
 COLUMNS = "id BIGINT NOT NULL, customer STRING, product STRING, quantity INT, amount DOUBLE, at TIMESTAMP"
 ROW = (
     "concat('customer-', id % 10000) AS customer, concat('product-', id % 500) AS product, "
@@ -39,6 +46,7 @@ def main() -> None:
                 *_one_key(spark, events, runs),
                 *_merge(spark, arguments.merged_into, arguments.merged, runs),
                 *_upserts(spark, events, keys, runs),
+                *_streamed(spark, events, keys, runs),
             ]
         finally:
             spark.stop()
@@ -107,7 +115,10 @@ def _compacted(spark: SparkSession, keys: int, runs: int) -> list[str]:
     spark.sql(f"CALL pravega.system.compact(table => '{table.removeprefix('pravega.')}')").collect()
     seconds = time.perf_counter() - begin
     read, without = by_turns(
-        runs, lambda: _noop(spark, f"SELECT * FROM {table}"), lambda: _noop(spark, f"SELECT * FROM {same}")
+        max(READS, runs),
+        lambda: _noop(spark, f"SELECT * FROM {table}"),
+        lambda: _noop(spark, f"SELECT * FROM {same}"),
+        warm_ups=WARM_UPS,
     )
     return [
         f"| `CALL compact`, {2 * keys:,} events over {keys:,} keys | {seconds:.2f} s | | |",
@@ -160,6 +171,29 @@ def _upserts(spark: SparkSession, events: int, keys: int, runs: int) -> list[str
     return [
         f"| INSERT of {events:,} rows | {upsert:.2f} s ({events / upsert / 1e6:.2f} M events/s) | "
         f"without a key {append_:.2f} s | {append_ / upsert:.2f} |"
+    ]
+
+
+def _streamed(spark: SparkSession, events: int, keys: int, runs: int) -> list[str]:
+    """The same rows by a streaming query, from files that hold a micro-batch each."""
+    with_key, without = (
+        _create(spark, "upserted", SEGMENTS, keyed=True),
+        _create(spark, "appended", SEGMENTS, keyed=False),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        files, checkpoints = Path(folder) / "rows", iter(range(1 << 20))
+        rows = spark.sql(f"SELECT id % {keys} AS id, {ROW} FROM range({events})").repartition(MICRO_BATCHES)
+        rows.write.parquet(str(files))
+        source = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(str(files))
+
+        def run(table: str) -> None:
+            writer = source.writeStream.option("checkpointLocation", f"{folder}/checkpoint-{next(checkpoints)}")
+            writer.trigger(availableNow=True).toTable(table).awaitTermination()
+
+        upsert, append_ = by_turns(runs, lambda: run(with_key), lambda: run(without))
+    return [
+        f"| a streaming query of them, {MICRO_BATCHES} micro-batches | {upsert:.2f} s "
+        f"({events / upsert / 1e6:.2f} M events/s) | without a key {append_:.2f} s | {append_ / upsert:.2f} |"
     ]
 
 
