@@ -12,12 +12,14 @@ from catalog_tools import COLUMNS, ids, insert, make
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements.procedures import PROCEDURES
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration, StreamCut
+from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
     PravegaError,
     StreamNotFoundError,
     TransactionError,
+    UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaRegistry
 
@@ -113,6 +115,22 @@ def test_watermark_notes_a_writer_s_time(catalog: Catalog, client: Client, scope
 def test_subscribers(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
     assert call(catalog, "subscribers", f"{scope}.t") == []
+
+
+def test_a_subscriber_is_dropped(catalog: Catalog, client: Client, scope: str) -> None:
+    """From the table that is named, not from others; reader groups whose readers release events are left alone."""
+    streams = [make(catalog, scope, table) for table in ("t", "u")]
+    parts = tuple(ReaderGroupStream(stream=stream) for stream in streams)
+    for name, retention in (("both", ReaderGroupRetention.MANUAL), ("java", ReaderGroupRetention.AUTOMATIC)):
+        client.controller.create_reader_group(ReaderGroup(scope=scope, name=name, streams=parts, retention=retention))
+    assert call(catalog, "drop_subscriber", f"{scope}.t", f"{scope}/both") == [[True]]
+    assert call(catalog, "subscribers", f"{scope}.t") == [[f"{scope}/java"]]
+    assert call(catalog, "subscribers", f"{scope}.u") == [[f"{scope}/both"], [f"{scope}/java"]]
+    assert call(catalog, "drop_subscriber", f"{scope}.t", "both") == [[False]]
+    with pytest.raises(UnsupportedOperationError, match="its own readers tell how far they are"):
+        call(catalog, "drop_subscriber", f"{scope}.t", "java")
+    assert call(catalog, "drop_subscriber", f"{scope}.u", "both") == [[True]]
+    assert list(client.controller.list_reader_groups(scope)) == ["java"]
 
 
 def test_a_table_is_named_as_in_sql(catalog: Catalog, scope: str) -> None:

@@ -222,6 +222,7 @@ def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefin
 def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client: Client) -> None:
     """Of a query over CHANGES that has told its version; of others everything stays."""
     options = ReadOptions(subscriber=f"follower-{table.stream.name}")
+    follower = [f"{table.stream.scope}/{options.subscriber}"]
     source = ChangesSource(client, table.stream, ChangesRange(from_version="1"), options, keyed=True)
     start = source.initial_offset()
     source.subscribe()
@@ -262,6 +263,15 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     head = client.controller.head(table.stream)
     compact(table)
     assert client.controller.head(table.stream) == head
+    # Who no longer runs is dropped, and what was kept for them goes at once.
+    catalog, name = Catalog(table.settings), f"{table.stream.scope}.{table.stream.name}"
+    assert catalog.call_procedure("drop_subscriber", [name, "others"]) == [[True]]
+    assert catalog.call_procedure("drop_subscriber", [name, "others"]) == [[False]]
+    assert [follower] == catalog.call_procedure("subscribers", [name])
+    kept = client.controller.head(table.stream)
+    assert catalog.call_procedure("drop_subscriber", [name, *follower]) == [[True]]
+    assert catalog.call_procedure("subscribers", [name]) == []
+    assert client.controller.head(table.stream) != kept
 
 
 def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Client) -> None:

@@ -1,8 +1,9 @@
-"""A client of Spark Connect that runs a pipeline with an AUTO CDC flow: its arguments are those of the test."""
+"""A client of Spark Connect that runs a pipeline with an AUTO CDC flow twice: its arguments are those of the test."""
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,21 @@ def main(address: str, folder: Path) -> dict[str, Any]:
     (project / "transformations" / "customers.py").write_text(FLOW)
     spec = project / "spark-pipeline.yml"
     spec.write_text(SPEC.format(storage=(folder / "cdc-storage").as_uri()))
-    seen: dict[str, Any] = {}
-    for changes in (
-        "(1, 'a', 'upsert', 1), (2, 'b', 'upsert', 2), (1, 'late', 'upsert', 0), (3, 'c', 'upsert', 3)",
-        "(2, 'b', 'delete', 5), (3, 'cc', 'upsert', 6), (2, 'too late', 'upsert', 4), (4, 'd', 'upsert', 7)",
-    ):
-        spark.sql(f"INSERT INTO cdc.changes VALUES {changes}")
-    ended(start(address, spec))
-    seen["rows"] = {row.id: row.name for row in spark.sql("SELECT id, name FROM cdc.customers").collect()}
+    # Each number once, in an order of its own: many changes of the second run are older than those of the first one.
+    chance = random.Random(7)
+    changes = [(chance.randrange(12), number, chance.random() < 0.3) for number in range(60)]
+    chance.shuffle(changes)
+    seen: dict[str, Any] = {"rows": [], "wanted": []}
+    for come in (30, 60):
+        rows = [(id, f"v{n}", "delete" if gone else "upsert", n) for id, n, gone in changes[come - 30 : come]]
+        for some in (rows[:10], rows[10:]):
+            spark.sql(f"INSERT INTO cdc.changes VALUES {', '.join(map(str, some))}")
+        ended(start(address, spec))
+        seen["rows"].append({row.id: row.name for row in spark.sql("SELECT id, name FROM cdc.customers").collect()})
+        last: dict[int, tuple[int, bool]] = {}
+        for id, n, gone in changes[:come]:
+            last[id] = max(last.get(id, (-1, True)), (n, gone))
+        seen["wanted"].append({id: f"v{n}" for id, (n, gone) in last.items() if not gone})
     seen["tables"] = [row.tableName for row in spark.sql("SHOW TABLES IN cdc").collect()]
     spark.sql("DROP NAMESPACE cdc CASCADE")
     spark.stop()

@@ -104,6 +104,7 @@ class Altering(Rules):
                 self.drop_check(stream, change["name"], if_exists=change["if_exists"])
             else:
                 raise UnsupportedOperationError(f'stream "{stream}" can\'t be changed so ({change["kind"]})')
+        columns = keys.without_key_nulls(definition, columns)
         if columns:
             removals = [change["column"] for change in columns if change["kind"] == "DeleteColumn"]
             dropped = [column[0] for column in removals if len(column) == 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from pyspark_pravega.connector.write import Routing
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 
 Change = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 def check_key_properties(
@@ -99,6 +102,27 @@ def change_key(
         except ConflictError:
             continue
         return
+
+
+def without_key_nulls(definition: TableDefinition, changes: Sequence[Change]) -> list[Change]:
+    """Leave out that columns of a table's key may be null: they stay NOT NULL, as they were made such by the key.
+
+    Spark's pipelines ask for that before each run but the first: they merge the table's schema with that of their rows,
+    whose columns may be null.
+
+    Args:
+        definition: what the stream is as a table.
+        changes: see `Altering.alter_table`; of columns.
+    """
+    own = [] if definition.key is None else [[name] for name in definition.key.columns]
+    left = []
+    for change in changes:
+        column = [*change["column"]]
+        if change["kind"] == "UpdateColumnNullability" and change["nullable"] and column in own:
+            _log.warning('column "%s" of stream "%s" is in its key, and stays NOT NULL', column[0], definition.stream)
+        else:
+            left.append(change)
+    return left
 
 
 def check_key_columns(definition: TableDefinition, changes: Sequence[Change]) -> None:

@@ -416,16 +416,17 @@ class Ledger:
         content = self._table.content(SUBSCRIBERS)
         return {} if content is None else dict(content["versions"])
 
-    def note_subscriber(self, name: str, version: int) -> None:
+    def note_subscriber(self, name: str, version: int | None) -> None:
         """Note how far a subscriber has read.
 
         Args:
             name: the subscriber, `scope/group`.
-            version: the last version that it has read.
+            version: the last version that it has read; None when it is a subscriber no more.
         """
 
         def changed(before: Content | None) -> Content:
-            return {"versions": {**({} if before is None else before["versions"]), name: version}}
+            versions = {**({} if before is None else before["versions"]), name: version}
+            return {"versions": {one: number for one, number in versions.items() if number is not None}}
 
         repeated(lambda: self._table.change(SUBSCRIBERS, changed))
 

@@ -7,6 +7,7 @@ It uses `connector.read` and below.
 """
 
 from pyspark_pravega.connector.stream.changes import ChangesSource, check_no_bounds
+from pyspark_pravega.connector.stream.consumption import unsubscribe
 from pyspark_pravega.connector.stream.following import FollowedPartition, RealTimeReader, check_real_time
 from pyspark_pravega.connector.stream.frontier import StreamFrontier
 from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
@@ -42,4 +43,5 @@ __all__ = [
     "lag_of",
     "range_of",
     "summary",
+    "unsubscribe",
 ]

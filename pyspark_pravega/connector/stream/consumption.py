@@ -13,6 +13,7 @@ from pyspark_pravega.errors import (
     ConflictError,
     InvalidStreamCutError,
     ReaderGroupNotFoundError,
+    UnsupportedOperationError,
 )
 
 _log = logging.getLogger(__name__)
@@ -82,3 +83,38 @@ class Subscription:
                 )
 
             controller.update_reader_group(scope, self._name, with_missing)
+
+
+def unsubscribe(client: Client, subscriber: str, stream: Stream) -> bool:
+    """End the subscription of a query that no longer runs; one that runs subscribes again.
+
+    Args:
+        client: the cluster.
+        subscriber: one of `Controller.subscribers`, `scope/group`.
+        stream: the stream; the group stays a subscriber of its others.
+
+    Returns:
+        False when it was no subscriber of the stream.
+
+    Raises:
+        UnsupportedOperationError: it is a reader group whose readers release events themselves.
+        ConflictError: the group was changed meanwhile: try again.
+    """
+    controller = client.controller
+    if subscriber not in controller.subscribers(stream):
+        return False
+    scope, _, name = subscriber.partition("/")
+    group = controller.reader_group(scope, name)
+    if group.retention is not ReaderGroupRetention.MANUAL:
+        raise UnsupportedOperationError(
+            f'reader group "{subscriber}" is no subscriber of a query: its own readers tell how far they are '
+            f"(its retention is {group.retention.name.lower()}). Delete it, or change its retention, where it was made"
+        )
+    if {part.stream for part in group.streams} == {stream}:
+        return controller.delete_reader_group(scope, name)
+
+    def without(found: ReaderGroup) -> ReaderGroup:
+        return replace(found, streams=tuple(part for part in found.streams if part.stream != stream))
+
+    controller.update_reader_group(scope, name, without)
+    return True

@@ -153,6 +153,8 @@ CALL pravega.system.set_compatibility('sql_shop.orders', 'Backward');
 CALL pravega.system.drop_cut('sql_shop.orders', 'before_scaling');
 --> true
 CALL pravega.system.subscribers('sql_shop.orders');
+CALL pravega.system.drop_subscriber('sql_shop.orders', 'nobody');
+--> false
 CALL pravega.system.seal('sql_shop.orders');
 --> H4sI...	{4294967298:0,4294967299:0,4294967300:0}
 SHOW PROCEDURES IN pravega.system;
@@ -162,6 +164,7 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	copy
 --> pravega	["system"]	system	create_cut
 --> pravega	["system"]	system	drop_cut
+--> pravega	["system"]	system	drop_subscriber
 --> pravega	["system"]	system	redeliver
 --> pravega	["system"]	system	register_schema
 --> pravega	["system"]	system	scale

@@ -25,6 +25,7 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import COMPACT_WHEN
 from pyspark_pravega.connector.read import moment_of
+from pyspark_pravega.connector.stream import unsubscribe
 from pyspark_pravega.connector.write import compact, release
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -183,6 +184,12 @@ PROCEDURES = {
             description="Shows who keeps retention from removing what they haven't read",
             parameters=(_TABLE,),
             columns="subscriber STRING",
+        ),
+        Procedure(
+            name="drop_subscriber",
+            description="Forgets a subscriber whose query no longer runs, so that it keeps no events any more",
+            parameters=(_TABLE, Parameter(name="subscriber", type="STRING", comment="as subscribers shows it")),
+            columns="dropped BOOLEAN",
         ),
     )
 }
@@ -352,6 +359,17 @@ class Procedures(Redelivering):
 
     def _subscribers(self, stream: Stream) -> list[list[Any]]:
         return [[subscriber] for subscriber in self.client.controller.subscribers(stream)]
+
+    def _drop_subscriber(self, stream: Stream, subscriber: str) -> list[list[Any]]:
+        name = subscriber if "/" in subscriber else f"{stream.scope}/{subscriber}"
+        dropped = unsubscribe(self.client, name, stream)
+        ledger = open_ledger(self.client, stream)
+        if ledger is not None:
+            if name in ledger.subscribers():
+                ledger.note_subscriber(name, None)
+            # A compaction may have kept events for it.
+            release(self.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
+        return [[dropped]]
 
     def _stream(self, text: str) -> Stream:
         stream = self._named(text)
