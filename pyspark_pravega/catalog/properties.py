@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
-from pyspark_pravega.connector.log import HISTORY, History
+from pyspark_pravega.connector.log import HISTORY, VERSION_EVERY, History, version_every
 from pyspark_pravega.connector.options import (
     BAD_EVENTS,
     CLUSTER_BY_KEY,
@@ -78,7 +78,17 @@ _CDC_TYPE, _CDC_KEYS, _CDC_LAST_ROWS = "pipelines.autocdc.scdType", "pipelines.a
 and changes them, which only a table with a key can."""
 
 _WRITES = frozenset(
-    {ROUTING_KEY, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, TRUNCATE_LATER, COMPACT_WHEN, HISTORY}
+    {
+        ROUTING_KEY,
+        WRITER_MODE,
+        EVENT_TIME,
+        CLUSTER_BY_KEY,
+        ISOLATION_LEVEL,
+        TRUNCATE_LATER,
+        COMPACT_WHEN,
+        HISTORY,
+        VERSION_EVERY,
+    }
 )
 _EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE, BAD_EVENTS})
 _OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
@@ -449,6 +459,9 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
     if HISTORY in kept:
         kept[HISTORY] = kept[HISTORY].strip().lower()
         History.parse(kept[HISTORY])
+    if VERSION_EVERY in kept:
+        kept[VERSION_EVERY] = kept[VERSION_EVERY].strip().lower()
+        version_every(kept[VERSION_EVERY])
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
     for name in (CLUSTER_BY_KEY, TRUNCATE_LATER):

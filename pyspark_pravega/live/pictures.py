@@ -280,7 +280,8 @@ class Gallery:
 
 
 def _commit_picture(commit: Commit) -> CommitPicture:
-    writer = f"job {commit.job}" if commit.query is None else f"query {commit.query}, epoch {commit.epoch}"
+    job = commit.job if commit.of_others else f"job {commit.job}"
+    writer = job if commit.query is None else f"query {commit.query}, epoch {commit.epoch}"
     return CommitPicture(
         version=commit.version,
         committed_at=commit.committed_at,

@@ -235,7 +235,7 @@ def test_lag_is_in_the_progress(spark: SparkSession, client: Client, namespace: 
         ({"maxTriggerDelay": "5s"}, '"min-events-per-trigger" events: give that, too'),
         ({"startStreamCut": "yesterday"}, "must be earliest, latest, unbounded, a cut"),
         ({"startStreamCut": '{"7":0}'}, "has no segment 7"),
-        ({"startTimestamp": "2020-01-01"}, "needs a commit log"),
+        ({"startTimestamp": "2020-01-01"}, "needs versions, and stream"),
         ({"failOnDataLoss": "maybe"}, "must be true or false"),
     ],
 )

@@ -42,6 +42,7 @@ from pyspark_pravega.catalog.process.messages import (
 )
 from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
+from pyspark_pravega.catalog.process.sampling import Sampling
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import narrowed_chains
@@ -84,6 +85,7 @@ class CatalogMethods(StreamReads):
         super().__init__(self._definition)
         self.catalog = Catalog(settings)
         self._writes = WriteJobs()
+        self._sampling = Sampling()
 
     def list_namespaces(self) -> list[str]:
         return self.catalog.list_namespaces()
@@ -152,7 +154,10 @@ class CatalogMethods(StreamReads):
         if is_metadata(table):
             return {"rows_of": table, "schema": self.catalog.metadata_schema(namespace, table).json()}
         try:
-            return _table(self.catalog.relation(namespace, table))
+            found = self.catalog.relation(namespace, table)
+            if not isinstance(found, KeyValueDefinition):
+                self._sampling.consider(found)
+            return _table(found)
         except StreamNotFoundError:
             # Streams are more frequent, so views are looked for behind them.
             try:

@@ -223,7 +223,7 @@ class MetadataTables(CatalogBase):
             yield {
                 "version": commit.version,
                 "committed_at": commit.committed_at * 1000,
-                "rows": commit.rows,
+                "rows": None if commit.of_others else commit.rows,
                 "bytes": commit.bytes,
                 "job": commit.job,
                 "transactions": list(commit.transactions),

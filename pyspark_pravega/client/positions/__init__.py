@@ -17,12 +17,13 @@ from pyspark_pravega.client.positions.cuts import (
 )
 from pyspark_pravega.client.positions.parts import SegmentPart, parts_between
 from pyspark_pravega.client.positions.succession import replacement
-from pyspark_pravega.client.positions.watermarks import watermarks
+from pyspark_pravega.client.positions.watermarks import Watermark, watermarks
 
 __all__ = [
     "CutOrder",
     "SegmentPart",
     "SegmentRanges",
+    "Watermark",
     "check_cut",
     "compare_cuts",
     "later_cut",

@@ -1,7 +1,7 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept, `history` for how long, `copies` and
+entry is, `json_table` how they are kept, `history` for how long, `others` notes what others have written, `copies` and
 `redeliveries` what those procedures have done. `recovery` ends commits of the dead, `cleaning` removes what was
 replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the client only.
 """
@@ -29,6 +29,7 @@ from pyspark_pravega.connector.log.ledger import (
     delete_ledger,
     open_ledger,
 )
+from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
 from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
@@ -37,6 +38,7 @@ from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 __all__ = [
     "GRACE_S",
     "HISTORY",
+    "VERSION_EVERY",
     "Cleaning",
     "Commit",
     "Content",
@@ -57,6 +59,7 @@ __all__ = [
     "Replacement",
     "Snapshot",
     "State",
+    "Taken",
     "behind",
     "claim_ledger",
     "clean",
@@ -67,6 +70,7 @@ __all__ = [
     "is_committing",
     "is_empty_before",
     "is_ledger_name",
+    "note_others",
     "offsets_of",
     "open_ledger",
     "places",
@@ -74,7 +78,9 @@ __all__ = [
     "settled_table",
     "take_snapshot",
     "take_tail",
+    "take_version",
     "truncate_at",
+    "version_every",
     "visible_head",
     "withdraw",
 ]

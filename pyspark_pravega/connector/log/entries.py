@@ -12,6 +12,8 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
 from pyspark_pravega.connector.log.keys import query_key
 
+OTHERS = "others"
+"""In place of a job: of a version that notes what others have written."""
 _ONLY_WHEN_SET = frozenset(
     {"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due", "compacted"}
 )
@@ -118,6 +120,9 @@ class State:
         """The state when a commit has become the next version."""
         version, replacement = self.version + 1, done.replacement
         added = replace(self, version=version, pending=None, committed_at=committed_at)
+        if done.job == OTHERS:
+            # Nobody has counted its rows, so the stream holds more than the log knows.
+            return added
         if replacement is None:
             return replace(
                 added,
@@ -169,6 +174,11 @@ class Commit:
     """Of a version that takes the place of all rows: the one before that did so; 0 when there was none."""
     started_at: int | None = None
     """When its commit was begun, in ms since 1970; None in logs that didn't keep it."""
+
+    @property
+    def of_others(self) -> bool:
+        """Whether it only notes where the stream ended, so that nobody has counted its rows."""
+        return self.job == OTHERS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.positions import check_cut, proper_cut
 from pyspark_pravega.connector.bounds import Bound, CutName, Offsets, PerStream, Time, Word
-from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.log import VERSION_EVERY, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, START_TIME, ReadOptions
+from pyspark_pravega.connector.read.times import mark_before
 from pyspark_pravega.connector.read.versions import commit_until, cut_names, named_cut
 from pyspark_pravega.errors import ConfigurationError, InvalidStreamCutError, SegmentTruncatedError, did_you_mean
 
@@ -144,15 +145,22 @@ def _checked(client: Client, stream: Stream, cut: StreamCut) -> StreamCut:
 
 
 def _cut_at(client: Client, stream: Stream, time: Time, option: str) -> StreamCut | None:
-    """The cut behind which everything lies that this package has committed at a time or later; None for the head.
+    """The cut behind which everything lies that was written at a time or later; None for the head.
 
-    Pravega 0.13 itself can't tell a cut at a time, so the commit log does.
+    Pravega 0.13 itself can't tell a cut at a time, so the commit log does. Of a stream without versions the watermarks
+    do, in the writers' own measure of time.
     """
     ledger = open_ledger(client, stream)
-    if ledger is None:
-        raise ConfigurationError(
-            f'option "{option}" needs a commit log, and stream "{stream}" has none, as nothing was written to it '
-            'through this package; Pravega itself can\'t tell a cut at a time: give a cut or "earliest"'
-        )
+    if ledger is None or not ledger.state().version:
+        mark = mark_before(client, stream, time.milliseconds)
+        if mark is not None:
+            return mark.cut
+        if ledger is None or take_snapshot(client, stream, ledger).size:
+            raise ConfigurationError(
+                f'option "{option}" needs versions, and stream "{stream}" has none: nothing was written to it through '
+                "this package, and its writers note no time; Pravega itself can't tell a cut at a time: give a cut or "
+                f'"earliest", or let versions be made, by the table property "{VERSION_EVERY}" or by CALL take_version'
+            )
+        return None
     before = commit_until(ledger, time.milliseconds - 1)
     return None if before is None else proper_cut(client, stream, before.cut)

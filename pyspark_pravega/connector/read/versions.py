@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.client.positions import SegmentRanges, check_cut, parts_between, proper_cut
 from pyspark_pravega.client.segments import segment_states
-from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, behind, open_ledger
+from pyspark_pravega.connector.log import VERSION_EVERY, Commit, Ledger, Snapshot, behind, open_ledger
+from pyspark_pravega.connector.read.times import mark_before, shown_time
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -65,7 +65,7 @@ def moment_of(client: Client, stream: Stream, version: str) -> Moment:
 
 
 def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
-    """The last commit or named cut that was made at a time, or before it.
+    """The last commit or named cut that was made at a time, or before it; in a stream without any, the last watermark.
 
     Args:
         client: the cluster.
@@ -76,27 +76,30 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
         VersionNotFoundError: there was none yet, or it isn't known any more.
     """
     ledger = open_ledger(client, stream)
-    when = _time(microseconds)
-    if ledger is None:
-        raise VersionNotFoundError(
-            f'nobody has committed to stream "{stream}" through this package, and Pravega keeps no times of its own: '
-            "read it AS OF a stream cut"
-        )
-    milliseconds = microseconds // 1000
+    when, milliseconds = shown_time(microseconds), microseconds // 1000
     candidates = [
         (cut.created_at, Moment(offsets=cut.offsets, name=f'cut "{name}"'))
-        for name, cut in ledger.cuts().items()
+        for name, cut in ({} if ledger is None else ledger.cuts()).items()
         if cut.created_at <= milliseconds
     ]
-    commit = last_commit(ledger, milliseconds)
+    commit = None if ledger is None else last_commit(ledger, milliseconds)
     if commit is not None:
         candidates.append((commit.committed_at, _of(commit)))
     if not candidates:
-        first = ledger.first_commit()
+        first = None if ledger is None else ledger.first_commit()
+        mark = mark_before(client, stream, milliseconds + 1) if first is None else None
+        if mark is not None:
+            return Moment(offsets=dict(mark.cut), name=f"the watermark of {shown_time(mark.upper_ms * 1000)}")
+        if ledger is None:
+            raise VersionNotFoundError(
+                f'nobody has committed to stream "{stream}" through this package, and its writers note no time: read '
+                f'it AS OF a stream cut, or let versions be made, by the table property "{VERSION_EVERY}" or by CALL '
+                "take_version"
+            )
         known = (
             "it has no commits yet"
             if first is None
-            else f"the first one known is of {_time(first.committed_at * 1000)}"
+            else f"the first one known is of {shown_time(first.committed_at * 1000)}"
         )
         raise VersionNotFoundError(f'stream "{stream}" has no commit or named cut of {when} or before: {known}')
     return max(candidates, key=lambda candidate: candidate[0])[1]
@@ -184,9 +187,15 @@ def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:
         first = ledger.first_commit()
         if first is not None and first.version > 1:
             raise VersionNotFoundError(
-                f'what stream "{ledger.stream}" held at {_time(milliseconds * 1000)} isn\'t known any more: the commit '
-                f"log keeps the latest versions only, and the first one known, {first.version}, is of "
-                f"{_time(first.committed_at * 1000)}; take a later time, or a stream cut"
+                f'what stream "{ledger.stream}" held at {shown_time(milliseconds * 1000)} isn\'t known any more: the '
+                f"commit log keeps the latest versions only, and the first one known, {first.version}, is of "
+                f"{shown_time(first.committed_at * 1000)}; take a later time, or a stream cut"
+            )
+        if first is not None and first.of_others and first.bytes:
+            raise VersionNotFoundError(
+                f'what stream "{ledger.stream}" held at {shown_time(milliseconds * 1000)} isn\'t known: others had '
+                f"written to it before its first version, which is of {shown_time(first.committed_at * 1000)}; take a "
+                "later time, or a stream cut"
             )
     return commit
 
@@ -300,7 +309,3 @@ def _parsed(stream: Stream, text: str) -> StreamCut | None:
     except ConfigurationError:
         return None
     return found if isinstance(found, StreamCut) else None
-
-
-def _time(microseconds: int) -> str:
-    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=microseconds)).isoformat(sep=" ") + " UTC"

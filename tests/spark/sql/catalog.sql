@@ -171,6 +171,7 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	seal
 --> pravega	["system"]	system	set_compatibility
 --> pravega	["system"]	system	subscribers
+--> pravega	["system"]	system	take_version
 --> pravega	["system"]	system	truncate
 --> pravega	["system"]	system	watermark
 

@@ -22,7 +22,7 @@ from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfi
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot
+from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot, take_version
 from pyspark_pravega.connector.options import COMPACT_WHEN
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
@@ -133,6 +133,12 @@ PROCEDURES = {
                 Parameter(name="version", type="STRING", comment="a commit's number or a stream cut", default="NULL"),
             ),
             columns=f"name STRING, {_CUT}",
+        ),
+        Procedure(
+            name="take_version",
+            description="Makes a version of what others have written until now",
+            parameters=(_TABLE,),
+            columns=f"version BIGINT, bytes BIGINT, {_CUT}",
         ),
         Procedure(
             name="drop_cut",
@@ -322,6 +328,10 @@ class Procedures(Redelivering):
 
         create_ledger(self.client, stream).change_cuts(add)
         return [[name, *_row(cut)]]
+
+    def _take_version(self, stream: Stream) -> list[list[Any]]:
+        taken = take_version(self.client, create_ledger(self.client, stream))
+        return [[taken.version, taken.bytes, *_row(proper_cut(self.client, stream, taken.cut))]]
 
     def _drop_cut(self, stream: Stream, name: str) -> list[list[Any]]:
         ledger = open_ledger(self.client, stream)
