@@ -1,4 +1,4 @@
-"""Spark's own metric system has what is read and written: Prometheus and other sinks see it."""
+"""Spark's own metric system has what is read and written: Prometheus, JMX and other sinks see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
-def test_reads_and_writes_are_served_to_prometheus(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_reads_and_writes_are_served_to_prometheus_and_by_jmx(sandbox: Sandbox, tmp_path: Path) -> None:
     """Of INSERTs, a SELECT and a streaming query; figures are those of the commit log and of the rows."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "metrics_program.py"), str(tmp_path / "checkpoint")],
@@ -39,3 +39,9 @@ def test_reads_and_writes_are_served_to_prometheus(sandbox: Sandbox, tmp_path: P
     assert read["read_partitions_Count"] - written.get("read_partitions_Count", 0) == 1
     assert streamed["write_rows_Count"] - written["write_rows_Count"] == 150
     assert streamed["read_rows_Count"] - read["read_rows_Count"] == 150
+    by_jmx = told["beans"]
+    assert by_jmx.keys() == {f"read_{name}" for name in ("rows_Count", "bytes_Count", "partitions_Count")} | {
+        "read_heldBytes_Value",
+        *names,
+    }
+    assert by_jmx == {name: streamed[name] for name in by_jmx}
