@@ -22,6 +22,7 @@ from pyspark_pravega.connector.stream import SourceOffset
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 WITHIN_S = 60.0
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def real_time(spark: SparkSession) -> Iterator[None]:
     for key, value in conf.items():
         spark.conf.set(key, value)
     yield
-    for key in conf:
+    for key in (*conf, FORMAT):
         spark.conf.unset(key)
 
 
@@ -133,6 +134,81 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
     assert sorted(events_of(client, sink)) == sorted(expected)
 
 
+def test_a_checkpoint_goes_back_and_forth_between_the_triggers(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    source, sink = make_stream(client, namespace, "s", segments=2), make_stream(client, namespace, "t")
+    rows, table = read_stream(spark, f"{namespace}.s").select("event"), f"{namespace}.t"
+    # Without it Spark refuses in real time what micro-batches have begun.
+    spark.conf.set(FORMAT, "2")
+    expected: dict[str, list[int]] = {}
+
+    def more(count: int) -> None:
+        first = len(expected.get("k0", []))
+        write(client, source, numbered(4, count, first=first))
+        for key in range(4):
+            expected.setdefault(f"k{key}", []).extend(range(first, first + count))
+
+    def found(*, once: bool) -> dict[str, list[int]]:
+        """Each key's numbers as they stand in the sink; or, where some may be there twice, as they came first."""
+        events, numbers = events_of(client, sink), dict[str, list[int]]()
+        for event in events if once else dict.fromkeys(events):
+            key, number = event.split(":")
+            numbers.setdefault(key, []).append(int(number))
+        return numbers
+
+    once = True
+    for step, mode in enumerate(["exactly-once", "at-least-once"]):
+        more(10)
+        micro = rows.writeStream.option("checkpointLocation", str(tmp_path)).option("writer-mode", mode)
+        batch = micro.trigger(availableNow=True).toTable(table)
+        assert batch.awaitTermination(TIMEOUT_S)
+        assert found(once=once) == expected
+        more(10)
+        client.controller.scale_to(source, 1 + step % 2)
+        more(10)
+        query = writer(rows, tmp_path).toTable(table)
+        try:
+            go_on(query, lambda: found(once=once) == expected)  # noqa: B023
+            more(10)
+            go_on(query, lambda: found(once=once) == expected)  # noqa: B023
+            # Once the batch is over nothing is repeated; one that is stopped in its midst is.
+            if step < 1:
+                go_on(query, lambda: has_read_all(client, source, tmp_path))
+            else:
+                once = False
+        finally:
+            query.stop()
+    more(10)
+    batch = rows.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).toTable(table)
+    assert batch.awaitTermination(TIMEOUT_S)
+    assert found(once=once) == expected
+
+
+def test_a_checkpoint_of_format_1_goes_on_in_real_time_when_spark_is_told_so(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    source, sink = make_stream(client, namespace, "s"), make_stream(client, namespace, "t")
+    rows = read_stream(spark, f"{namespace}.s").select("event")
+    expected = numbered(3, 5)
+    write(client, source, expected)
+    batch = rows.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    assert batch.toTable(f"{namespace}.t").awaitTermination(TIMEOUT_S)
+    with pytest.raises(StreamingQueryException, match="does not support state store checkpoint format v1"):
+        writer(rows, tmp_path).toTable(f"{namespace}.t").awaitTermination(TIMEOUT_S)
+    more = numbered(3, 5, first=5)
+    write(client, source, more)
+    allowed = "spark.sql.streaming.realTimeMode.dangerouslyAllowCheckpointV1.enabled"
+    spark.conf.set(allowed, "true")
+    query = writer(rows, tmp_path).toTable(f"{namespace}.t")
+    try:
+        go_on(query, lambda: len(events_of(client, sink)) >= len(expected + more))
+    finally:
+        query.stop()
+        spark.conf.unset(allowed)
+    assert sorted(events_of(client, sink)) == sorted(expected + more)
+
+
 def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
     source, sink = make_stream(client, namespace, "s", segments=2), make_stream(client, namespace, "t")
     rows = read_stream(spark, f"{namespace}.s").select("event")
@@ -189,7 +265,7 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
     spark.sql(f"CREATE TABLE {namespace}.counts (key STRING, number BIGINT)")
     spark.sql(f"CREATE TABLE {namespace}.firsts (key STRING)")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
-    spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
+    spark.conf.set(FORMAT, "2")
     try:
         # One task follows the stream and one keeps the state; each holds a core.
         rows = read_stream(spark, f"{namespace}.s", maxPartitions=1).selectExpr("split(string(event), ':')[0] AS key")
@@ -213,7 +289,6 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
             query.stop()
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
-        spark.conf.unset("spark.sql.streaming.stateStore.checkpointFormatVersion")
     assert sorted(row.key for row in spark.table(f"{namespace}.firsts").collect()) == ["k0", "k1", "k2", "k9"]
 
 
