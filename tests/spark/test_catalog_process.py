@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -224,3 +225,27 @@ def test_workers_come_from_a_daemon_of_their_own(spark: SparkSession, namespace:
     (row,) = spark.table(f"{namespace}.t").mapInArrow(commands, "parent STRING").collect()
     assert "\0pyspark.daemon\0" in row.parent
     assert any(OWN_DAEMON in command for command in descendants(jvm.proc.pid).values())
+
+
+@pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")
+def test_a_killed_daemon_is_replaced_by_one_that_has_loaded_this_package(spark: SparkSession, namespace: str) -> None:
+    """Spark notices that its daemon is gone only when it asks that for a worker, or tells it of one that has ended."""
+    spark.sql(f"CREATE TABLE {namespace}.t (n BIGINT) TBLPROPERTIES ('segments' = '2')")
+    spark.sql(f"INSERT INTO {namespace}.t VALUES (1), (2)")
+    assert spark.sql(f"SELECT * FROM {namespace}.t").count() == 2
+    for _ in range(2):
+        daemons = own_daemons(spark)
+        assert daemons
+        for pid in daemons:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        eventually(lambda killed=daemons: not any(Path(f"/proc/{pid}").exists() for pid in killed))
+        assert {row.n for row in spark.sql(f"SELECT * FROM {namespace}.t").collect()} == {1, 2}
+        assert own_daemons(spark)
+
+
+def own_daemons(spark: SparkSession) -> set[int]:
+    """The daemons of this package and the workers that they have forked."""
+    jvm = spark.sparkContext._gateway
+    assert jvm is not None
+    return {pid for pid, command in descendants(jvm.proc.pid).items() if OWN_DAEMON in command}

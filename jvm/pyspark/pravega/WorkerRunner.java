@@ -86,20 +86,27 @@ class WorkerRunner extends ArrowPythonRunner {
   /**
    * Runs something in a worker of the daemon that has loaded this package, or else of Spark's own.
    *
+   * <p>A daemon that has ended is noticed when it is asked for a worker. Spark starts another one at the next call. Where
+   * that fails, too, this package's daemon can't run here, and Spark's is used from then on.
+   *
    * @param run is given the daemon's module, or null for Spark's own
    */
   static scala.collection.Iterator<ColumnarBatch> preloaded(
       Function<String, scala.collection.Iterator<ColumnarBatch>> run) {
     String daemon = SparkEnv.get().conf().contains(CONFIGURED) ? null : preloaded;
-    try {
-      return run.apply(daemon);
-    } catch (Exception error) {
-      if (daemon == null || TaskContext.get().isInterrupted() || Thread.currentThread().isInterrupted()) {
-        throw Unchecked.sneak(error);
+    for (int tries = 0; daemon != null && tries < 2; tries++) {
+      try {
+        return run.apply(daemon);
+      } catch (Exception error) {
+        if (TaskContext.get().isInterrupted() || Thread.currentThread().isInterrupted()) {
+          throw Unchecked.sneak(error);
+        }
       }
-      preloaded = null;
-      return run.apply(null);
     }
+    if (daemon != null) {
+      preloaded = null;
+    }
+    return run.apply(null);
   }
 
   /** Spark's name for the module that it starts; private there, and asked for by this name. */
