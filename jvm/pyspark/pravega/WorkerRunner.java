@@ -1,5 +1,6 @@
 package pyspark.pravega;
 
+import java.io.IOException;
 import java.util.List;
 import java.util.function.Function;
 import org.apache.spark.SparkEnv;
@@ -23,6 +24,7 @@ import scala.Tuple2;
 @SuppressWarnings("unchecked") // Scala's generic methods, as Java sees them
 class WorkerRunner extends ArrowPythonRunner {
   private static final String CONFIGURED = "spark.python.daemon.module";
+  private static final int MOST_TRIES = 1000;
   private static volatile String preloaded = "pyspark_pravega.catalog.process.daemon";
 
   private final String daemon;
@@ -86,25 +88,27 @@ class WorkerRunner extends ArrowPythonRunner {
   /**
    * Runs something in a worker of the daemon that has loaded this package, or else of Spark's own.
    *
-   * <p>A daemon that has ended is noticed when it is asked for a worker. Spark starts another one at the next call. Where
-   * that fails, too, this package's daemon can't run here, and Spark's is used from then on.
+   * <p>Where a daemon has ended, Spark tells it of each worker that waits no longer, and fails with an IOException. The
+   * next try does without that worker, and Spark starts another daemon when none are left. Any other failure says that
+   * this package's daemon can't run here, so Spark's is used from then on.
    *
    * @param run is given the daemon's module, or null for Spark's own
    */
   static scala.collection.Iterator<ColumnarBatch> preloaded(
       Function<String, scala.collection.Iterator<ColumnarBatch>> run) {
     String daemon = SparkEnv.get().conf().contains(CONFIGURED) ? null : preloaded;
-    for (int tries = 0; daemon != null && tries < 2; tries++) {
+    for (int tries = 0; daemon != null; tries++) {
       try {
         return run.apply(daemon);
       } catch (Exception error) {
         if (TaskContext.get().isInterrupted() || Thread.currentThread().isInterrupted()) {
           throw Unchecked.sneak(error);
         }
+        if (!(error instanceof IOException) || tries == MOST_TRIES) {
+          daemon = null;
+          preloaded = null;
+        }
       }
-    }
-    if (daemon != null) {
-      preloaded = null;
     }
     return run.apply(null);
   }
