@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -234,14 +235,19 @@ def test_a_killed_daemon_is_replaced_by_one_that_has_loaded_this_package(spark: 
     spark.sql(f"INSERT INTO {namespace}.t VALUES (1), (2)")
     assert spark.sql(f"SELECT * FROM {namespace}.t").count() == 2
     for _ in range(2):
-        daemons = own_daemons(spark)
-        assert daemons
-        for pid in daemons:
+        killed = own_daemons(spark)
+        assert killed
+        for pid in killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        eventually(lambda killed=daemons: not any(Path(f"/proc/{pid}").exists() for pid in killed))
+        for pid in killed:
+            eventually(partial(gone, pid))
         assert {row.n for row in spark.sql(f"SELECT * FROM {namespace}.t").collect()} == {1, 2}
         assert own_daemons(spark)
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
 
 
 def own_daemons(spark: SparkSession) -> set[int]:
