@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.progress import Bar
 from pyspark_pravega.sql.commands import add_connection, flags, resolve_settings, warn_of_secrets
 
 if TYPE_CHECKING:
@@ -151,9 +153,11 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
     try:
         with tarfile.open(partial, "w:gz", compresslevel=_COMPRESSION) as tar:
             _add_text(tar, "bin/python", starter(version, platform))
-            for name, one in distributions.items():
-                for path, place in _own_files() if name == _OWN else _files(one):
-                    tar.add(path, f"lib/{place}", recursive=False, filter=_nobodys)
+            listed = [_own_files() if name == _OWN else _files(one) for name, one in distributions.items()]
+            places = list(chain.from_iterable(listed))
+            with Bar(f"packing {archive.name}", sum(path.lstat().st_size for path, _ in places)) as progress:
+                for path, place in places:
+                    _add_file(tar, path, f"lib/{place}", progress)
         partial.replace(archive)
     except OSError as error:
         raise ConfigurationError(f"{archive} can't be written: {error}") from error
@@ -233,6 +237,28 @@ def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
     entry = tarfile.TarInfo(name)
     entry.mode, entry.size, entry.mtime = 0o755, len(text.encode()), time.time()
     tar.addfile(entry, io.BytesIO(text.encode()))
+
+
+def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Bar) -> None:
+    entry = _nobodys(tar.gettarinfo(path, name))
+    if not entry.isreg():
+        tar.addfile(entry)
+        return
+    with _Watched(path, progress) as file:
+        tar.addfile(entry, file)
+
+
+class _Watched(io.BufferedReader):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, progress: Bar) -> None:
+        super().__init__(io.FileIO(path))
+        self._progress = progress
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        content = super().read(size)
+        self._progress.add(len(content))
+        return content
 
 
 def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.catalog.names import to_sql
-from pyspark_pravega.client import EventTail
+from pyspark_pravega.client import EventTail, Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, behind, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.read import BatchReader, ChangesReader, committed_ranges
+from pyspark_pravega.connector.read import BatchReader, ChangesReader, SlicePartition, committed_ranges
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import (
     TableDefinition,
@@ -29,6 +30,7 @@ from pyspark_pravega.connector.table import (
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, PravegaError, did_you_mean
 from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.progress import Bar
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import JSON, schema_for
@@ -69,6 +71,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "Example: pravega-spark put shop.orders < orders.jsonl",
     )
     completes_tables(put.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))
+    put.add_argument("--json", action="store_true", help="as one JSON object, on standard output")
     add_connection(put)
     put.set_defaults(run=run_put)
 
@@ -86,7 +89,9 @@ def run_tail(arguments: argparse.Namespace) -> int:
     snapshot = take_snapshot(client, stream, ledger)
     rows = _Printer(definition, as_json=arguments.json)
     try:
-        rows.print_table(last_rows(definition, snapshot, ledger, arguments.n))
+        with Bar(f"reading {_name(stream)}", hidden=arguments.json) as progress:
+            last = last_rows(definition, snapshot, ledger, arguments.n, progress)
+        rows.print_table(last)
         if arguments.follow:
             with EventTail(client, stream, snapshot.cut) as arrivals:
                 for events in arrivals:
@@ -102,18 +107,26 @@ def run_put(arguments: argparse.Namespace) -> int:
     definition = _definition(arguments)
     job = WriteJob(WritePlan.of(definition, WriteOptions()))
     try:
-        report = job.commit_job([job.write_partition(0, parsed(definition, sys.stdin.buffer))])
+        hidden = arguments.json or sys.stdin.isatty()
+        with Bar(f"writing {_name(definition.stream)}", _size(sys.stdin.buffer), hidden=hidden) as progress:
+            lines = _counted(sys.stdin.buffer, progress)
+            report = job.commit_job([job.write_partition(0, parsed(definition, lines))])
     except BaseException:
         with suppress(PravegaError):
             job.abort_job([None])
         raise
-    name = f"{to_sql(definition.stream.scope)}.{to_sql(definition.stream.name)}"
+    name = _name(definition.stream)
+    if arguments.json:
+        print(json.dumps({"table": name, "rows": report.rows, "bytes": report.bytes}))
+        return 0
     rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
     print(f"{rows}, {report.bytes:,} bytes of events, committed to {name}", file=sys.stderr)
     return 0
 
 
-def last_rows(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | None, count: int) -> pa.Table:
+def last_rows(
+    definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | None, count: int, progress: Bar | None = None
+) -> pa.Table:
     """A table's last rows, in the order of the versions that have added them.
 
     The commit log tells where the last versions begin, and these are read whole. Where it knows too few rows, as of a
@@ -124,6 +137,7 @@ def last_rows(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | 
         snapshot: its bytes.
         ledger: its commit log, if it has one.
         count: how many rows.
+        progress: is told how many bytes of events are read.
     """
     names = definition.schema.fieldNames()
     kept: deque[pa.RecordBatch] = deque()
@@ -135,15 +149,16 @@ def last_rows(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | 
             shared_client(definition.settings), ledger, begin, snapshot.version, fail_on_data_loss=False
         )
         reader = ChangesReader(definition, ranges, [*names, _VERSION], fail_on_data_loss=False)
-        added = pa.Table.from_batches(_rows(reader), schema=reader._arrow_schema)
+        added = pa.Table.from_batches(_rows(reader, progress), schema=reader._arrow_schema)
         order = pc.sort_indices(added, sort_keys=[(_VERSION, "ascending")])
         kept.extend(added.take(order).select(names).to_batches())
         cut = ledger.commits([snapshot.version])[0].cut
-        kept.extend(_rows(BatchReader(definition, behind(snapshot, cut), names, fail_on_data_loss=False)))
+        newer = BatchReader(definition, behind(snapshot, cut), names, fail_on_data_loss=False)
+        kept.extend(_rows(newer, progress))
     if sum(batch.num_rows for batch in kept) < count:
         kept.clear()
         rows = 0
-        for batch in _rows(BatchReader(definition, snapshot, names, fail_on_data_loss=False)):
+        for batch in _rows(BatchReader(definition, snapshot, names, fail_on_data_loss=False), progress):
             kept.append(batch)
             rows += batch.num_rows
             while rows - kept[0].num_rows >= count:
@@ -152,7 +167,7 @@ def last_rows(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | 
     return table.slice(max(0, table.num_rows - count))
 
 
-def parsed(definition: TableDefinition, lines: IO[bytes]) -> Iterator[pa.RecordBatch]:
+def parsed(definition: TableDefinition, lines: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     """Rows of lines of JSON.
 
     Args:
@@ -255,9 +270,17 @@ def _first_version(ledger: Ledger, snapshot: Snapshot, count: int) -> int | None
     return None
 
 
-def _rows(reader: BatchReader) -> Iterator[pa.RecordBatch]:
-    for partition in reader.partitions():
-        yield from reader.read(partition)
+def _rows(reader: BatchReader, progress: Bar | None) -> Iterator[pa.RecordBatch]:
+    partitions = [one for one in reader.partitions() if isinstance(one, SlicePartition)]
+    if progress is not None:
+        progress.expect(sum(part.end - part.start for one in partitions for part in one.parts))
+    told = 0
+    for partition in partitions:
+        for batch in reader.read(partition):
+            if progress is not None:
+                progress.add(reader.bytes_read - told)
+                told = reader.bytes_read
+            yield batch
 
 
 def _table(definition: TableDefinition, batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -276,7 +299,26 @@ def _decoded(definition: TableDefinition, payloads: pa.Array, segment_id: int) -
         ) from None
 
 
-def _pieces(lines: IO[bytes]) -> Iterator[tuple[list[int], list[bytes]]]:
+def _size(file: IO[bytes]) -> int | None:
+    """How many bytes will come; None where that can't be known, as of a pipe."""
+    try:
+        state = os.fstat(file.fileno())
+        return state.st_size - file.tell() if stat.S_ISREG(state.st_mode) else None
+    except OSError:  # no file of the system's
+        return None
+
+
+def _counted(lines: Iterable[bytes], progress: Bar) -> Iterator[bytes]:
+    for line in lines:
+        progress.add(len(line))
+        yield line
+
+
+def _name(stream: Stream) -> str:
+    return f"{to_sql(stream.scope)}.{to_sql(stream.name)}"
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[tuple[list[int], list[bytes]]]:
     numbers: list[int] = []
     texts: list[bytes] = []
     for number, line in enumerate(lines, 1):

@@ -17,9 +17,9 @@ from maven_tools import Repository, Request, misplaced
 from sandbox_tools import eventually
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.progress import megabytes, time_left
 from pyspark_pravega.sandbox import fetch, pin
 from pyspark_pravega.sandbox.files.bundles import SERVERS, download_size, fetch_all
-from pyspark_pravega.sandbox.files.progress import megabytes, time_left
 
 ROOT = Path(__file__).parents[2]
 FETCH = (

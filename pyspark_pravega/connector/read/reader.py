@@ -77,6 +77,8 @@ class BatchReader(DataSourceReader):
         self._mode, self._types, self._dead_letters = definition.mode, definition.types, definition.dead_letters
         self._snapshot = snapshot
         self._dropped = 0
+        self.bytes_read = 0
+        """Bytes of events, frames included, that `read` has gone through so far."""
         self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
         self.schema = output_schema(definition, columns)
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
@@ -147,6 +149,7 @@ class BatchReader(DataSourceReader):
             try:
                 with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
                     for found in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
+                        self.bytes_read += found.end - position
                         yield found
                         position = found.end
                 break

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.progress import megabytes
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.files import ivy, manifests, pinned
 from pyspark_pravega.sandbox.files.manifests import PinnedFile
-from pyspark_pravega.sandbox.files.progress import megabytes
 
 _STAMP = ".checked"
 _HERE = Path(__file__).parents[1] / "artifacts"

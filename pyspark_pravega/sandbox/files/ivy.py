@@ -11,8 +11,8 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.progress import Reports, megabytes
 from pyspark_pravega.sandbox import places
-from pyspark_pravega.sandbox.files.progress import Reports, megabytes
 from pyspark_pravega.sandbox.processes import Kept
 
 FLAT = "[artifact]-[revision](-[classifier]).[ext]"

@@ -17,10 +17,10 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.progress import Reports, bar, time_left
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.files import ivy, manifests
 from pyspark_pravega.sandbox.files.manifests import Coordinates, PinnedFile
-from pyspark_pravega.sandbox.files.progress import Reports, bar, time_left
 from pyspark_pravega.sandbox.processes import Kept
 
 _WORKERS = 6
