@@ -6,7 +6,6 @@ import argparse
 import base64
 import json
 import statistics
-import struct
 import sys
 import tempfile
 import threading
@@ -14,70 +13,33 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import pyspark_pravega
 from benchmarks.client import SCOPE, SEGMENTS, make_events
 from benchmarks.harness import process_tree
 from benchmarks.java_client import JavaClient, java_client
+from benchmarks.latency import latency
 from benchmarks.results import append, describe_machine
+from benchmarks.session import TIMEOUT_S, Bench, jvm_of, progress_of, session_of, tell
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
-from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client import Client
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
-_TIMEOUT_S = "120"
-_RATE = 1_000
-_STAMP = struct.Struct(">d")
 _MANY_SEGMENTS = 1_000
 _WARM_UPS = 20
 """How often everything is read before it is measured: so long the JVMs still compile."""
-_WARM_UP_S = 10.0
-"""How long a query runs before its latency is measured."""
 _AHEAD = 2_000_000
 """How many events a soak's writer may be ahead of the query."""
-
-
-class Bench:
-    """The servers' client, and a session with two task slots."""
-
-    def __init__(self, client: Client, session: SparkSession, folder: Path) -> None:
-        self.client, self.session, self._folder = client, session, folder
-        self._numbers = iter(range(1_000_000))
-
-    def stream(self, *, segments: int = SEGMENTS, rollover_bytes: int = 0) -> Stream:
-        """A new stream."""
-        stream = Stream(SCOPE, f"s{time.time_ns()}")
-        scaling = ScalingPolicy(min_segments=segments)
-        self.client.controller.create_stream(
-            stream, StreamConfiguration(scaling=scaling, rollover_size_bytes=rollover_bytes)
-        )
-        return stream
-
-    def read(self, stream: Stream, **options: str) -> Any:
-        """A streaming DataFrame of a stream's events."""
-        return self.session.readStream.options(**options).table(f"pravega.{stream.scope}.`{stream.name}`")
-
-    def checkpoint(self) -> str:
-        """A new folder."""
-        return str(self._folder / f"checkpoint-{next(self._numbers)}")
-
-    def to_noop(self, frame: Any, *, available_now: bool, mode: str = "append") -> StreamingQuery:
-        """Run a query whose rows are thrown away."""
-        writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", self.checkpoint())
-        started: StreamingQuery = (
-            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
-        ).start()
-        return started
 
 
 def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
@@ -100,13 +62,13 @@ def catch_up(bench: Bench, java: JavaClient, events: int, runs: int) -> str:
             query = bench.to_noop(query_frame, available_now=True, mode=mode)
             query.awaitTermination()
             seconds_of[f"query that {name}, from start() to its end"] = time.perf_counter() - before
-            progress = [_progress(p) for p in query.recentProgress]
+            progress = [progress_of(p) for p in query.recentProgress]
             assert sum(p["numInputRows"] for p in progress) == events
             longest = max(p["durationMs"]["triggerExecution"] for p in progress)
             seconds_of[f"query that {name}, its micro-batch"] = longest / 1000
         for name, seconds in seconds_of.items() if run >= 0 else ():
             times[name].append(seconds)
-        _tell("catch-up: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in seconds_of.items()))
+        tell("catch-up: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in seconds_of.items()))
 
     def rate(seconds: list[float]) -> str:
         return f"{events / statistics.median(seconds):,.0f}"
@@ -149,70 +111,6 @@ def planning(bench: Bench) -> str:
     )
 
 
-def latency(bench: Bench, seconds: float) -> str:
-    """From a stream to another one at a steady rate: how long after it was written an event is in the second."""
-    ways: dict[str, tuple[str, dict[str, str]] | None] = {
-        "no query: a reader of the first stream": None,
-        "real-time, at-least-once, within a batch": ("at-least-once", {"realTime": "5 minutes"}),
-        "real-time, at-least-once, batches of 5 s": ("at-least-once", {"realTime": "5 seconds"}),
-        "micro-batches, at-least-once": ("at-least-once", {"processingTime": "0 seconds"}),
-        "micro-batches, exactly-once": ("exactly-once", {"processingTime": "0 seconds"}),
-    }
-    lines = [
-        f"| Pravega to Pravega, {_RATE:,} events/s for {seconds:.0f} s each | median, ms | p99, ms | most, ms |",
-        "|---|--:|--:|--:|",
-    ]
-    for name, way in ways.items():
-        delays = [1000 * delay for delay in _delays(bench, seconds, way)]
-        if not delays:
-            raise AssertionError(f"{name}: nothing came through")
-        p99 = delays[int(len(delays) * 0.99)]
-        lines.append(f"| {name} | {statistics.median(delays):.0f} | {p99:.0f} | {delays[-1]:.0f} |")
-        _tell(lines[-1])
-    return "\n".join(lines)
-
-
-def _delays(bench: Bench, seconds: float, way: tuple[str, dict[str, str]] | None) -> list[float]:
-    """How long events take through a query, in s, ascending; the first seconds don't count.
-
-    Args:
-        bench: where to measure.
-        seconds: how long.
-        way: the query's writer mode and trigger; None for no query.
-    """
-    source = sink = bench.stream()
-    query: StreamingQuery | None = None
-    if way is not None:
-        mode, trigger = way
-        sink = bench.stream()
-        writer: Any = bench.read(source, startStreamCut="latest").select("event").writeStream.outputMode("update")
-        writer = writer.option("checkpointLocation", bench.checkpoint()).option("writer-mode", mode).trigger(**trigger)
-        query = writer.toTable(f"pravega.{sink.scope}.`{sink.name}`")
-    delays: list[float] = []
-    over = threading.Event()
-
-    def follow() -> None:
-        with bench.client.follow(sink, start=bench.client.controller.head(sink)) as tail:
-            while not over.is_set():
-                batch = tail.poll(0.5)
-                now = time.time()
-                if batch is not None:
-                    delays.extend(now - _STAMP.unpack_from(event)[0] for event in batch.payloads.to_pylist())
-
-    following = threading.Thread(target=follow, daemon=True)
-    following.start()
-    with rate_of(bench.client, source, _RATE):
-        time.sleep(_WARM_UP_S if query else 1)
-        delays.clear()
-        time.sleep(seconds)
-        measured = sorted(delays)
-    over.set()
-    if query is not None:
-        query.stop()
-    following.join(10)
-    return measured
-
-
 def soak(bench: Bench, seconds: float, rate: float) -> str:
     """A steady rate, or as much as the query takes: memory of all processes, and the lag."""
     # The sandbox's storage is its heap, and a truncation frees whole chunks of a segment only.
@@ -249,7 +147,7 @@ def soak(bench: Bench, seconds: float, rate: float) -> str:
             last = query.lastProgress
             if last is not None and read - truncated > _AHEAD:
                 # The sandbox holds all events in its memory: those that were read go.
-                end = _progress(last)["sources"][0]["endOffset"]
+                end = progress_of(last)["sources"][0]["endOffset"]
                 position = json.loads(end) if isinstance(end, str) else end
                 bench.client.truncate(SourceOffset.from_dict(position)[source].cut)
                 truncated = read
@@ -294,34 +192,8 @@ def _watch_soak(
             f"| {(read - before) / interval:,.0f} |"
         )
         before = read
-        _tell(line)
+        tell(line)
         yield line
-
-
-@contextmanager
-def rate_of(client: Client, stream: Stream, events_per_second: int) -> Iterator[None]:
-    """Write events that hold the time of their writing, at a steady rate."""
-    over = threading.Event()
-
-    def write() -> None:
-        with client.writer(stream) as writer:
-            due, number = time.monotonic(), 0
-            while not over.is_set():
-                due += 0.01
-                stamp = _STAMP.pack(time.time()).ljust(100, b".")
-                count = events_per_second // 100
-                writer.write_batch([stamp] * count, [str(number + i) for i in range(count)])
-                writer.flush()
-                number += count
-                time.sleep(max(0.0, due - time.monotonic()))
-
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(10)
 
 
 def memory_of(jvm: int) -> dict[str, float]:
@@ -345,17 +217,12 @@ def committed_heap(session: SparkSession) -> float:
 
 def live_heap(session: SparkSession) -> float:
     """What is left in the driver's heap after a whole collection, in MiB."""
-    _jvm(session).java.lang.System.gc()
+    jvm_of(session).java.lang.System.gc()
     return float(_heap(session).getUsed() / 2**20)
 
 
 def _heap(session: SparkSession) -> Any:
-    return _jvm(session).java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
-
-
-def _jvm(session: SparkSession) -> Any:
-    assert session.sparkContext._jvm is not None
-    return session.sparkContext._jvm
+    return jvm_of(session).java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
 
 
 def main() -> None:
@@ -365,10 +232,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-")))
         sandbox = stack.enter_context(Sandbox(heap=arguments.heap, preallocate=True))
-        settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": _TIMEOUT_S}, environ={})
+        settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": TIMEOUT_S}, environ={})
         client = stack.enter_context(Client(settings))
         client.controller.create_scope(SCOPE)
-        bench = Bench(client, stack.enter_context(_session(sandbox, arguments.conf)), folder)
+        bench = Bench(client, stack.enter_context(session_of(sandbox, arguments.conf)), folder)
         if "catch-up" in arguments.what:
             payloads, keys = make_events(100)
             pairs = zip(keys.to_pylist(), payloads.to_pylist(), strict=True)
@@ -395,38 +262,6 @@ def main() -> None:
         append(report, "benchmarks.streaming", sys.argv[1:])
 
 
-@contextmanager
-def _session(sandbox: Sandbox, conf: Sequence[str]) -> Iterator[SparkSession]:
-    builder: SparkSession.Builder = SparkSession.builder
-    builder = pyspark_pravega.configure(
-        builder.master("local[2]").appName("benchmark"), controller=sandbox.controller_uri
-    )
-    for key, value in {
-        "spark.sql.catalog.pravega.timeout": _TIMEOUT_S,
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        "spark.driver.host": "localhost",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        # Spark's real-time mode lets only sinks that it knows take part, unless it is told otherwise.
-        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
-        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
-        **dict(setting.split("=", 1) for setting in conf),
-    }.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
-def _progress(progress: Any) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(progress.json)
-    return document
-
-
 def _base64(event: bytes) -> str:
     return base64.b64encode(event).decode()
 
@@ -442,10 +277,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark; several times")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
