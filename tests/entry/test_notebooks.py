@@ -18,16 +18,21 @@ def stored(name: str) -> nbformat.NotebookNode:
 
 
 def check_quickstart(output: Shown) -> None:
-    assert output.plots == 2
+    assert output.plots == 3
     for row in ("|      1|12208|", "|      2|14796|", "| 12208|27004|14796|"):
         assert row in output.printed, output.printed
+    # The rows of the INSERT are seen all at once.
+    assert "counts of flights: [27004, 336776]" in output.printed
 
 
 def check_streaming(output: Shown) -> None:
     assert output.plots == 2
-    batches = re.search(r"(\d+) micro-batches", output.printed)
-    assert batches is not None, output.printed
-    assert int(batches.group(1)) >= 3
+    # Two segments are split in two each. Their ids have the epoch, 1, in the upper 32 bits.
+    split = [(1 << 32) + number for number in range(2, 6)]
+    assert f"segments: [0, 1] and then {split}" in output.printed
+    counts = re.search(r"(\d+) counted in time, (\d+) came too late", output.printed)
+    assert counts is not None, output.printed
+    assert int(counts.group(1)) > int(counts.group(2)) > 0
 
 
 CHECKS = {"quickstart": check_quickstart, "streaming": check_streaming}
