@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.write import WriteJob, WritePlan
+from pyspark_pravega.errors import TableChangedError
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.sandbox import Sandbox
@@ -56,8 +57,13 @@ def rows(number: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
 
 @contextmanager
 def shop(catalog: Catalog, client: Client) -> Iterator[None]:
-    """Rows and events that come meanwhile, some of them fast."""
+    """Rows and events that come meanwhile, some of them fast.
+
+    Raises:
+        RuntimeError: one of the writers has failed, so that the pictures show streams to which nobody writes.
+    """
     ended = threading.Event()
+    failures: list[Exception] = []
 
     def insert(table: str, count: int, pause_s: float) -> None:
         number = 0
@@ -65,7 +71,10 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
             definition = catalog.definition(Stream("shop", table), age_s=0)
             job = WriteJob(WritePlan.of(definition, WriteOptions()))
             some = max(1, round(count * random.uniform(0.3, 1.6)))
-            job.commit_job([job.write_partition(0, iter([rows(number, some, definition.schema.fieldNames())]))])
+            try:
+                job.commit_job([job.write_partition(0, iter([rows(number, some, definition.schema.fieldNames())]))])
+            except TableChangedError:
+                continue
             number += some
 
     def click(stream: Stream, rate: int) -> None:
@@ -75,11 +84,20 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
                 writer.write_batch([b"." * random.randrange(40, 400) for _ in keys], keys)
                 writer.flush()
 
+    def watched(write: Callable[..., None], *arguments: object) -> None:
+        try:
+            write(*arguments)
+        except Exception as error:  # raised where the pictures are made
+            failures.append(error)
+
     workers = [
-        threading.Thread(target=insert, args=("orders", 900, 1.0)),
-        threading.Thread(target=insert, args=("payments", 150, 3.0)),
-        threading.Thread(target=insert, args=("returns", 5, 8.0)),
-        *(threading.Thread(target=click, args=(Stream("shop", n.replace("_", "-")), 40 * s)) for n, s in RAW.items()),
+        threading.Thread(target=watched, args=(insert, "orders", 900, 1.0)),
+        threading.Thread(target=watched, args=(insert, "payments", 150, 3.0)),
+        threading.Thread(target=watched, args=(insert, "returns", 5, 8.0)),
+        *(
+            threading.Thread(target=watched, args=(click, Stream("shop", name.replace("_", "-")), 40 * segments))
+            for name, segments in RAW.items()
+        ),
     ]
     for worker in workers:
         worker.start()
@@ -89,6 +107,8 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
         ended.set()
         for worker in workers:
             worker.join()
+    if failures:
+        raise RuntimeError(f"a writer has failed: {failures[0]}") from failures[0]
 
 
 def take(window: Browser, name: str) -> None:
