@@ -15,8 +15,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-
-import pyspark_pravega
+from stream_program import session_of
 
 _LOOK_S = 0.1
 
@@ -45,20 +44,13 @@ def keep(session: SparkSession, what: dict[str, str], over: threading.Event) -> 
 
 
 def main(controller: str) -> None:
-    builder: SparkSession.Builder = SparkSession.builder
-    # Four cores, so that two tasks follow the stream; a task is tried three times.
-    builder = pyspark_pravega.configure(builder.master("local[4,3]").appName("chaos"), controller=controller)
-    for key, value in {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "localhost",
-        "spark.driver.memory": "1g",
+    conf = {
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
         "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
         "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
-    }.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
+    }
+    # Four cores, so that two tasks follow the stream; a task is tried three times.
+    session = session_of(controller, "local[4,3]", conf)
     print("ready", flush=True)
     over, running = threading.Event(), threading.Thread()
     for line in sys.stdin:

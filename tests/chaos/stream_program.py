@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,18 +18,24 @@ from pyspark.sql import DataFrame, SparkSession
 import pyspark_pravega
 
 
-def main(controller: str, table: str, checkpoint: str, sink: str, options: str, trigger: str) -> None:
+def session_of(controller: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+    """A quiet session of a program that may be killed, with these settings beside those of all such programs."""
     builder: SparkSession.Builder = SparkSession.builder
-    builder = pyspark_pravega.configure(builder.master("local[2]").appName("chaos"), controller=controller)
+    builder = pyspark_pravega.configure(builder.master(master).appName("chaos"), controller=controller)
     for key, value in {
         "spark.ui.enabled": "false",
         "spark.driver.host": "localhost",
         "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
+        **conf,
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def main(controller: str, table: str, checkpoint: str, sink: str, options: str, trigger: str) -> None:
+    session = session_of(controller, "local[2]", {"spark.sql.shuffle.partitions": "2"})
 
     def keep(frame: DataFrame, batch: int) -> None:
         lines = [bytes(row.event).decode() for row in frame.collect()]

@@ -44,8 +44,7 @@ def catalog_processes() -> list[int]:
 def kill_catalog_process() -> None:
     (victim,) = catalog_processes()
     os.kill(victim, signal.SIGKILL)
-    while Path(f"/proc/{victim}").exists():
-        time.sleep(0.01)
+    eventually(partial(gone, victim))
 
 
 def halting(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -213,8 +212,6 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
 @pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")
 def test_workers_come_from_a_daemon_of_their_own(spark: SparkSession, namespace: str) -> None:
     """It has loaded what they need. Functions of others keep Spark's daemon."""
-    jvm = spark.sparkContext._gateway
-    assert jvm is not None
     spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT)")
     spark.sql(f"INSERT INTO {namespace}.t VALUES (1)")
 
@@ -225,7 +222,7 @@ def test_workers_come_from_a_daemon_of_their_own(spark: SparkSession, namespace:
 
     (row,) = spark.table(f"{namespace}.t").mapInArrow(commands, "parent STRING").collect()
     assert "\0pyspark.daemon\0" in row.parent
-    assert any(OWN_DAEMON in command for command in descendants(jvm.proc.pid).values())
+    assert own_daemons(spark)
 
 
 @pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")
