@@ -124,8 +124,8 @@ def _delays_in_spark(bench: Bench, seconds: float) -> list[float]:
     while query.isActive and query.lastProgress is None:
         time.sleep(0.1)
     query.stop()
-    found = session.table(name).where(f"value >= {since}").select("delay").collect()
-    return sorted(row.delay / 1000 for row in found)
+    rows = session.table(name).where(f"value >= {since}").select("delay").collect()
+    return sorted(row.delay / 1000 for row in rows)
 
 
 def _delays(

@@ -141,8 +141,8 @@ def measure_first(controller: str, registry: str, warehouse: str, table: str) ->
     """What `first` starts: seconds of making a session and of two SELECTs, CPU seconds of these and of all."""
     begin = time.perf_counter()
     spark = _session(controller, registry, warehouse)
-    made, used = time.perf_counter(), _cpu(spark)
-    times = [made - begin]
+    made_at, used = time.perf_counter(), _cpu(spark)
+    times = [made_at - begin]
     for _ in range(2):
         before = time.perf_counter()
         spark.sql(f"SELECT max(id), count(customer) FROM {table}").collect()

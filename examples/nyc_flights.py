@@ -118,8 +118,8 @@ def live_page(environment: Mapping[str, str]) -> tuple[str, subprocess.Popen[str
         start_new_session=True,
     )
     assert page.stdout is not None
-    with page.stdout as told:
-        address = told.readline().strip()
+    with page.stdout as output:
+        address = output.readline().strip()
     if not address:
         sys.exit("The page didn't start; `.venv/bin/pravega-spark ui` says why.")
     return address, page

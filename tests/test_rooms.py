@@ -66,3 +66,16 @@ def deep_imports() -> Iterator[str]:
 
 def test_other_rooms_are_reached_through_their_faces() -> None:
     assert list(deep_imports()) == []
+
+
+def test_variables_are_named_after_things() -> None:
+    """Not after what was done to get them."""
+    verbs = {"found", "made", "told", "got"}
+    names = [
+        f"{module}: {name}"
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in ([node.id] if isinstance(node, ast.Name) else [node.arg] if isinstance(node, ast.arg) else [])
+        if name.lstrip("_") in verbs
+    ]
+    assert names == []

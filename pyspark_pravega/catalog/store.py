@@ -42,8 +42,8 @@ class NamespaceStore:
 
     def properties(self) -> dict[str, str]:
         """The namespace's properties."""
-        found = self._get(_PROPERTIES)
-        return dict(found["properties"]) if found else {}
+        document = self._get(_PROPERTIES)
+        return dict(document["properties"]) if document else {}
 
     def change_properties(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
         """Change the namespace's properties.
@@ -63,8 +63,8 @@ class NamespaceStore:
         Args:
             name: the view.
         """
-        found = self._get(_key(_VIEWS, name))
-        return found["view"] if found else None
+        document = self._get(_key(_VIEWS, name))
+        return document["view"] if document else None
 
     def views(self) -> list[str]:
         """The names of all views."""
@@ -101,8 +101,8 @@ class NamespaceStore:
         Args:
             name: the table.
         """
-        found = self._get(_key(_TABLES, name))
-        return found["table"] if found else None
+        document = self._get(_key(_TABLES, name))
+        return document["table"] if document else None
 
     def change_table(self, name: str, change: Callable[[Content | None], Content]) -> None:
         """Keep what SQL knows of a key-value table.

@@ -120,15 +120,15 @@ def _tags(text: str) -> tuple[str, ...]:
 
 
 def _amount(key: str, text: str, units: Mapping[str, int], what: str = "", example: str = "") -> int:
-    found = _split(text, units)
-    if found is None:
+    count_and_unit = _split(text, units)
+    if count_and_unit is None:
         what = what or ("a time" if units is _TIMES else "a size")
         example = example or ("7 days" if units is _TIMES else "10 GB")
         known = [*_TIMES, *_SIZES] if what.endswith("size") and what != "a size" else units
         raise ConfigurationError(
             f'table property "{key}" must be {what} like "{example}", in {", ".join(known)}, not "{text}"'
         )
-    count, unit = found
+    count, unit = count_and_unit
     return count * units[unit]
 
 

@@ -189,15 +189,15 @@ def create_missing(options: Mapping[str, str]) -> bool:
     wanted = options.get(keys.FORMAT, RAW).lower()
     if keys.SCHEMA_TYPE in options or SYNONYMS.get(wanted, wanted) not in (RAW, STRING, JSON):
         return False
-    configuration, made = new_stream(options), False
+    configuration, is_new = new_stream(options), False
     settings = Settings.resolve(options)
     controller = shared_client(settings).controller
     for stream in streams_of(options, settings):
         if may_scope and not controller.scope_exists(stream.scope):
-            made = controller.create_scope(stream.scope) or made
+            is_new = controller.create_scope(stream.scope) or is_new
         if may_stream and not controller.stream_exists(stream):
-            made = controller.create_stream(stream, configuration) or made
-    return made
+            is_new = controller.create_stream(stream, configuration) or is_new
+    return is_new
 
 
 def new_stream(options: Mapping[str, str]) -> StreamConfiguration:

@@ -200,10 +200,10 @@ def writer_mode(text: str) -> str:
     Raises:
         ConfigurationError: there's no such mode.
     """
-    found = text.strip().lower().replace("_", "-")
-    if found not in WRITER_MODES:
+    mode = text.strip().lower().replace("_", "-")
+    if mode not in WRITER_MODES:
         raise ConfigurationError(f'"{WRITER_MODE}" must be one of {", ".join(WRITER_MODES)}, not "{text}"')
-    return found
+    return mode
 
 
 def isolation_level(text: str) -> str:
@@ -300,7 +300,7 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
     Raises:
         ConfigurationError: a key is unknown; the message names the nearest right one.
     """
-    found = {}
+    values = {}
     # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
     run_together = {name.replace("-", ""): name for name in known}
     for key, value in options.items():
@@ -308,8 +308,8 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         name = name if name in known else run_together.get(name.replace("-", ""), name)
         if name not in known:
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def spellings(keys: Iterable[str]) -> set[str]:

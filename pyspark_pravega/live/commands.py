@@ -121,8 +121,8 @@ def _token(file: Path | None) -> str | None:
     try:
         if not file.exists():
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as made:
-                made.write(secrets.token_urlsafe(24) + "\n")
+            with os.fdopen(descriptor, "w") as new_file:
+                new_file.write(secrets.token_urlsafe(24) + "\n")
         token = file.read_text().strip()
     except OSError as error:
         raise ConfigurationError(f"token file {file} can't be used: {error.strerror}") from None

@@ -95,8 +95,8 @@ def _family(metric: Metric, samples: Iterable[tuple[Labels, float]]) -> str:
         lines.append(f"# UNIT {metric.name} {metric.unit}")
     lines.append(f"# HELP {metric.name} {metric.help}.")
     for labels, value in samples:
-        told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-        lines.append(f"{metric.sample}{{{told}}} {value}")
+        label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+        lines.append(f"{metric.sample}{{{label_text}}} {value}")
     return "\n".join(lines) + "\n"
 
 

@@ -152,8 +152,8 @@ class Gallery:
         if missing:
             self._ranges |= controller.segment_ranges(self.stream, missing)
         asked = [s for s in ids if s not in self._states or not self._states[s].sealed]
-        found = segment_states(self.client.pool, self.stream, asked, created=True)
-        self._states |= {segment_id: state for segment_id, state in found.items() if state is not None}
+        states = segment_states(self.client.pool, self.stream, asked, created=True)
+        self._states |= {segment_id: state for segment_id, state in states.items() if state is not None}
         head = dict(controller.head(self.stream))
         points: dict[int, list[tuple[int, int]]] = {}
         for commit in commits:
@@ -239,8 +239,8 @@ class Gallery:
     def _segment(self, segment_id: int, head: int, points: list[tuple[int, int]], now: int) -> SegmentPicture:
         state, owns = self._states[segment_id], self._ranges[segment_id]
         successors = self._followers(segment_id) if state.sealed else ()
-        made = [self._states[s].created_ms for s in successors if s in self._states]
-        ended = min(made) if made else None
+        created_ms = [self._states[s].created_ms for s in successors if s in self._states]
+        ended = min(created_ms) if created_ms else None
         known = [(state.created_ms, 0), *sorted(points), (ended or now, state.write_offset)]
         return SegmentPicture(
             segment=segment_id,
@@ -259,8 +259,8 @@ class Gallery:
 
     def _followers(self, segment_id: int) -> tuple[int, ...]:
         if segment_id not in self._successors:
-            found = self.client.controller.successors(self.stream, segment_id)
-            followers = tuple(one.segment.segment_id for one in found)
+            successors = self.client.controller.successors(self.stream, segment_id)
+            followers = tuple(one.segment.segment_id for one in successors)
             if not followers:
                 return ()
             self._successors[segment_id] = followers
@@ -298,8 +298,8 @@ def _commit_picture(commit: Commit) -> CommitPicture:
 
 def _queries(ledger: Ledger) -> list[dict[str, Any]]:
     """The streaming queries that write to the stream, the last one first."""
-    found = [{"query": p.query, "epoch": p.epoch, "at": at} for p, at in ledger.queries() if p.epoch >= 0]
-    return sorted(found, key=lambda query: -int(query["at"] or 0))
+    queries = [{"query": p.query, "epoch": p.epoch, "at": at} for p, at in ledger.queries() if p.epoch >= 0]
+    return sorted(queries, key=lambda query: -int(query["at"] or 0))
 
 
 def _until(cut: Mapping[int, int], segment: SegmentPicture) -> int:

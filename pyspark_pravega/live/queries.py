@@ -50,15 +50,15 @@ def checkpoints_in(folders: Iterable[Path]) -> list[Path]:
     Raises:
         ConfigurationError: there is no such folder.
     """
-    found: list[Path] = []
+    checkpoints: list[Path] = []
     for folder in folders:
         if not folder.is_dir():
             raise ConfigurationError(f"there is no folder {folder}: --checkpoint must be one of this machine")
         if _is_checkpoint(folder):
-            found.append(folder)
+            checkpoints.append(folder)
         else:
-            found.extend(sorted(inner for inner in folder.iterdir() if _is_checkpoint(inner)))
-    return found
+            checkpoints.extend(sorted(inner for inner in folder.iterdir() if _is_checkpoint(inner)))
+    return checkpoints
 
 
 def query_lines(client: Client, folders: Iterable[Path]) -> list[QueryLine]:
@@ -109,7 +109,7 @@ def _is_checkpoint(folder: Path) -> bool:
 
 def _query_id(folder: Path) -> str | None:
     try:
-        found = json.loads((folder / "metadata").read_text())["id"]
+        query_id = json.loads((folder / "metadata").read_text())["id"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return str(found)
+    return str(query_id)

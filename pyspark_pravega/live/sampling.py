@@ -160,12 +160,12 @@ class Sampler:
             watched.fail(error, now)
 
     def _look(self, due: Sequence[Watched], now: float) -> None:
-        found = survey(self.client.pool, places(due)) if due else {}
+        states_by_place = survey(self.client.pool, places(due)) if due else {}
         at = time.time()
         grown: dict[Stream, set[int]] = {}
         for one in due:
             before = one.current
-            states = {s: found[one.stream, s] for s in before if (one.stream, s) in found}
+            states = {s: states_by_place[one.stream, s] for s in before if (one.stream, s) in states_by_place}
             ids = set(one.take(states))
             if not one.refreshed_at:
                 # A scale is seen at once. What was appended before it is counted, too.

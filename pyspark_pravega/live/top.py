@@ -55,16 +55,16 @@ def show(answers: Answers, *, sort: str, once: bool, as_json: bool = False, most
         time.sleep(interval_s)
         streams = answers.sampler.streams()
         answers.sampler.sample(streams)
-        found = look(most or len(streams))
-        for line in map(json.dumps, found["lines"]) if as_json else table(found["lines"]):
+        page = look(most or len(streams))
+        for line in map(json.dumps, page["lines"]) if as_json else table(page["lines"]):
             print(line)
         return 0
     with _screen() as keys:
         while True:
             size = shutil.get_terminal_size()
             rows = max(1, size.lines - 3)
-            found = look(min(rows, most or rows))
-            lines = [_summary(found), *table(found["lines"])]
+            page = look(min(rows, most or rows))
+            lines = [_summary(page), *table(page["lines"])]
             drawn = "".join(f"{line[: size.columns - 1]}{_TO_END_OF_LINE}\r\n" for line in lines)
             sys.stdout.write(f"{_HOME}{drawn}{_REST}")
             sys.stdout.flush()
@@ -121,9 +121,9 @@ def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _summary(found: Mapping[str, Any]) -> str:
-    streams = "1 stream" if found["total"] == 1 else f"{found['total']:,} streams"
-    return f"{streams}, in {short(found['bytes_in'])}B/s, {short(found['events_in'])} events/s; q ends"
+def _summary(page: Mapping[str, Any]) -> str:
+    streams = "1 stream" if page["total"] == 1 else f"{page['total']:,} streams"
+    return f"{streams}, in {short(page['bytes_in'])}B/s, {short(page['events_in'])} events/s; q ends"
 
 
 @contextmanager

@@ -176,10 +176,10 @@ def flags(settings: Settings, catalog: str) -> list[str]:
         catalog: the catalog's name in SQL.
     """
     conf = spark_conf(settings, catalog=catalog)
-    told = ["--jars", conf.pop("spark.jars")]
+    arguments = ["--jars", conf.pop("spark.jars")]
     for key, value in conf.items():
-        told += ["--conf", f"{key}={value}"]
-    return told
+        arguments += ["--conf", f"{key}={value}"]
+    return arguments
 
 
 def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:

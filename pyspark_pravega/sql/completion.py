@@ -68,7 +68,7 @@ def completes_namespaces(argument: argparse.Action) -> None:
 
 
 def _completes(argument: argparse.Action, names: Callable[[Any, str], Iterable[str]]) -> None:
-    def found(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    def completions(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
         try:
             with deadline(_PATIENCE_S):
                 controller = shared_client(resolve_settings(parsed_args)).controller
@@ -78,4 +78,4 @@ def _completes(argument: argparse.Action, names: Callable[[Any, str], Iterable[s
             # Nothing can be said while a line is being typed.
             return []
 
-    argument.completer = found  # type: ignore[attr-defined]
+    argument.completer = completions  # type: ignore[attr-defined]

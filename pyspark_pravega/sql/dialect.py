@@ -178,8 +178,8 @@ class PravegaDialect(sqlalchemy_hive.HiveDialect):  # type: ignore[misc]
 
 def _type(name: str) -> Any:
     """SQLAlchemy's type for one that DESCRIBE names."""
-    if found := _DECIMAL.match(name):
-        return types.Numeric(int(found[1]), int(found[2]))
-    found = re.match(r"\w+", name)
+    if match := _DECIMAL.match(name):
+        return types.Numeric(int(match[1]), int(match[2]))
+    match = re.match(r"\w+", name)
     # Arrays, maps and structs come as JSON.
-    return _TYPES.get(found[0] if found else "", types.String)()
+    return _TYPES.get(match[0] if match else "", types.String)()

@@ -274,12 +274,12 @@ def _rows(reader: BatchReader, progress: Bar | None) -> Iterator[pa.RecordBatch]
     partitions = [one for one in reader.partitions() if isinstance(one, SlicePartition)]
     if progress is not None:
         progress.expect(sum(part.end - part.start for one in partitions for part in one.parts))
-    told = 0
+    bytes_told = 0
     for partition in partitions:
         for batch in reader.read(partition):
             if progress is not None:
-                progress.add(reader.bytes_read - told)
-                told = reader.bytes_read
+                progress.add(reader.bytes_read - bytes_told)
+                bytes_told = reader.bytes_read
             yield batch
 
 

@@ -130,7 +130,7 @@ def run_schema(arguments: argparse.Namespace) -> int:
     for field, kind in zip(definition.schema, kinds, strict=True):
         comment = (field.metadata or {}).get("comment", "")
         print(f"  {field.name:{max(map(len, names))}}  {kind:{max(map(len, kinds))}}  {comment}".rstrip())
-    for what, pairs in (("properties", properties.items()), ("schema versions", _told(versions))):
+    for what, pairs in (("properties", properties.items()), ("schema versions", _version_lines(versions))):
         if pairs:
             print(f"{what}:")
             for key, value in pairs:
@@ -189,7 +189,7 @@ def _cells(line: StreamLine) -> list[str]:
     return [line.table, str(line.segments), f"{line.bytes:,}", rows, str(line.version), line.committed_at or "-"]
 
 
-def _told(versions: Sequence[dict[str, object]]) -> list[tuple[str, str]]:
+def _version_lines(versions: Sequence[dict[str, object]]) -> list[tuple[str, str]]:
     return [(str(one["version"]), f"{one['type']}, {one['added_at']}") for one in versions]
 
 

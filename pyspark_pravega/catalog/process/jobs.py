@@ -447,13 +447,13 @@ def in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> T
     Raises:
         ConfigurationError: there is no such mode, or columns that can't be null would have to be.
     """
-    made = definition.with_mode(mode)
+    definition_in_mode = definition.with_mode(mode)
     # Spark has taken the table's columns for what they were before it told the option.
     strict = [f.name for f in definition.schema if not f.nullable and f.name in columns]
-    if strict and made.mode == PERMISSIVE:
+    if strict and definition_in_mode.mode == PERMISSIVE:
         raise ConfigurationError(
             f"mode permissive puts nulls into the columns of events that can't be decoded, and {', '.join(strict)} of "
             f'stream "{definition.stream}" can\'t be null: make "mode" a property of the table, or read with '
             'spark.read.format("pravega")'
         )
-    return made
+    return definition_in_mode

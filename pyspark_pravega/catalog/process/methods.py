@@ -124,10 +124,10 @@ class CatalogMethods(StreamReads):
         newestFirst: bool = False,  # noqa: N803
         page: int = 0,
     ) -> MetadataPage:
-        found = self.catalog.metadata_rows(
+        metadata_page = self.catalog.metadata_rows(
             namespace, table, columns, predicates or [], limit=limit, newest_first=newestFirst, page=page
         )
-        return {"rows": found.rows, "next": found.next}
+        return {"rows": metadata_page.rows, "next": metadata_page.next}
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         self.catalog.commit_staged(staged, written=written)
@@ -154,10 +154,10 @@ class CatalogMethods(StreamReads):
         if is_metadata(table):
             return {"rows_of": table, "schema": self.catalog.metadata_schema(namespace, table).json()}
         try:
-            found = self.catalog.relation(namespace, table)
-            if not isinstance(found, KeyValueDefinition):
-                self._sampling.consider(found)
-            return _table(found)
+            relation = self.catalog.relation(namespace, table)
+            if not isinstance(relation, KeyValueDefinition):
+                self._sampling.consider(relation)
+            return _table(relation)
         except StreamNotFoundError:
             # Streams are more frequent, so views are looked for behind them.
             try:
@@ -181,15 +181,15 @@ class CatalogMethods(StreamReads):
         # What was truncated away is found out now, not in the middle of a job.
         (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
         position: dict[str, Any] = asdict(moment)
-        found = _table(definition)
-        found["position"] = position
-        return found
+        table_at = _table(definition)
+        table_at["position"] = position
+        return table_at
 
     def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
         if is_metadata(table):
             raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without {", ".join(options)}')
-        found = self.catalog.relation(namespace, table, age_s=PLANNED_S)
-        if isinstance(found, KeyValueDefinition):
+        relation = self.catalog.relation(namespace, table, age_s=PLANNED_S)
+        if isinstance(relation, KeyValueDefinition):
             key_values.check_options(options)
         else:
             check_read(self._definition(namespace, table, options), options)
@@ -271,8 +271,8 @@ class CatalogMethods(StreamReads):
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
     def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
-        found = self._relation(namespace, table, options)
-        counted = None if isinstance(found, KeyValueDefinition) else count_rows(found, options)
+        relation = self._relation(namespace, table, options)
+        counted = None if isinstance(relation, KeyValueDefinition) else count_rows(relation, options)
         return None if counted is None else {"rows": counted[0], "seen": counted[1].to_json()}
 
     def plan_scan(
@@ -412,10 +412,10 @@ class CatalogMethods(StreamReads):
     def _relation(
         self, namespace: list[str], table: str, options: dict[str, str]
     ) -> TableDefinition | KeyValueDefinition:
-        found = self.catalog.relation(namespace, table, age_s=PLANNED_S)
-        if not isinstance(found, KeyValueDefinition):
-            check_schema_is_there(found)
-        return self._with_options(found, options)
+        relation = self.catalog.relation(namespace, table, age_s=PLANNED_S)
+        if not isinstance(relation, KeyValueDefinition):
+            check_schema_is_there(relation)
+        return self._with_options(relation, options)
 
     def _with_options(self, definition: _Definition, options: dict[str, str]) -> _Definition:
         return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))

@@ -197,26 +197,28 @@ class Altering(Rules):
             ConfigurationError: what is given doesn't go together.
             SchemaError: it isn't a schema, or the registry refuses it.
         """
-        made = self._schema(stream, table_format, text, columns)
-        made.columns()
+        new_schema = self._schema(stream, table_format, text, columns)
+        new_schema.columns()
         ledger = open_ledger(self.client, stream)
         if ledger is not None:
-            keys.check_key_schema(ledger.properties(), made.columns(), stream)
+            keys.check_key_schema(ledger.properties(), new_schema.columns(), stream)
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name
-        policy = check_compatibility(made.format, {COMPATIBILITY: compatibility} if compatibility else {})
-        new = registry.create_group(scope, group, serialization_format=REGISTERED[made.format], compatibility=policy)
+        policy = check_compatibility(new_schema.format, {COMPATIBILITY: compatibility} if compatibility else {})
+        new = registry.create_group(
+            scope, group, serialization_format=REGISTERED[new_schema.format], compatibility=policy
+        )
         try:
-            version = self._add_schema(stream, made)
+            version = self._add_schema(stream, new_schema)
         except Exception:
             if new:
                 registry.delete_group(scope, group)
             raise
-        names = made.columns().fieldNames()
+        names = new_schema.columns().fieldNames()
 
         def changed(before: dict[str, str]) -> dict[str, str]:
             gone = {PINNED_SCHEMA} | (set() if before.get(ROUTING_KEY) in names else {ROUTING_KEY})
-            return {**_without(before, gone), FORMAT: made.format}
+            return {**_without(before, gone), FORMAT: new_schema.format}
 
         create_ledger(self.client, stream).change_properties(changed)
         self.forget(stream)
@@ -439,18 +441,18 @@ class Altering(Rules):
 
     def _new_format(self, definition: TableDefinition, wanted: Mapping[str, str], removed: set[str]) -> str:
         before, plain = definition.format, (RAW, STRING)
-        found = wanted.get(FORMAT)
-        if found is None:
+        new_format = wanted.get(FORMAT)
+        if new_format is None:
             return RAW if FORMAT in removed and before in plain else before
-        found = SYNONYMS.get(found.lower(), found.lower())
-        if found == before or (found in plain and before in plain):
-            return found
-        if before in REGISTERED and found in (*REGISTERED, *plain):
+        new_format = SYNONYMS.get(new_format.lower(), new_format.lower())
+        if new_format == before or (new_format in plain and before in plain):
+            return new_format
+        if before in REGISTERED and new_format in (*REGISTERED, *plain):
             raise UnsupportedOperationError(
                 f'the events of stream "{definition.stream}" are {before}, and will stay so: make another table for '
-                f"{found}"
+                f"{new_format}"
             )
-        return found
+        return new_format
 
     def _checked(self, definition: TableDefinition, schema: StructType, merged: dict[str, str]) -> dict[str, str]:
         """The table's properties, each and all of them in order."""

@@ -237,10 +237,12 @@ class _Json:
         fields = self._fields(record)
         if any(name.lower() == field.name.lower() for name, _ in fields):
             raise InvalidNameError(f'stream "{self._stream}" has a column "{where}" already')
-        made = self._made(record, field)
+        new_field = self._in_format(record, field)
         if self._schema.format == AVRO:
-            made = _named(made, field.name, free_name(made["name"], [value["name"] for _, value in fields]))
-        fields.append((field.name, made))
+            new_field = _named(
+                new_field, field.name, free_name(new_field["name"], [value["name"] for _, value in fields])
+            )
+        fields.append((field.name, new_field))
         self._store(record, _placed(fields, field.name, position))
 
     def drop(self, path: list[str], *, if_exists: bool) -> None:
@@ -262,8 +264,8 @@ class _Json:
         before = self._column(path)
         if self._schema.format == JSON:
             _check_wider(before.dataType, kind, where, self._stream, _WIDER)
-        made = self._made(record, StructField(path[-1], kind, before.nullable, dict(before.metadata or {})))
-        self._replace(record, path[-1], where, made)
+        new_field = self._in_format(record, StructField(path[-1], kind, before.nullable, dict(before.metadata or {})))
+        self._replace(record, path[-1], where, new_field)
 
     def comment(self, path: list[str], comment: str | None) -> None:
         record, where = self._record(path)
@@ -277,23 +279,23 @@ class _Json:
     def allow_null(self, path: list[str]) -> None:
         record, where = self._record(path)
         before = self._column(path)
-        made = self._made(record, StructField(path[-1], before.dataType, True, dict(before.metadata or {})))
-        self._replace(record, path[-1], where, made)
+        new_field = self._in_format(record, StructField(path[-1], before.dataType, True, dict(before.metadata or {})))
+        self._replace(record, path[-1], where, new_field)
 
     def move(self, path: list[str], position: Sequence[str] | None) -> None:
         record, where = self._record(path)
         self._value(record, path[-1], where)
         self._store(record, _placed(self._fields(record), path[-1], position))
 
-    def _made(self, record: dict[str, Any], field: StructField) -> Any:
+    def _in_format(self, record: dict[str, Any], field: StructField) -> Any:
         """A field as a new table would have it."""
         name = record.get("name") or "column"
-        made = json.loads(schema_for(self._schema.format, StructType([field]), name=name, namespace="").data)
+        new_record = json.loads(schema_for(self._schema.format, StructType([field]), name=name, namespace="").data)
         if self._schema.format == AVRO:
-            return made["fields"][0]
+            return new_record["fields"][0]
         required = set(record.get("required", ())) - {field.name}
-        record["required"] = sorted(required | set(made.get("required", ())))
-        return made["properties"][field.name]
+        record["required"] = sorted(required | set(new_record.get("required", ())))
+        return new_record["properties"][field.name]
 
     def _record(self, path: Sequence[str]) -> tuple[dict[str, Any], str]:
         """The record in which a path's last name is a field, and the path for messages."""
@@ -339,8 +341,8 @@ class _Json:
             columns = columns[name].dataType
         if path[-1] not in columns.fieldNames():
             raise self._missing(".".join(path), [(name, None) for name in columns.fieldNames()])
-        found: StructField = columns[path[-1]]
-        return found
+        column: StructField = columns[path[-1]]
+        return column
 
     def _missing(self, where: str, fields: Sequence[tuple[str, Any]]) -> InvalidNameError:
         known = did_you_mean(where, [name for name, _ in fields])
@@ -382,14 +384,14 @@ class _Protobuf:
             self._message.oneof_decl.add(name=f"_{one.name}")
 
     def drop(self, path: list[str], *, if_exists: bool) -> None:
-        found = next((i for i, known in enumerate(self._message.field) if [known.name] == path), None)
-        if found is None:
+        place = next((i for i, known in enumerate(self._message.field) if [known.name] == path), None)
+        if place is None:
             if if_exists:
                 return
             raise InvalidNameError(f'stream "{self._stream}" has no column "{".".join(path)}" to drop')
         if len(self._message.field) == 1:
             raise UnsupportedOperationError(f'column "{path[0]}" is the only one of stream "{self._stream}"')
-        gone = self._message.field[found]
+        gone = self._message.field[place]
         self._message.reserved_range.add(start=gone.number, end=gone.number + 1)
         if gone.HasField("oneof_index"):
             if not gone.proto3_optional:
@@ -399,7 +401,7 @@ class _Protobuf:
             for known in self._message.field:
                 if known.HasField("oneof_index") and known.oneof_index > index:
                     known.oneof_index -= 1
-        del self._message.field[found]
+        del self._message.field[place]
 
     def retype(self, path: list[str], kind: DataType) -> None:
         raise self._unable(path, f"its type can't become {kind.simpleString()}: add a column of the new type")

@@ -231,10 +231,10 @@ def _format(values: StructType, kept: dict[str, str]) -> tuple[str, bool]:
 
 
 def _known_format(text: str) -> str:
-    found = SYNONYMS.get(text.lower(), text.lower())
-    if found not in FORMATS:
+    known_format = SYNONYMS.get(text.lower(), text.lower())
+    if known_format not in FORMATS:
         raise ConfigurationError(
             f'"{FORMAT}" of a key-value table must be one of {", ".join(FORMATS)}, not "{text}"'
-            f"{did_you_mean(found, FORMATS)}"
+            f"{did_you_mean(known_format, FORMATS)}"
         )
-    return found
+    return known_format

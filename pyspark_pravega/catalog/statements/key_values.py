@@ -86,10 +86,10 @@ class KeyValueTables(Replacing):
             # Views are more frequent than key-value tables: the caller looks for one.
             if stream is None or self.store(stream.scope).view(stream.name) is not None:
                 raise
-            found = self._found(stream) if self.is_key_value(stream) else None
-            if found is None:
+            definition = self._stored_definition(stream) if self.is_key_value(stream) else None
+            if definition is None:
                 raise
-            return found
+            return definition
 
     def load_table(self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S) -> TableDefinition:
         """A stream as a table, for what is possible with streams only.
@@ -97,11 +97,11 @@ class KeyValueTables(Replacing):
         Raises:
             UnsupportedOperationError: it is a key-value table.
         """
-        found = self.relation(namespace, table, age_s=age_s)
-        if isinstance(found, KeyValueDefinition):
-            self.check_no_key_value(found.stream)
-            raise StreamNotFoundError(f'stream "{found.stream}" does not exist')
-        return found
+        relation = self.relation(namespace, table, age_s=age_s)
+        if isinstance(relation, KeyValueDefinition):
+            self.check_no_key_value(relation.stream)
+            raise StreamNotFoundError(f'stream "{relation.stream}" does not exist')
+        return relation
 
     def list_tables(self, namespace: Sequence[str]) -> list[str]:
         """The names of all streams and key-value tables of a scope, in SQL's spelling, sorted."""
@@ -167,7 +167,7 @@ class KeyValueTables(Replacing):
                     compatibility=request.compatibility,
                 )
                 registry.add_schema(scope, stream.name, info)
-            made = controller.create_key_value_table(
+            is_new = controller.create_key_value_table(
                 scope,
                 stream.name,
                 partitions=request.configuration.partitions,
@@ -178,18 +178,18 @@ class KeyValueTables(Replacing):
             if registry is not None and made_group and not self.is_key_value(stream):
                 registry.delete_group(scope, stream.name)
             raise
-        if not made:
+        if not is_new:
             raise StreamExistsError(f'key-value table "{stream}" exists already')
         self._keep(stream, request)
-        found = self._found(stream)
-        assert found is not None
-        return found
+        definition = self._stored_definition(stream)
+        assert definition is not None
+        return definition
 
     def _keep(self, stream: Stream, request: KeyValueRequest) -> None:
         """Keep what SQL knows of a table that was just made; without it the table isn't wanted."""
         try:
-            made = made_as(KeyValueTable(self.client.pool, stream.scope, stream.name).segments)
-            content: Content = {"made": made, "properties": request.properties}
+            made_at = made_as(KeyValueTable(self.client.pool, stream.scope, stream.name).segments)
+            content: Content = {"made": made_at, "properties": request.properties}
             self.store(stream.scope).change_table(stream.name, lambda _: content)
         except PravegaError:
             self._drop(stream)
@@ -218,9 +218,9 @@ class KeyValueTables(Replacing):
 
     def truncate_table(self, namespace: Sequence[str], table: str) -> None:
         """Remove all rows. Of a key-value table those that are there now, one after another."""
-        found = self.relation(namespace, table, age_s=0)
-        if isinstance(found, KeyValueDefinition):
-            truncate(found)
+        relation = self.relation(namespace, table, age_s=0)
+        if isinstance(relation, KeyValueDefinition):
+            truncate(relation)
         else:
             super().truncate_table(namespace, table)
 
@@ -228,10 +228,10 @@ class KeyValueTables(Replacing):
         self, namespace: Sequence[str], table: str, changes: Sequence[Change], seen: Sequence[Seen] = ()
     ) -> TableDefinition | KeyValueDefinition:
         """Change a table. Of a key-value table only properties change. See `Altering.alter_table`."""
-        found = self.relation(namespace, table, age_s=0)
-        if not isinstance(found, KeyValueDefinition):
+        relation = self.relation(namespace, table, age_s=0)
+        if not isinstance(relation, KeyValueDefinition):
             return self.alter_table(namespace, table, changes, seen)
-        stream, given, removed = found.stream, dict[str, str](), set[str]()
+        stream, given, removed = relation.stream, dict[str, str](), set[str]()
         for change in changes:
             if change["kind"] == "SetProperty":
                 given[change["property"]] = change["value"]
@@ -239,21 +239,21 @@ class KeyValueTables(Replacing):
                 name = change["property"]
                 removed.add(name if "." in name else canonical_key(name))
             else:
-                raise found.refuse(
+                raise relation.refuse(
                     f"ALTER TABLE ({change['kind']}) of",
                     "its properties can be changed, its columns and constraints not: make a new table AS SELECT",
                 )
-        is_ours = KEPT_KEY in found.properties
+        is_ours = KEPT_KEY in relation.properties
         wanted = check_altered(given, is_ours=is_ours, name=stream)
         unset = removed & (ALTERABLE - {FORMAT, ISOLATION_LEVEL})
         check_altered(dict.fromkeys(unset, ""), is_ours=is_ours, name=stream)
-        properties = {key: value for key, value in {**found.properties, **wanted}.items() if key not in removed}
+        properties = {key: value for key, value in {**relation.properties, **wanted}.items() if key not in removed}
         # What doesn't fit the table's keys is said now.
-        self._of_properties(found, properties)
-        content: Content = {"made": made_as(found.segments), "properties": properties}
+        self._of_properties(relation, properties)
+        content: Content = {"made": made_as(relation.segments), "properties": properties}
         self.store(stream.scope).change_table(stream.name, lambda _: content)
         self._forget(stream)
-        now = self._found(stream)
+        now = self._stored_definition(stream)
         assert now is not None
         return now
 
@@ -291,19 +291,19 @@ class KeyValueTables(Replacing):
                 f'"{stream}" can\'t be replaced, as it is or would become a key-value table: DROP it first, and then '
                 "CREATE TABLE"
             )
-        made = self.create_relation(namespace, table, schema, transforms, properties, checks=checks)
+        definition = self.create_relation(namespace, table, schema, transforms, properties, checks=checks)
         staged: Staged = {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False, "keys": True}
-        return made, staged
+        return definition, staged
 
     def staged_relation(self, staged: Staged) -> TableDefinition | KeyValueDefinition:
         """What a staged table will be, see `Replacing.staged_definition`."""
         if not staged.get("keys"):
             return self.staged_definition(staged)
         stream = Stream(staged["scope"], staged["stream"])
-        found = self._found(stream)
-        if found is None:
+        definition = self._stored_definition(stream)
+        if definition is None:
             raise StreamNotFoundError(f'key-value table "{stream}" does not exist any more')
-        return found
+        return definition
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
         """See `Replacing.staged_table`."""
@@ -323,9 +323,9 @@ class KeyValueTables(Replacing):
         Raises:
             UnsupportedOperationError: always.
         """
-        found = self.relation(namespace, table)
-        if isinstance(found, KeyValueDefinition):
-            raise found.refuse("Renaming", "create a new table AS SELECT from it, and drop it; or create a view")
+        relation = self.relation(namespace, table)
+        if isinstance(relation, KeyValueDefinition):
+            raise relation.refuse("Renaming", "create a new table AS SELECT from it, and drop it; or create a view")
         super().rename_table(namespace, table)
 
     @property
@@ -338,11 +338,11 @@ class KeyValueTables(Replacing):
         with self._lock:
             self._key_values.pop(stream, None)
 
-    def _found(self, stream: Stream) -> KeyValueDefinition | None:
+    def _stored_definition(self, stream: Stream) -> KeyValueDefinition | None:
         """A key-value table, looked up now; None where there is none that SQL shows this user."""
         at = time.monotonic()
         try:
-            found = load_key_value(
+            definition = load_key_value(
                 self.client,
                 self.settings,
                 stream,
@@ -354,11 +354,13 @@ class KeyValueTables(Replacing):
         with self._lock:
             if len(self._key_values) >= _KEPT:
                 self._key_values.clear()
-            self._key_values[stream] = (at, found)
-        return found
+            self._key_values[stream] = (at, definition)
+        return definition
 
-    def _of_properties(self, found: KeyValueDefinition, properties: dict[str, str]) -> KeyValueDefinition:
-        return key_value_definition(self.settings, found.stream, found.segments, found.configuration, properties)
+    def _of_properties(self, definition: KeyValueDefinition, properties: dict[str, str]) -> KeyValueDefinition:
+        return key_value_definition(
+            self.settings, definition.stream, definition.segments, definition.configuration, properties
+        )
 
     def _listed(self, namespace: Sequence[str]) -> list[str]:
         try:

@@ -62,9 +62,9 @@ def check_key_properties(
             f'the events of stream "{stream}" have no schema, so they can\'t be changes of rows with a key: give it '
             "one with CALL register_schema"
         )
-    found = key_of(merged, definition.event_schema, stream)
-    assert found is not None
-    key, schema = found
+    key_and_schema = key_of(merged, definition.event_schema, stream)
+    assert key_and_schema is not None
+    key, schema = key_and_schema
     merged[PRIMARY_KEY] = ",".join(key.columns)
     if not key.is_written:
         if ROUTING_KEY in merged:
@@ -159,9 +159,9 @@ def check_key_schema(properties: Mapping[str, str], events: StructType, stream: 
     """
     if PRIMARY_KEY not in properties:
         return
-    found = key_of(properties, events, stream)
-    assert found is not None
-    if found[0].is_written and found[0].operation is None:
+    key_and_schema = key_of(properties, events, stream)
+    assert key_and_schema is not None
+    if key_and_schema[0].is_written and key_and_schema[0].operation is None:
         raise ConfigurationError(
             f'stream "{stream}" has a primary key, so its events need the field "{OPERATION}", a string that may be '
             "null: add it to the schema"

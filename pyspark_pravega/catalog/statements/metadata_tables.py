@@ -258,16 +258,16 @@ class MetadataTables(CatalogBase):
             }
 
     def _epochs(self, stream: Stream) -> Iterator[Row]:
-        found: list[Row] = []
+        rows: list[Row] = []
         for epoch in itertools.count():
             try:
                 segments = self.client.controller.epoch_segments(stream, epoch).ids
             except NotFoundError:
                 break
-            found.append({"epoch": epoch, "segments": list(segments), "current": False})
-        if found and self.client.controller.current_segments(stream).ids:
-            found[-1]["current"] = True
-        yield from found
+            rows.append({"epoch": epoch, "segments": list(segments), "current": False})
+        if rows and self.client.controller.current_segments(stream).ids:
+            rows[-1]["current"] = True
+        yield from rows
 
     def _transactions(self, stream: Stream) -> Iterator[Row]:
         controller = self.client.controller
@@ -302,10 +302,10 @@ class MetadataTables(CatalogBase):
         encodings: dict[int, list[int]] = {}
         for encoding in itertools.count() if history and registry is not None else ():
             try:
-                found = registry.encoding(stream.scope, stream.name, encoding)  # type: ignore[union-attr]
+                info = registry.encoding(stream.scope, stream.name, encoding)  # type: ignore[union-attr]
             except SchemaNotFoundError:
                 break
-            encodings.setdefault(found.version.id, []).append(encoding)
+            encodings.setdefault(info.version.id, []).append(encoding)
         for schema, version, added_at in history:
             is_text = schema.serialization_format in ("Avro", "Json")
             yield {

@@ -82,8 +82,8 @@ class Replacing(Altering):
         if not self.exists(stream):
             if not create:
                 raise StreamNotFoundError(f'stream "{stream}" does not exist')
-            made = self.create_table(namespace, table, schema, transforms, properties, checks=checks)
-            return made, {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False}
+            definition = self.create_table(namespace, table, schema, transforms, properties, checks=checks)
+            return definition, {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False}
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
         request = check_request(schema, transforms, properties, checks)
@@ -122,8 +122,8 @@ class Replacing(Altering):
         if staged["made"]:
             return self.definition(stream)
         options = {} if staged["schema"] is None else {PINNED_SCHEMA: str(staged["schema"])}
-        found = load_definition(self.client, self.settings, stream, options, keyed=False)
-        return with_key(replace(found, properties=dict(staged["properties"])))
+        definition = load_definition(self.client, self.settings, stream, options, keyed=False)
+        return with_key(replace(definition, properties=dict(staged["properties"])))
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
         """What the commit of a staged table's rows makes of it; None where it is that already.
@@ -268,8 +268,8 @@ def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:
     """The schema of a replaced table, of the type that the group holds."""
     space, _, name = type_name.rpartition(".")
     if request.format == "json" or not name:
-        made = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
-        return registered_schema(REGISTERED[request.format], type_name, made.data)
+        new_schema = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
+        return registered_schema(REGISTERED[request.format], type_name, new_schema.data)
     return schema_for(request.format, request.schema, name=name, namespace=space)
 
 

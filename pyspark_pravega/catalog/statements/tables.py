@@ -158,14 +158,14 @@ class Tables(CatalogBase):
                     compatibility=request.compatibility,
                 )
                 registry.add_schema(stream.scope, stream.name, info)
-            made = client.controller.create_stream(stream, request.configuration)
+            is_new = client.controller.create_stream(stream, request.configuration)
         except PravegaError:
             if not self.exists(stream):
                 delete_ledger(client, stream)
                 if registry is not None and made_group:
                     registry.delete_group(stream.scope, stream.name)
             raise
-        if not made:
+        if not is_new:
             raise StreamExistsError(f'stream "{stream}" exists already')
         # Who was so slow that others took it for dead may find theirs there; the stream's maker decides.
         if ledger.properties() != request.properties:

@@ -31,10 +31,10 @@ class Views(CatalogBase):
             ViewNotFoundError: there is none.
         """
         name = stream_of(namespace, table)
-        found = self.store(name.scope).view(name.name)
-        if found is None:
+        view = self.store(name.scope).view(name.name)
+        if view is None:
             raise ViewNotFoundError(f'view "{name}" does not exist')
-        return found
+        return view
 
     def store_view(
         self, namespace: Sequence[str], table: str, definition: dict[str, Any], *, create: bool, replace: bool

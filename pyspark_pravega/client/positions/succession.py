@@ -26,10 +26,10 @@ def replacement(segment_id: int, after: Callable[[int], tuple[Successor, ...]]) 
     while waiting:
         segment_id = waiting.pop()
         old.add(segment_id)
-        found = after(segment_id)
-        if not found:
+        successors = after(segment_id)
+        if not successors:
             return set(), set()
-        for successor in found:
+        for successor in successors:
             new.add(successor.segment.segment_id)
             waiting |= set(successor.predecessors) - old
     return old, new

@@ -67,8 +67,8 @@ def appended_events(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int
     def count(reply: wire.SegmentAttribute) -> int:
         return 0 if reply.value == wire.NO_ATTRIBUTE else reply.value
 
-    found = _ask(pool, segments, question, wire.SegmentAttribute, count)
-    return {place: value for place, value in found.items() if value is not None}
+    counts = _ask(pool, segments, question, wire.SegmentAttribute, count)
+    return {place: value for place, value in counts.items() if value is not None}
 
 
 def _ask(

@@ -276,10 +276,10 @@ def _values(settings: Settings, stream: Stream, properties: dict[str, str]) -> T
         )
     if table_format in (RAW, STRING):
         return raw_definition(settings, stream, dummy, properties, text=table_format == STRING)
-    found = schema_definition(settings, stream, dummy, properties, properties)
-    if table_format in REGISTERED and found.registered is None:
+    values = schema_definition(settings, stream, dummy, properties, properties)
+    if table_format in REGISTERED and values.registered is None:
         raise GroupNotFoundError(
             f'the values of key-value table "{stream}" are {table_format}, and group "{stream.name}" in namespace '
             f'"{stream.scope}" of the schema registry isn\'t there: bring it back'
         )
-    return found
+    return values

@@ -145,9 +145,9 @@ class KeyLayout:
             columns.append(KeyColumn(field, width))
         layout = cls(columns)
         if total is not None and layout.width != total:
-            told = ", ".join(f"{c.name} {c.width}" for c in columns)
+            widths = ", ".join(f"{c.name} {c.width}" for c in columns)
             raise ConfigurationError(
-                f"the columns of the key have {layout.width} bytes ({told}), and the table's keys have {total}: name "
+                f"the columns of the key have {layout.width} bytes ({widths}), and the table's keys have {total}: name "
                 'other types, or say how many bytes texts have with "key-bytes"'
             )
         return layout
@@ -184,13 +184,13 @@ class KeyLayout:
             EventDecodeError: a key isn't of such columns.
         """
         octets = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), self.width)
-        found, start = {}, 0
+        key_columns, start = {}, 0
         for column, field in zip(self.columns, self.arrow, strict=True):
             if column.name in columns:
                 part = np.ascontiguousarray(octets[:, start : start + column.width])
-                found[column.name] = _values(part, column, field.type)
+                key_columns[column.name] = _values(part, column, field.type)
             start += column.width
-        return found
+        return key_columns
 
     def prefix(self, columns: int) -> KeyLayout:
         """The first columns of the key as a layout of their own.
@@ -212,14 +212,14 @@ def parse_columns(text: str) -> list[StructField]:
     """
     fields = []
     for part in re.split(r",(?![^(]*\))", text):
-        found = _COLUMN.fullmatch(part)
-        kind = None if found is None else _type(found["kind"].upper(), found["sizes"])
-        if found is None or kind is None:
+        match = _COLUMN.fullmatch(part)
+        kind = None if match is None else _type(match["kind"].upper(), match["sizes"])
+        if match is None or kind is None:
             raise ConfigurationError(
                 f'"key-columns" must name columns and their types, as \'id BIGINT, code STRING\'; "{part.strip()}" is '
                 f"none: types of keys are {', '.join(sorted(_NAMED))}, VARCHAR(n) and CHAR(n)"
             )
-        name = found["plain"] or found["quoted"].replace("``", "`")
+        name = match["plain"] or match["quoted"].replace("``", "`")
         fields.append(StructField(name, kind, False))
     if len({field.name.lower() for field in fields}) < len(fields):
         raise ConfigurationError(f'"key-columns" names a column twice: {text}')

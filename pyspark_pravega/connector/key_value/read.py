@@ -192,17 +192,17 @@ class KeyValueReader(DataSourceReader):
                         yield key, version, b""
 
     def _batch(self, keys: list[bytes], versions: list[int], values: list[bytes]) -> pa.RecordBatch:
-        found = {VERSION: pa.array(versions, pa.int64())}
-        found |= self._definition.layout.decode(keys, self._of_key)
+        columns = {VERSION: pa.array(versions, pa.int64())}
+        columns |= self._definition.layout.decode(keys, self._of_key)
         if self._of_value:
             try:
-                found |= self._definition.decoded(pa.array(values, pa.binary()), self._of_value)
+                columns |= self._definition.decoded(pa.array(values, pa.binary()), self._of_value)
             except BadEventError as error:
                 raise EventDecodeError(
                     f"the value of key {keys[error.index].hex()} (hexadecimal) of key-value table "
                     f'"{self._definition.stream}" can\'t be decoded: {error.reason}'
                 ) from error
-        return batch_of([found[name] for name in self._arrow.names], self._arrow, len(keys))
+        return batch_of([columns[name] for name in self._arrow.names], self._arrow, len(keys))
 
 
 def partitions_of(definition: KeyValueDefinition, wanted: Wanted) -> list[InputPartition]:

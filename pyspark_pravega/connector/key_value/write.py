@@ -107,9 +107,9 @@ class KeyValuePlan:
         missing = [name for name in wanted if name not in rows.fieldNames()]
         unknown = [name for name in rows.fieldNames() if name not in wanted]
         if missing or unknown:
-            told = [f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown]
+            problems = [f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown]
             raise EventEncodeError(
-                f"the query's rows can't be written to key-value table \"{stream}\": {'; '.join(told)}"
+                f"the query's rows can't be written to key-value table \"{stream}\": {'; '.join(problems)}"
             )
         try:
             empty = pa.RecordBatch.from_pylist([], schema=to_arrow_schema(arrow_safe(rows), timezone="UTC"))
@@ -153,7 +153,7 @@ class KeyValueJob:
                 "its entries can't be replaced all at once. MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE changes "
                 "and removes them one by one; TRUNCATE TABLE, and then INSERT, leaves it empty in between",
             )
-        self.plan, self._told = plan, changes
+        self.plan, self._are_changes = plan, changes
         tasks = max(1, partitions)
         self._most_bytes, self._most_entries = GATHERED_BYTES // tasks, GATHERED_ENTRIES // tasks
 
@@ -173,9 +173,9 @@ class KeyValueJob:
         """
         definition = self.plan.definition
         table = definition.open()
-        if self._told:
+        if self._are_changes:
             key = definition.layout.names
-            batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', told=VERSION).of(batches)
+            batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', kept_column=VERSION).of(batches)
         entries: Entries = {}
         rows = size = held = done = 0
         most_bytes, most_entries, writes_itself = self._most_bytes, self._most_entries, False
@@ -205,13 +205,13 @@ class KeyValueJob:
             WriteConflictError: an entry isn't any more what the statement has read.
         """
         begun = time.monotonic()
-        told = [one for one in messages if isinstance(one, EntriesMessage)]
-        entries = {key: change for one in told for key, change in one.entries.items()}
+        task_messages = [one for one in messages if isinstance(one, EntriesMessage)]
+        entries = {key: change for one in task_messages for key, change in one.entries.items()}
         if entries:
             self._apply(self.plan.definition.open(), entries)
         return CommitReport(
-            rows=sum(one.rows for one in told),
-            bytes=sum(one.size for one in told),
+            rows=sum(one.rows for one in task_messages),
+            bytes=sum(one.size for one in task_messages),
             milliseconds=round((time.monotonic() - begun) * 1000),
         )
 
@@ -225,7 +225,7 @@ class KeyValueJob:
     def _entries(self, batch: pa.RecordBatch) -> Iterable[tuple[bytes, tuple[int, Value]]]:
         definition = self.plan.definition
         keys = definition.layout.encode(batch)
-        if not self._told:
+        if not self._are_changes:
             return ((key, (ANY_VERSION, value)) for key, value in zip(keys, self._values(batch, keys), strict=True))
         deleted = batch.column(DELETED).to_pylist()
         there = [row for row, gone in enumerate(deleted) if not gone]

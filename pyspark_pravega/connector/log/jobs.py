@@ -113,10 +113,10 @@ class JobLog:
         Args:
             partitions: how many partitions it has.
         """
-        found = self._table.get(*(job_key(self._job, 1 + partition) for partition in range(partitions)))
+        documents = self._table.get(*(job_key(self._job, 1 + partition) for partition in range(partitions)))
         return [
             [uuid.UUID(text) for text in _transactions(None if document is None else document.content)]
-            for document in found
+            for document in documents
         ]
 
     def forget_attempts(self, partitions: int) -> None:
@@ -207,8 +207,8 @@ def places(client: Client, stream: Stream) -> Places:
         client: the cluster.
         stream: the stream.
     """
-    found = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
-    return client.pool.places(stream, *([] if found is None else [found.stream]))
+    table_segments = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
+    return client.pool.places(stream, *([] if table_segments is None else [table_segments.stream]))
 
 
 def _attempts(transactions: list[str]) -> Content:

@@ -121,9 +121,9 @@ class JsonTable:
         """
         limit = Limit(_READABLE_S)
         while True:
-            found = self.get(*keys)
-            if any(document is not None for document in found) or not limit.wait(_POLL_S):
-                return found
+            documents = self.get(*keys)
+            if any(document is not None for document in documents) or not limit.wait(_POLL_S):
+                return documents
 
     def _load(self, entry: Entry) -> Document:
         content: Content = json.loads(entry.value.decode())

@@ -467,9 +467,9 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
 
 def create_ledger(client: Client, stream: Stream) -> Ledger:
     """A stream's commit log, made when it isn't there."""
-    found = open_ledger(client, stream)
-    if found is not None:
-        return found
+    ledger = open_ledger(client, stream)
+    if ledger is not None:
+        return ledger
     ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
     return _opened(client, stream)
 

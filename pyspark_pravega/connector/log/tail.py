@@ -90,10 +90,10 @@ def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> S
     if segment_ids != sorted(head):
         segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
     states = {}
-    for segment_id, found in segment_states(client.pool, stream, segment_ids).items():
-        if found is None:
+    for segment_id, segment in segment_states(client.pool, stream, segment_ids).items():
+        if segment is None:
             return None
-        states[segment_id] = found
+        states[segment_id] = segment
     # A current segment that is sealed by now has successors that this list doesn't know.
     if any(states[segment_id].sealed for segment_id in current.ids):
         return None

@@ -41,16 +41,16 @@ def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> 
     Returns:
         Each chain in the order of time: of two segments that own a key the later one has the higher id.
     """
-    found: list[list[SegmentPart]] = []
+    by_range: list[list[SegmentPart]] = []
     reached = 0.0
     for part in sorted(parts, key=lambda part: ranges[part.segment_id].min_key):
         owned = ranges[part.segment_id]
-        if found and owned.min_key < reached:
-            found[-1].append(part)
+        if by_range and owned.min_key < reached:
+            by_range[-1].append(part)
         else:
-            found.append([part])
+            by_range.append([part])
         reached = max(reached, owned.max_key)
-    return [sorted(chain, key=lambda part: part.segment_id) for chain in found]
+    return [sorted(chain, key=lambda part: part.segment_id) for chain in by_range]
 
 
 def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | None = None) -> list[ChainPartition]:
@@ -63,8 +63,10 @@ def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | N
     """
     parts = [part for part in snapshot.parts if part.size]
     ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
-    found = [chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)]
-    packed = pack(found, lambda chain: sum(part.size for part in chain), PACKED_BYTES)
+    wanted_chains = [
+        chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)
+    ]
+    packed = pack(wanted_chains, lambda chain: sum(part.size for part in chain), PACKED_BYTES)
     partitions = []
     for some in packed:
         ordered = sorted((part for chain in some for part in chain), key=lambda part: part.segment_id)
@@ -105,7 +107,7 @@ def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractio
         fractions: as of `parts_of_keys`.
     """
     holding = _segments_of_keys(client, [part for partition in partitions for part in partition.parts], fractions)
-    found = (
+    wanted_chains = (
         [
             (part, compacted)
             for part, compacted in zip(partition.parts, partition.compacted, strict=True)
@@ -113,7 +115,7 @@ def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractio
         ]
         for partition in partitions
     )
-    return [ChainPartition(parts) for parts in found if parts]
+    return [ChainPartition(parts) for parts in wanted_chains if parts]
 
 
 def _segments_of_keys(client: Client, parts: Sequence[SegmentPart], fractions: Floats) -> set[int]:

@@ -45,14 +45,14 @@ def eras(ledger: Ledger | None) -> Iterator[Era]:
     state = State() if ledger is None else ledger.state()
     number = state.replaced_rows
     while ledger is not None and number:
-        found = ledger.commits([number])
-        if not found or not found[0].begins:
+        commits = ledger.commits([number])
+        if not commits or not commits[0].begins:
             yield Era(version=number, begins=None)
             return
-        yield Era(version=number, begins=found[0].begins, base=found[0].base)
+        yield Era(version=number, begins=commits[0].begins, base=commits[0].base)
         if number == state.replaced_table:
             return
-        number = found[0].replaced
+        number = commits[0].replaced
     yield Era(version=0, begins={})
 
 
@@ -196,10 +196,10 @@ def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment
     if moment.version is not None:
         return era.version <= moment.version
     # A cut has no version; it must have the rows that took the place of all others.
-    found = [] if ledger is None else ledger.commits([era.version])
-    if not found:
+    commits = [] if ledger is None else ledger.commits([era.version])
+    if not commits:
         return True
     try:
-        return reaches(parts_until(client, stream, None, moment), found[0].cut)
+        return reaches(parts_until(client, stream, None, moment), commits[0].cut)
     except SegmentTruncatedError:
         return False

@@ -197,8 +197,8 @@ class KeyedReader(BatchReader):
             parts: where the events lie.
         """
         for part in parts:
-            for found in self._frames(part):
-                keys = self._keys(found.frames, part.segment_id, found.start, 0, (0.0, 1.0))
+            for events in self._frames(part):
+                keys = self._keys(events.frames, part.segment_id, events.start, 0, (0.0, 1.0))
                 keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).select(list(self._key.columns))
                 yield from keys.combine_chunks().to_batches()
 
@@ -231,12 +231,12 @@ class KeyedReader(BatchReader):
         position = kept.up_to[number]
         if position >= part.end:
             return
-        for found in self._frames(replace(part, start=position)):
-            if kept.up_to[number] == found.start and kept.bytes < _KEPT_BYTES:
-                kept.frames[number].append((found.frames, found.start))
-                kept.bytes += found.frames.consumed
-                kept.up_to[number] = found.end
-            yield found.frames, found.start
+        for events in self._frames(replace(part, start=position)):
+            if kept.up_to[number] == events.start and kept.bytes < _KEPT_BYTES:
+                kept.frames[number].append((events.frames, events.start))
+                kept.bytes += events.frames.consumed
+                kept.up_to[number] = events.end
+            yield events.frames, events.start
 
     def _key_type(self, name: str) -> pa.DataType:
         if self._key.row is None:
@@ -271,12 +271,12 @@ class KeyedReader(BatchReader):
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if self._key.row is None:
             return batch.column(batch.schema.get_field_index(name))
-        found = None
+        key_values = None
         for source in (self._key.row, self._key.deleted_row):
             if source is not None:
                 values = pc.struct_field(batch.column(batch.schema.get_field_index(source)), name)
-                found = values if found is None else pc.coalesce(found, values)
-        return found
+                key_values = values if key_values is None else pc.coalesce(key_values, values)
+        return key_values
 
     def _merge(self, last: Last, each: Sequence[str] | None = None) -> None:
         """Keep the last place of each key; of a smaller part of the key space, where they are too many.
@@ -318,12 +318,12 @@ class KeyedReader(BatchReader):
     def _unchanged(self, part: SegmentPart, last: Last) -> Iterator[pa.RecordBatch]:
         """The rows of a part of which nothing else is known."""
         some: list[tuple[framing.Frames, int, pa.Table]] = []
-        for found in self._frames(part):
-            for frames in pieces(found.frames, self._most_rows):
+        for events in self._frames(part):
+            for frames in pieces(events.frames, self._most_rows):
                 if not last.table.num_rows and last.range == (0.0, 1.0):
-                    yield self._batch(frames, part.segment_id, found.start)
+                    yield self._batch(frames, part.segment_id, events.start)
                     continue
-                some.append((frames, found.start, self._keys(frames, part.segment_id, found.start, 0, (0.0, 1.0))))
+                some.append((frames, events.start, self._keys(frames, part.segment_id, events.start, 0, (0.0, 1.0))))
             if sum(keys.num_rows for _, _, keys in some) >= MERGED_ROWS:
                 yield from self._others(some, part.segment_id, last)
                 some = []
@@ -381,9 +381,9 @@ class KeyedReader(BatchReader):
         yield from kept.frames[number]
         if kept.up_to[number] > last:
             return
-        for found in self._frames(replace(part, start=kept.up_to[number])):
-            yield found.frames, found.start
-            if found.end > last:
+        for events in self._frames(replace(part, start=kept.up_to[number])):
+            yield events.frames, events.start
+            if events.end > last:
                 return
 
     def _joined(self, some: Sequence[framing.Frames], segment_id: int) -> pa.RecordBatch:

@@ -120,11 +120,11 @@ class BatchReader(DataSourceReader):
                     yield from self._read_part(part)
 
     def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
-        for found in self._frames(part):
-            for batch, _ in self.rows_of(found):
+        for events in self._frames(part):
+            for batch, _ in self.rows_of(events):
                 yield batch
 
-    def rows_of(self, found: EventBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def rows_of(self, events: EventBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
         """The rows of some events.
 
         Args:
@@ -136,10 +136,10 @@ class BatchReader(DataSourceReader):
         Raises:
             EventDecodeError: an event can't be decoded; the message says where it is.
         """
-        for frames in pieces(found.frames, self._most_rows):
+        for frames in pieces(events.frames, self._most_rows):
             last = len(frames.payloads) - 1
-            end = int(frames.starts[last] + frames.sizes[last]) + found.start + HEADER_SIZE
-            yield self._batch(frames, found.segment_id, found.start), end
+            end = int(frames.starts[last] + frames.sizes[last]) + events.start + HEADER_SIZE
+            yield self._batch(frames, events.segment_id, events.start), end
 
     def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
         """The frames of a part's events, about a megabyte at a time."""
@@ -148,10 +148,10 @@ class BatchReader(DataSourceReader):
         while position < part.end:
             try:
                 with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
-                    for found in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
-                        self.bytes_read += found.end - position
-                        yield found
-                        position = found.end
+                    for events in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
+                        self.bytes_read += events.end - position
+                        yield events
+                        position = events.end
                 break
             except (SegmentTruncatedError, SegmentNotFoundError) as error:
                 if self._fail_on_data_loss:

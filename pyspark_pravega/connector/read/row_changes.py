@@ -197,8 +197,8 @@ class RowChangesReader(KeyedReader):
             for one in partition.ranges:
                 if one.part.segment_id != part.segment_id:
                     continue
-                for found in self._frames(one.part):
-                    table = self._keys(found.frames, part.segment_id, found.start, number, last.range)
+                for events in self._frames(one.part):
+                    table = self._keys(events.frames, part.segment_id, events.start, number, last.range)
                     last.more.append(_with_versions(table, one))
                     if last.rows_to_merge >= max(MERGED_ROWS, last.table.num_rows):
                         self._merge(last, names)
@@ -235,8 +235,8 @@ class RowChangesReader(KeyedReader):
             for one in own if partition.base else ():
                 index = int(np.searchsorted(one.versions, partition.base))
                 if index < len(one.versions) and one.versions[index] == partition.base:
-                    for found in self._frames(one.between(index, index + 1).part):
-                        table = self._keys(found.frames, part.segment_id, found.start, number, range)
+                    for events in self._frames(one.between(index, index + 1).part):
+                        table = self._keys(events.frames, part.segment_id, events.start, number, range)
                         yield table.filter(pc.less(table[PLACE], WRITTEN))
 
     def _rows(
@@ -261,12 +261,12 @@ class RowChangesReader(KeyedReader):
         self, rows: pa.RecordBatch, types: Longs, versions: Longs, times: dict[int, int]
     ) -> pa.RecordBatch:
         stamps = np.array([times[version] for version in versions.tolist()], np.int64) * 1000
-        made = {
+        columns = {
             "_change_type": pa.array(_TYPES).take(pa.array(types)),
             "_commit_version": pa.array(versions),
             "_commit_timestamp": pa.array(stamps).cast(pa.timestamp("us", "UTC")),
         }
-        known = dict(zip(rows.schema.names, rows.columns, strict=True)) | made
+        known = dict(zip(rows.schema.names, rows.columns, strict=True)) | columns
         return pa.RecordBatch.from_arrays([known[one.name] for one in self._batch_schema], schema=self._batch_schema)
 
 
@@ -304,7 +304,7 @@ def _changes(whole: pa.Table, names: Sequence[str]) -> pa.Table:
     before = np.roll(places, 1)
     was_there = same & np.roll(there, 1)
     is_change = versions > 0
-    found: list[tuple[Longs, int, Longs]] = [
+    kinds: list[tuple[Longs, int, Longs]] = [
         (places[is_change & ~was_there & there], _TYPES.index(INSERT), versions[is_change & ~was_there & there]),
         (before[is_change & was_there & ~there], _TYPES.index(DELETE), versions[is_change & was_there & ~there]),
         (before[is_change & was_there & there], _TYPES.index(BEFORE), versions[is_change & was_there & there]),
@@ -312,8 +312,8 @@ def _changes(whole: pa.Table, names: Sequence[str]) -> pa.Table:
     ]
     return pa.table(
         {
-            PLACE: np.concatenate([(rows & ~WRITTEN) >> 1 for rows, _, _ in found]),
-            "type": np.concatenate([np.full(len(rows), kind) for rows, kind, _ in found]),
-            _VERSION: np.concatenate([numbers for _, _, numbers in found]),
+            PLACE: np.concatenate([(rows & ~WRITTEN) >> 1 for rows, _, _ in kinds]),
+            "type": np.concatenate([np.full(len(rows), kind) for rows, kind, _ in kinds]),
+            _VERSION: np.concatenate([numbers for _, _, numbers in kinds]),
         }
     )

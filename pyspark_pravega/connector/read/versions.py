@@ -117,8 +117,8 @@ def named_cut(client: Client, stream: Stream, name: str) -> StreamCut | None:
         None when there is none of that name.
     """
     ledger = open_ledger(client, stream)
-    found = None if ledger is None else ledger.cuts().get(name)
-    return None if found is None else proper_cut(client, stream, found.offsets)
+    cut = None if ledger is None else ledger.cuts().get(name)
+    return None if cut is None else proper_cut(client, stream, cut.offsets)
 
 
 def cut_names(client: Client, stream: Stream) -> list[str]:
@@ -139,9 +139,9 @@ def commit_of(ledger: Ledger | None, stream: Stream, number: int) -> Commit:
         VersionNotFoundError: there is none, or it isn't known any more.
     """
     last = 0 if ledger is None else ledger.state().version
-    found = ledger.commits([number]) if ledger is not None and 1 <= number <= last else []
-    if found:
-        return found[0]
+    commits = ledger.commits([number]) if ledger is not None and 1 <= number <= last else []
+    if commits:
+        return commits[0]
     if 1 <= number <= last:
         raise VersionNotFoundError(
             f'version {number} of stream "{stream}" isn\'t known any more: the commit log keeps the latest ones only; '
@@ -163,17 +163,17 @@ def last_commit(ledger: Ledger, milliseconds: int) -> Commit | None:
     """
     # Old versions may be gone; those that are there have ascending times.
     low, high = 0, ledger.state().version
-    found: Commit | None = None
+    commit: Commit | None = None
     while low < high:
         middle = (low + high + 1) // 2
         commits = ledger.commits([middle])
         if not commits:
             low = middle
         elif commits[0].committed_at <= milliseconds:
-            low, found = middle, commits[0]
+            low, commit = middle, commits[0]
         else:
             high = middle - 1
-    return found
+    return commit
 
 
 def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:
@@ -305,7 +305,7 @@ def _parsed(stream: Stream, text: str) -> StreamCut | None:
     try:
         if text.startswith("{"):
             return StreamCut.from_json(stream, text)
-        found = StreamCut.from_text(text)
+        cut = StreamCut.from_text(text)
     except ConfigurationError:
         return None
-    return found if isinstance(found, StreamCut) else None
+    return cut if isinstance(cut, StreamCut) else None

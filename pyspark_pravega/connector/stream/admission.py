@@ -216,12 +216,12 @@ class _Walk:
             until = min(end, start + step)
             pool = self._client.pool
             with closing(read_range(pool, self._stream, self._segment_id, start, until)) as buffers:
-                found = []
+                ends = []
                 for batch in event_batches(buffers, self._stream, self._segment_id, start):
                     starts = batch.frames.starts + batch.start
-                    found.append(np.append(starts[1:], batch.end))
-            if found:
-                self._ends = np.concatenate([self._ends, *found])
+                    ends.append(np.append(starts[1:], batch.end))
+            if ends:
+                self._ends = np.concatenate([self._ends, *ends])
                 return True
             if until == end:
                 return False

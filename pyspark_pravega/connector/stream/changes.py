@@ -76,13 +76,13 @@ class ChangesOffset:
             ConfigurationError: it isn't that; the message says what is wrong.
         """
         try:
-            found = json.loads(text)
-            if found["version"] > VERSION:
+            document = json.loads(text)
+            if document["version"] > VERSION:
                 raise ConfigurationError(
-                    f'"{text[:80]}" was written by a later version of pyspark-pravega (version {found["version"]}, '
+                    f'"{text[:80]}" was written by a later version of pyspark-pravega (version {document["version"]}, '
                     f"known is {VERSION}): upgrade this one"
                 )
-            changes = found["changes"]
+            changes = document["changes"]
             return cls(stream=Stream.parse(changes["stream"]), commit=int(changes["commit"]), at=int(changes["at"]))
         except (ValueError, KeyError, TypeError, RecursionError, InvalidNameError):
             raise ConfigurationError(
@@ -264,13 +264,13 @@ class ChangesSource:
 
     def _row_changes(self, ledger: Ledger, first: int, last: int) -> list[RowChangesPartition]:
         if not self._options.fail_on_data_loss:
-            told = first_told_version(self._client, ledger, first, last)
-            if told > first:
+            first_told = first_told_version(self._client, ledger, first, last)
+            if first_told > first:
                 _log.warning(
                     'what versions %d to %d of stream "%s" have changed is gone; the query goes on behind them',
-                    *(first, told - 1, self._stream),
+                    *(first, first_told - 1, self._stream),
                 )
-            first = told
+            first = first_told
         return row_change_partitions(self._client, row_changes(self._client, ledger, first, last))
 
     def _ledger(self) -> Ledger | None:

@@ -76,10 +76,10 @@ class Subscription:
         missing = {stream.stream for stream in wanted} - {stream.stream for stream in group.streams}
         if missing:
 
-            def with_missing(found: ReaderGroup) -> ReaderGroup:
-                new = missing - {stream.stream for stream in found.streams}
+            def with_missing(joined: ReaderGroup) -> ReaderGroup:
+                new = missing - {stream.stream for stream in joined.streams}
                 return replace(
-                    found, streams=(*found.streams, *(ReaderGroupStream(stream=s) for s in sorted(new, key=str)))
+                    joined, streams=(*joined.streams, *(ReaderGroupStream(stream=s) for s in sorted(new, key=str)))
                 )
 
             controller.update_reader_group(scope, self._name, with_missing)
@@ -113,8 +113,8 @@ def unsubscribe(client: Client, subscriber: str, stream: Stream) -> bool:
     if {part.stream for part in group.streams} == {stream}:
         return controller.delete_reader_group(scope, name)
 
-    def without(found: ReaderGroup) -> ReaderGroup:
-        return replace(found, streams=tuple(part for part in found.streams if part.stream != stream))
+    def without(left: ReaderGroup) -> ReaderGroup:
+        return replace(left, streams=tuple(part for part in left.streams if part.stream != stream))
 
     controller.update_reader_group(scope, name, without)
     return True

@@ -154,15 +154,15 @@ class RealTimeReader:
             threading.Thread(target=wait, name=f"until-{partition.stream}", daemon=True).start()
             while not over.is_set():
                 try:
-                    found = tail.poll(_WAIT_S)
+                    events = tail.poll(_WAIT_S)
                 except (SegmentTruncatedError, SegmentNotFoundError) as error:
                     self._lose(error)
-                    found = None
-                moved = self._moved(known, tail.position, found)
+                    events = None
+                moved = self._moved(known, tail.position, events)
                 if moved:
                     yield self._places(moved)
-                if found is not None:
-                    yield from self._rows(found)
+                if events is not None:
+                    yield from self._rows(events)
                 elif tail.ended:
                     # The segments are at their ends, and the next batch goes on with others.
                     over.wait()
@@ -176,12 +176,12 @@ class RealTimeReader:
         _log.warning("%s; the next batch goes on behind them", message)
 
     @staticmethod
-    def _moved(known: dict[int, int], position: Mapping[int, int], found: EventBatch | None) -> dict[int, int]:
+    def _moved(known: dict[int, int], position: Mapping[int, int], events: EventBatch | None) -> dict[int, int]:
         """What a scale has changed, but for the events that are handed on next; it is known then."""
         moved = dict.fromkeys(known.keys() - position.keys(), GIVEN_WAY)
         for segment_id, offset in position.items():
             if segment_id not in known:
-                moved[segment_id] = found.start if found is not None and found.segment_id == segment_id else offset
+                moved[segment_id] = events.start if events is not None and events.segment_id == segment_id else offset
         if moved:
             known.clear()
             known.update(position)
@@ -189,19 +189,19 @@ class RealTimeReader:
 
     def _places(self, places: dict[int, int]) -> pa.RecordBatch:
         nothing = [pa.nulls(len(places), field.type) for field in self._arrow_schema][: -len(PLACE)]
-        told = [pa.array(list(places), pa.int64()), pa.array(list(places.values()), pa.int64())]
-        arrays = [*nothing, *told, pa.array([False] * len(places))]
+        numbers = [pa.array(list(places), pa.int64()), pa.array(list(places.values()), pa.int64())]
+        arrays = [*nothing, *numbers, pa.array([False] * len(places))]
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
-    def _rows(self, found: EventBatch) -> Iterator[pa.RecordBatch]:
-        for rows, end in self._reader.rows_of(found):
+    def _rows(self, events: EventBatch) -> Iterator[pa.RecordBatch]:
+        for rows, end in self._reader.rows_of(events):
             if not rows.num_rows:
                 # None of these events is a row.
-                yield self._places({found.segment_id: end})
+                yield self._places({events.segment_id: end})
                 continue
             # Events that aren't rows count with the row before them.
             begins = rows.column(self._offset).to_numpy()
             ends = pa.array(np.append(begins[1:], end), pa.int64())
-            segments = pa.repeat(pa.scalar(found.segment_id, pa.int64()), len(ends))
+            segments = pa.repeat(pa.scalar(events.segment_id, pa.int64()), len(ends))
             arrays = [*rows.columns, segments, ends, pa.repeat(True, len(ends))]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)

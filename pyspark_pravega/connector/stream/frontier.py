@@ -87,8 +87,8 @@ class StreamFrontier:
             for predecessor, state in self._states(done).items():
                 if state is not None:
                     offsets[predecessor] = state.write_offset
-        made = max((state.created_ms for state in self._states(offsets).values() if state is not None), default=0)
-        return StreamPosition(cut=StreamCut(self.stream, offsets), made_ms=made)
+        created_ms = max((state.created_ms for state in self._states(offsets).values() if state is not None), default=0)
+        return StreamPosition(cut=StreamCut(self.stream, offsets), made_ms=created_ms)
 
     def look(self, position: StreamPosition, limit: Mapping[int, int] | None = None) -> Look:
         """How far the stream can be read now.
@@ -201,11 +201,11 @@ class StreamFrontier:
 
     def _after(self, segment_id: int) -> tuple[Successor, ...]:
         if segment_id not in self._successors:
-            found = self._client.controller.successors(self.stream, segment_id)
-            if not found:
+            successors = self._client.controller.successors(self.stream, segment_id)
+            if not successors:
                 # Sealed, and what comes after it isn't known yet; or the stream is sealed.
                 return ()
-            self._successors[segment_id] = found
+            self._successors[segment_id] = successors
         return self._successors[segment_id]
 
     def _states(self, segment_ids: Iterable[int], *, created: bool = True) -> dict[int, SegmentState | None]:

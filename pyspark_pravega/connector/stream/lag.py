@@ -33,8 +33,8 @@ def lag_of(client: Client, parts: Iterable[SegmentPart]) -> list[SegmentLag]:
         client: the cluster.
         parts: what it has still to read, as from `StreamFrontier.behind`.
     """
-    found = list(parts)
-    largest = sorted((part for part in found if part.size), key=lambda part: -part.size)[:_SAMPLES]
+    segment_parts = list(parts)
+    largest = sorted((part for part in segment_parts if part.size), key=lambda part: -part.size)[:_SAMPLES]
     events = {(part.stream, part.segment_id): _events(client, part) for part in largest}
     # Of many segments only some are looked into: this is asked for with each micro-batch.
     mean = sum(part.size for part in largest) / max(1, sum(events.values()))
@@ -45,7 +45,7 @@ def lag_of(client: Client, parts: Iterable[SegmentPart]) -> list[SegmentLag]:
             bytes=part.size,
             events=events.get((part.stream, part.segment_id), round(part.size / mean) if mean else 0),
         )
-        for part in found
+        for part in segment_parts
     ]
 
 
@@ -58,9 +58,12 @@ def summary(lags: Iterable[SegmentLag]) -> dict[str, str]:
     Returns:
         The least, greatest and mean number of bytes and of events over the segments, and their sums.
     """
-    found = list(lags)
+    segment_lags = list(lags)
     figures: dict[str, str] = {}
-    for what, values in (("Bytes", [lag.bytes for lag in found]), ("Events", [lag.events for lag in found])):
+    for what, values in (
+        ("Bytes", [lag.bytes for lag in segment_lags]),
+        ("Events", [lag.events for lag in segment_lags]),
+    ):
         figures[f"min{what}BehindLatest"] = str(min(values, default=0))
         figures[f"max{what}BehindLatest"] = str(max(values, default=0))
         figures[f"avg{what}BehindLatest"] = f"{sum(values) / max(1, len(values)):.1f}"

@@ -94,23 +94,23 @@ class SourceOffset(Mapping[Stream, StreamPosition]):
             raise ConfigurationError(f'"{text[:80]}" is no offset of a Pravega source: {error}') from None
 
     @classmethod
-    def from_dict(cls, found: Any) -> SourceOffset:
+    def from_dict(cls, document: Any) -> SourceOffset:
         """An offset from what `to_dict` has made; errors as `from_json`."""
 
         def refuse(why: str) -> NoReturn:
-            raise ConfigurationError(f'"{json.dumps(found)[:80]}" is no offset of a Pravega source: {why}')
+            raise ConfigurationError(f'"{json.dumps(document)[:80]}" is no offset of a Pravega source: {why}')
 
-        if not isinstance(found, dict) or not isinstance(found.get("streams"), dict):
+        if not isinstance(document, dict) or not isinstance(document.get("streams"), dict):
             refuse('it must be an object with "version" and "streams"')
-        if type(found.get("version")) is not int:
+        if type(document.get("version")) is not int:
             refuse("its version is no number")
-        if found["version"] > VERSION:
+        if document["version"] > VERSION:
             refuse(
-                f"it was written by a later version of pyspark-pravega (version {found['version']}, known is "
+                f"it was written by a later version of pyspark-pravega (version {document['version']}, known is "
                 f"{VERSION}): upgrade this one"
             )
         positions = {}
-        for name, position in found["streams"].items():
+        for name, position in document["streams"].items():
             try:
                 stream = Stream.parse(name)
             except InvalidNameError as error:

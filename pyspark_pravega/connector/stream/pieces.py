@@ -71,13 +71,13 @@ def range_of(client: Client, stream: Stream, from_version: str | None, to_versio
     if ledger is not None and state is not None and state.version and all(map(_is_number, texts)):
         first = None if from_version is None else int(from_version)
         last = commit_of(ledger, stream, state.version if to_version is None else int(to_version))
-        found = _by_versions(client, ledger, first, last, state.replaced_rows)
-        if first is None and compare_cuts(client.controller, found.begin, found.end) not in _FORWARD:
+        stream_range = _by_versions(client, ledger, first, last, state.replaced_rows)
+        if first is None and compare_cuts(client.controller, stream_range.begin, stream_range.end) not in _FORWARD:
             if to_version is not None:
                 raise truncated(stream, f"version {last.version}")
             # All of it was truncated, and nothing has come since.
-            return StreamRange(begin=found.begin, end=found.begin, last=last.version)
-        return found
+            return StreamRange(begin=stream_range.begin, end=stream_range.begin, last=last.version)
+        return stream_range
     begin = visible_head(client, stream) if from_version is None else _cut(client, stream, from_version, before=True)
     end = take_snapshot(client, stream, ledger).cut if to_version is None else _cut(client, stream, to_version)
     end = StreamFrontier(client, stream).at(proper_cut(client, stream, end)).cut

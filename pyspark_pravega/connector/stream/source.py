@@ -52,7 +52,7 @@ class StreamSource:
         self._first_tails: dict[Stream, StreamCut] = {}
         self._subscription: Subscription | None = None
         self._tail: tuple[float, SourceOffset] | None = None
-        self._told: tuple[float, SourceOffset, dict[str, str]] | None = None
+        self._last_lag: tuple[float, SourceOffset, dict[str, str]] | None = None
 
     @staticmethod
     def offset(text: str) -> SourceOffset:
@@ -149,11 +149,11 @@ class StreamSource:
         """
         self._check_streams(start)
         self._check_streams(end)
-        found = []
+        slices = []
         for stream in self.streams:
             parts = self._frontiers[stream].parts(start[stream], end[stream])
-            found += arrange(self._client, parts, minimum=self._options.min_partitions)
-        return found
+            slices += arrange(self._client, parts, minimum=self._options.min_partitions)
+        return slices
 
     def follow(self, start: SourceOffset, cores: int) -> list[FollowedPartition]:
         """What the tasks of a real-time batch follow.
@@ -168,10 +168,10 @@ class StreamSource:
         """
         self._check_streams(start)
         tasks = self._options.most_tasks or max(1, cores // 2)
-        found = []
+        partitions = []
         for stream in self.streams:
-            found += share(self._client, stream, self._look(stream, start[stream], None).position, tasks)
-        return found
+            partitions += share(self._client, stream, self._look(stream, start[stream], None).position, tasks)
+        return partitions
 
     def merge(self, start: SourceOffset, positions: Mapping[Stream, Mapping[int, int]]) -> SourceOffset:
         """Where a real-time batch has ended.
@@ -216,9 +216,9 @@ class StreamSource:
             consumed: what it has read.
         """
         now = time.monotonic()
-        if self._told is None or self._told[1] != consumed or self._told[0] + _RECENT_S < now:
-            self._told = now, consumed, summary(lag_of(self._client, self.behind(consumed)))
-        return self._told[2]
+        if self._last_lag is None or self._last_lag[1] != consumed or self._last_lag[0] + _RECENT_S < now:
+            self._last_lag = now, consumed, summary(lag_of(self._client, self.behind(consumed)))
+        return self._last_lag[2]
 
     def _look(self, stream: Stream, start: StreamPosition, target: SourceOffset | None) -> Look:
         limit: Mapping[int, int] = {} if target is None else target[stream].cut

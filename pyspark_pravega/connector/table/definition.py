@@ -145,20 +145,20 @@ class TableDefinition:
         Raises:
             ConfigurationError: there's no such mode.
         """
-        found = mode.lower().replace("_", "-")
+        known_mode = mode.lower().replace("_", "-")
         # Spark's own words for them are FAILFAST and DROPMALFORMED.
-        found = {"failfast": FAIL_FAST, "dropmalformed": DROP_MALFORMED}.get(found, found)
-        if found not in MODES:
+        known_mode = {"failfast": FAIL_FAST, "dropmalformed": DROP_MALFORMED}.get(known_mode, known_mode)
+        if known_mode not in MODES:
             raise ConfigurationError(f'"mode" must be one of {", ".join(MODES)}, not "{mode}"')
         columns = self.schema
-        if found == PERMISSIVE:
+        if known_mode == PERMISSIVE:
             if self.key is not None:
                 raise ConfigurationError(
                     f"mode {PERMISSIVE} gives a row of nulls for an event that can't be decoded, and stream "
                     f'"{self.stream}" has a primary key, which such a row hasn\'t: take {FAIL_FAST} or {DROP_MALFORMED}'
                 )
             columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in columns])
-        return replace(self, mode=found, schema=columns)
+        return replace(self, mode=known_mode, schema=columns)
 
     def for_writing(self) -> Codec:
         """A codec that encodes rows by the table's latest schema.
@@ -232,11 +232,13 @@ def load_definition(
         # That there is no such stream is said first.
         configuration = asked.result()
     given = {**properties, **(options or {})}
-    made = schema_definition(settings, stream, configuration, properties, given)
-    made = replace(made, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning)
-    made = with_key(made) if keyed else made
+    definition = schema_definition(settings, stream, configuration, properties, given)
+    definition = replace(
+        definition, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning
+    )
+    definition = with_key(definition) if keyed else definition
     mode = given.get(MODE) or (DROP_MALFORMED if BAD_EVENTS in properties else None)
-    return made.with_mode(mode) if mode else made
+    return definition.with_mode(mode) if mode else definition
 
 
 def schema_definition(
@@ -260,17 +262,17 @@ def schema_definition(
     """
     custom = given.get(FORMAT, RAW)
     custom = "" if custom in FORMATS else custom
-    found = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
+    registered = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
     if custom:
-        return _custom_definition(settings, stream, configuration, properties, custom, found)
-    if found is None:
+        return _custom_definition(settings, stream, configuration, properties, custom, registered)
+    if registered is None:
         return raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
-    schema = _schema(found.schema)
+    schema = _schema(registered.schema)
     columns = schema.columns()
-    encodings = reading_encodings(settings, stream, (found.schema, found.version), found.group_made)
+    encodings = reading_encodings(settings, stream, (registered.schema, registered.version), registered.group_made)
     types = None
-    if found.multiple:
-        types = TypeFilter(encodings, found.schema.type, others_are_errors=SCHEMA_TYPE not in given)
+    if registered.multiple:
+        types = TypeFilter(encodings, registered.schema.type, others_are_errors=SCHEMA_TYPE not in given)
     return TableDefinition(
         settings=settings,
         stream=stream,
@@ -279,9 +281,9 @@ def schema_definition(
         codec=schema.codec(columns, encodings),
         configuration=configuration,
         properties=properties,
-        registered=(found.schema, found.version),
-        group_made=found.group_made,
-        compatibility=found.compatibility,
+        registered=(registered.schema, registered.version),
+        group_made=registered.group_made,
+        compatibility=registered.compatibility,
         types=types,
     )
 
@@ -296,8 +298,12 @@ def with_key(definition: TableDefinition) -> TableDefinition:
         ConfigurationError: the properties don't go with its events.
     """
     # Without its schema nothing is known of the events: whoever reads them is told that.
-    found = None if definition.format == RAW else key_of(definition.properties, definition.schema, definition.stream)
-    return definition if found is None else replace(definition, key=found[0], schema=found[1])
+    key_and_schema = (
+        None if definition.format == RAW else key_of(definition.properties, definition.schema, definition.stream)
+    )
+    return (
+        definition if key_and_schema is None else replace(definition, key=key_and_schema[0], schema=key_and_schema[1])
+    )
 
 
 def check_schema_is_there(definition: TableDefinition) -> None:
@@ -437,20 +443,22 @@ def _custom_definition(
     configuration: StreamConfiguration,
     properties: dict[str, str],
     name: str,
-    found: _Registered | None,
+    registered: _Registered | None,
 ) -> TableDefinition:
     if COLUMNS in properties:
         columns = StructType.fromJson(json.loads(properties[COLUMNS]))
     else:
-        told = find(name).columns(properties)
-        if told is None:
+        own_columns = find(name).columns(properties)
+        if own_columns is None:
             raise ConfigurationError(
                 f'stream "{stream}" wasn\'t made by CREATE TABLE with format "{name}", so that class must tell its '
                 "columns: define its class method columns(properties)"
             )
-        columns = told
-    header = properties.get(ENCODING_HEADER, "false" if found is None else "true") == "true"
-    encodings = RegistryEncodings(settings, stream, found.group_made) if header and found is not None else None
+        columns = own_columns
+    header = properties.get(ENCODING_HEADER, "false" if registered is None else "true") == "true"
+    encodings = (
+        RegistryEncodings(settings, stream, registered.group_made) if header and registered is not None else None
+    )
     if header and encodings is None:
         raise ConfigurationError(
             f'the events of stream "{stream}" have headers with encoding ids, and its group isn\'t there: set '
@@ -464,8 +472,8 @@ def _custom_definition(
         codec=CustomCodec(name, columns, properties, encodings, header=header),
         configuration=configuration,
         properties=properties,
-        registered=(found.schema, found.version) if header and found is not None else None,
-        group_made=0 if found is None else found.group_made,
+        registered=(registered.schema, registered.version) if header and registered is not None else None,
+        group_made=0 if registered is None else registered.group_made,
     )
 
 

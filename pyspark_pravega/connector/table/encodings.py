@@ -61,8 +61,8 @@ def _look_up(settings: Settings, stream: Stream, encoding_id: int) -> WriterSche
             f'the events of stream "{stream}" have schemas in a schema registry: set schema-registry-uri '
             "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
         )
-    found = registry.encoding(stream.scope, stream.name, encoding_id)
-    return written_with(found.schema, found.codec)
+    info = registry.encoding(stream.scope, stream.name, encoding_id)
+    return written_with(info.schema, info.codec)
 
 
 def written_with(schema: SchemaInfo, codec: str) -> WriterSchema:

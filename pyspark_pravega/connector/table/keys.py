@@ -135,11 +135,11 @@ def key_of(properties: Mapping[str, str], events: StructType, stream: object) ->
         operation = events[OPERATION]
     columns = events
     if row is not None:
-        for name, found in ((ROW_COLUMN, row), (DELETED_ROW_COLUMN, deleted_row)):
-            if found is not None and not isinstance(found.dataType, StructType):
+        for name, column in ((ROW_COLUMN, row), (DELETED_ROW_COLUMN, deleted_row)):
+            if column is not None and not isinstance(column.dataType, StructType):
                 raise ConfigurationError(
-                    f'"{name}" of stream "{stream}": "{found.name}" is {found.dataType.simpleString()}, and no struct '
-                    "with the columns of a row"
+                    f'"{name}" of stream "{stream}": "{column.name}" is {column.dataType.simpleString()}, and no '
+                    "struct with the columns of a row"
                 )
         assert isinstance(row.dataType, StructType)
         columns = row.dataType
@@ -241,15 +241,16 @@ def _field(name: str | None, events: StructType, property_name: str, stream: obj
 class ChangeCodec:
     """Encodes rows as events that say what happened to them."""
 
-    def __init__(self, codec: Codec, key: TableKey, *, told: bool = False) -> None:
+    def __init__(self, codec: Codec, key: TableKey, *, with_deletions: bool = False) -> None:
         """Wrap a codec.
 
         Args:
             codec: encodes all fields of the events.
             key: the table's; it is one that rows are written to.
-            told: whether batches tell which rows are deleted, in a column `DELETED`; else all are there from then on.
+            with_deletions: whether batches tell which rows are deleted, in a column `DELETED`; else all are there from
+                then on.
         """
-        self._codec, self._key, self._told = codec, key, told
+        self._codec, self._key, self._with_deletions = codec, key, with_deletions
 
     @property
     def key(self) -> TableKey:
@@ -277,7 +278,7 @@ class ChangeCodec:
 
     def telling(self) -> ChangeCodec:
         """The same for batches that tell which rows are deleted."""
-        return ChangeCodec(self._codec, self._key, told=True)
+        return ChangeCodec(self._codec, self._key, with_deletions=True)
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See `Codec.decode`."""
@@ -295,7 +296,7 @@ class ChangeCodec:
             raise EventEncodeError(f'the table has no column "{field}": DELETE and MERGE say which rows are deleted')
         kind = self._codec.schema.field(field).type
         operations = pa.repeat(pa.scalar(self._key.upsert, pa.string()), batch.num_rows)
-        if self._told:
+        if self._with_deletions:
             deleted = batch.column(DELETED)
             operations = pc.if_else(deleted, pa.scalar(self._key.deletes[0]), operations)
             batch = batch.drop_columns([DELETED])

@@ -50,16 +50,16 @@ def check_columns(rows: StructType, source: Stream, columns: StructType, target:
     """
     there = {field.name.lower(): field for field in columns}
     for field in rows:
-        found = there.get(field.name.lower())
-        if found is None:
+        column = there.get(field.name.lower())
+        if column is None:
             raise InvalidNameError(
                 f'stream "{target}" has no column "{field.name}" as "{source}" has: add it, ALTER TABLE ... ADD '
                 f"COLUMN{did_you_mean(field.name, columns.fieldNames())}"
             )
-        if not holds(found.dataType, field.dataType):
+        if not holds(column.dataType, field.dataType):
             raise UnsupportedTypeError(
                 f'column "{field.name}" is {field.dataType.simpleString()} in stream "{source}", and '
-                f'{found.dataType.simpleString()} in "{target}", which doesn\'t hold all its values: ALTER COLUMN ... '
+                f'{column.dataType.simpleString()} in "{target}", which doesn\'t hold all its values: ALTER COLUMN ... '
                 "TYPE gives that table a wider type, and INSERT INTO ... SELECT can CAST"
             )
 

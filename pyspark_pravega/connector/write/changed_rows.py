@@ -20,15 +20,15 @@ DELETES, INSERTS, REINSERTS = 1, 3, 4
 class ChangesOfKeys:
     """Makes one change of all that a task is told about a key."""
 
-    def __init__(self, key: Sequence[str], table: str, *, told: str | None = None) -> None:
+    def __init__(self, key: Sequence[str], table: str, *, kept_column: str | None = None) -> None:
         """Make changes of a table's rows.
 
         Args:
             key: the columns of its key.
             table: what it is and its name, for messages.
-            told: a column that only rows which delete have, and which is kept with the change of their key.
+            kept_column: a column that only rows which delete have, and which is kept with the change of their key.
         """
-        self._key, self._table, self._told = key, table, told
+        self._key, self._table, self._kept_column = key, table, kept_column
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One change of each key: of a row that is deleted and inserted, the insertion.
@@ -83,10 +83,10 @@ class ChangesOfKeys:
             if moved.any():
                 raise self._moved(rows, int(starts[int(np.argmax(moved))]))
             last = np.append(starts[1:], rows.num_rows) - 1
-            first = None if self._told is None else rows.column(self._told).take(pa.array(starts))
+            first = None if self._kept_column is None else rows.column(self._kept_column).take(pa.array(starts))
             rows, operations = rows.take(pa.array(last)), operations[last]
             if first is not None:
-                rows = rows.set_column(rows.schema.get_field_index(self._told), self._told, first)
+                rows = rows.set_column(rows.schema.get_field_index(self._kept_column), self._kept_column, first)
         return rows.drop_columns([ROW_OPERATION]).append_column(DELETED, pa.array(operations == DELETES))
 
     def _duplicate(self, rows: pa.RecordBatch, index: int) -> DuplicateKeyError:

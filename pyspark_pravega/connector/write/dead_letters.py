@@ -146,8 +146,8 @@ def check_letters(letters: TableDefinition, source: Stream) -> None:
     Raises:
         ConfigurationError: it has other columns, or another key; the message says how to make one.
     """
-    found = [(field.name, field.dataType) for field in letters.schema]
-    if found != [(field.name, field.dataType) for field in COLUMNS] or (
+    columns = [(field.name, field.dataType) for field in letters.schema]
+    if columns != [(field.name, field.dataType) for field in COLUMNS] or (
         letters.key is None or tuple(letters.key.columns) != KEY or not letters.key.is_written
     ):
         raise ConfigurationError(

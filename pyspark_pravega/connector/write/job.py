@@ -186,12 +186,14 @@ class WriteJob:
             TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
         """
         begun = time.monotonic()
-        told = [m.written for m in messages if isinstance(m, TaskMessage)]
-        repeated = self.plan.mode == EXACTLY_ONCE and self._commit(told, len(messages), epoch or self._own_epoch())
+        tasks_written = [m.written for m in messages if isinstance(m, TaskMessage)]
+        repeated = self.plan.mode == EXACTLY_ONCE and self._commit(
+            tasks_written, len(messages), epoch or self._own_epoch()
+        )
         return CommitReport(
-            rows=sum(written.rows for written in told),
-            bytes=sum(written.bytes for written in told),
-            transactions=len({one.staged.transaction.id for one in told if one.staged is not None}),
+            rows=sum(written.rows for written in tasks_written),
+            bytes=sum(written.bytes for written in tasks_written),
+            transactions=len({one.staged.transaction.id for one in tasks_written if one.staged is not None}),
             milliseconds=round((time.monotonic() - begun) * 1000),
             repeated=repeated,
         )
@@ -272,9 +274,9 @@ class WriteJob:
             return None
         return Epoch(query=self.plan.query, number=self.plan.epoch)
 
-    def _commit(self, told: list[Written], partitions: int, epoch: Epoch | None) -> bool:
+    def _commit(self, tasks_written: list[Written], partitions: int, epoch: Epoch | None) -> bool:
         """Whether the epoch had been committed before, so that this is thrown away."""
-        ledger, written = self._ledger(), [one for one in told if one.staged is not None]
+        ledger, written = self._ledger(), [one for one in tasks_written if one.staged is not None]
         # Asked of the controller meanwhile. A stream that is dropped from now on takes this very log with it.
         checked = Begun(lambda: check_stream(shared_client(self.plan.settings), self.plan))
         staged = [one.staged for one in written if one.staged is not None]

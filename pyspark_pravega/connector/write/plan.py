@@ -262,15 +262,15 @@ def time_column(schema: StructType, name: str) -> str:
         InvalidNameError: there is no such column.
         UnsupportedTypeError: it has no times.
     """
-    found = [field for field in schema if field.name.lower() == name.lower()]
-    if not found:
+    columns = [field for field in schema if field.name.lower() == name.lower()]
+    if not columns:
         raise InvalidNameError(f'"{EVENT_TIME}": "{name}" is not a column{did_you_mean(name, schema.fieldNames())}')
-    if not isinstance(found[0].dataType, _TIMES):
+    if not isinstance(columns[0].dataType, _TIMES):
         raise UnsupportedTypeError(
-            f'"{EVENT_TIME}": column "{found[0].name}" of type {found[0].dataType.simpleString()} has no times: take a '
-            "timestamp, a date, or a bigint in whatever unit"
+            f'"{EVENT_TIME}": column "{columns[0].name}" of type {columns[0].dataType.simpleString()} has no times: '
+            "take a timestamp, a date, or a bigint in whatever unit"
         )
-    return str(found[0].name)
+    return str(columns[0].name)
 
 
 def check_stream(client: Client, plan: WritePlan) -> None:

@@ -51,7 +51,7 @@ class Routing:
         else:
             names = [name.strip() for name in stripped.split(_SEPARATOR)]
             texts = ["", *[_SEPARATOR] * (len(names) - 1), ""]
-        found = []
+        routing_columns = []
         for name in names:
             column = _find(name, columns)
             if column is None:
@@ -59,8 +59,8 @@ class Routing:
                     f'routing key "{text}": "{name}" is not a column{did_you_mean(name, columns)} '
                     "(a key for all rows goes in single quotes: 'all')"
                 )
-            found.append(column)
-        return cls(columns=tuple(found), texts=tuple(texts))
+            routing_columns.append(column)
+        return cls(columns=tuple(routing_columns), texts=tuple(texts))
 
     @property
     def column(self) -> str | None:

@@ -108,25 +108,25 @@ def _column(
 ) -> pa.Array:
     validity = None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little"))
 
-    def made(arrow: pa.DataType, values: npt.NDArray[np.generic]) -> pa.Array:
+    def array_of(arrow: pa.DataType, values: npt.NDArray[np.generic]) -> pa.Array:
         return pa.Array.from_buffers(arrow, len(slots), [validity, pa.py_buffer(np.ascontiguousarray(values))])
 
     plain = _PLAIN.get(type(kind))
     if plain is not None:
-        return made(plain[1], slots.astype(plain[0]))
+        return array_of(plain[1], slots.astype(plain[0]))
     if isinstance(kind, DoubleType):
-        return made(pa.float64(), slots.view(np.float64))
+        return array_of(pa.float64(), slots.view(np.float64))
     if isinstance(kind, FloatType):
-        return made(pa.float32(), slots.astype(np.int32).view(np.float32))
+        return array_of(pa.float32(), slots.astype(np.int32).view(np.float32))
     if isinstance(kind, BooleanType):
-        return made(pa.bool_(), np.packbits(slots & 0xFF != 0, bitorder="little"))
+        return array_of(pa.bool_(), np.packbits(slots & 0xFF != 0, bitorder="little"))
     if isinstance(kind, DecimalType):
         unscaled = _long_decimals if kind.precision > _LONG_DECIMAL else _short_decimals
-        return made(pa.decimal128(kind.precision, kind.scale), unscaled(slots, null, words, starts))
+        return array_of(pa.decimal128(kind.precision, kind.scale), unscaled(slots, null, words, starts))
     views = _views(slots, null, words, starts)
     of_views, of_bytes = (pa.string_view(), pa.string()) if isinstance(kind, StringType) else _BINARIES
-    found = pa.Array.from_buffers(of_views, len(slots), [validity, pa.py_buffer(views), pa.py_buffer(words)])
-    return found.cast(of_bytes)
+    views_array = pa.Array.from_buffers(of_views, len(slots), [validity, pa.py_buffer(views), pa.py_buffer(words)])
+    return views_array.cast(of_bytes)
 
 
 _BINARIES = (pa.binary_view(), pa.binary())

@@ -88,12 +88,14 @@ class EpochWriter(DataSourceStreamArrowWriter):
         if None in messages:
             # Then Spark 4.3 throws the rows away without a call of `write`, and this is the first to be asked.
             check_trigger(self._job.plan, CONTINUOUS)
-        told = [message for message in messages if isinstance(message, TaskMessage)]
-        if not told:
+        task_messages = [message for message in messages if isinstance(message, TaskMessage)]
+        if not task_messages:
             return
-        self._take_job(told)
-        query = told[0].query
-        self._job.commit_job(messages, None if query is None else Epoch(query=query, number=batchId, run=told[0].run))
+        self._take_job(task_messages)
+        query = task_messages[0].query
+        self._job.commit_job(
+            messages, None if query is None else Epoch(query=query, number=batchId, run=task_messages[0].run)
+        )
 
     @told_plainly()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
@@ -103,14 +105,14 @@ class EpochWriter(DataSourceStreamArrowWriter):
             messages: one for each partition; None where a task has failed.
             batchId: the epoch's number.
         """
-        told = [message for message in messages if isinstance(message, TaskMessage)]
-        if told:
-            self._take_job(told)
+        task_messages = [message for message in messages if isinstance(message, TaskMessage)]
+        if task_messages:
+            self._take_job(task_messages)
             self._job.abort_job(messages)
 
-    def _take_job(self, told: Sequence[TaskMessage]) -> None:
-        assert told[0].job is not None
-        self._job.job = told[0].job
+    def _take_job(self, task_messages: Sequence[TaskMessage]) -> None:
+        assert task_messages[0].job is not None
+        self._job.job = task_messages[0].job
 
 
 def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None) -> None:

@@ -343,14 +343,14 @@ class Procedures(Redelivering):
         return [[True]]
 
     def _commit(self, stream: Stream, transaction: str) -> list[list[Any]]:
-        found = self._open(stream, transaction)
-        self.client.controller.commit_transaction(stream, found)
-        return [[str(found), self._settled(stream, found, TransactionState.COMMITTING).name]]
+        transaction_id = self._open(stream, transaction)
+        self.client.controller.commit_transaction(stream, transaction_id)
+        return [[str(transaction_id), self._settled(stream, transaction_id, TransactionState.COMMITTING).name]]
 
     def _abort(self, stream: Stream, transaction: str) -> list[list[Any]]:
-        found = self._open(stream, transaction)
-        self.client.controller.abort_transaction(stream, found)
-        return [[str(found), self._settled(stream, found, TransactionState.ABORTING).name]]
+        transaction_id = self._open(stream, transaction)
+        self.client.controller.abort_transaction(stream, transaction_id)
+        return [[str(transaction_id), self._settled(stream, transaction_id, TransactionState.ABORTING).name]]
 
     def _register_schema(
         self, stream: Stream, columns: str | None, schema: str | None, table_format: str

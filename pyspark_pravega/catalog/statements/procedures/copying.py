@@ -99,7 +99,7 @@ class Copying(Altering):
             if known is not None:
                 _check_same(known, arguments, target)
                 if known.done_at is not None:
-                    return _told(known, repeated=not caller.after)
+                    return _result_of(known, repeated=not caller.after)
             work = _Work(caller, self.definition(source, age_s=0), definition, where)
             try:
                 if ledger is None or known is None:
@@ -284,6 +284,6 @@ def _so_far(copy: Copy) -> str:
     return f"{copy.commits} commits of it are there{until}"
 
 
-def _told(copy: Copy, *, repeated: bool) -> Rows:
+def _result_of(copy: Copy, *, repeated: bool) -> Rows:
     source, counts = copy.arguments["source"], [copy.commits, copy.rows, copy.bytes, copy.version]
     return [[copy.name, source, copy.from_version, copy.to_version, *counts, repeated]]

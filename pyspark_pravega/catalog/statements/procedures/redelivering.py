@@ -156,8 +156,8 @@ class _Work:
         return None
 
     def _commit(self, noted: Redelivery, piece: Letters, last: int) -> Commit | None:
-        found = commits_between(self._ledger, piece.after + 1, last)
-        return next((one for one in found if (one.query, one.epoch) == (noted.query, piece.number)), None)
+        commits = commits_between(self._ledger, piece.after + 1, last)
+        return next((one for one in commits if (one.query, one.epoch) == (noted.query, piece.number)), None)
 
     def _then(self, stage: str, text: str, kind: Kind = "run", **more: int) -> Statement:
         after: Mapping[str, Any] = {"stage": stage, "state": self._state, **more}
