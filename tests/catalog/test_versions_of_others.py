@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from catalog_tools import rows
 from pyspark.sql.types import BinaryType, StructField, StructType
-from sandbox_tools import eventually
+from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process import sampling as sampling_module
 from pyspark_pravega.catalog.process.sampling import Sampling, sample
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.events import EventWriter
@@ -247,6 +248,26 @@ def test_a_process_samples_a_table_until_its_property_is_taken_away(catalog: Cat
     for text in ("1", "soon", "500 ms"):
         with pytest.raises(ConfigurationError, match="version-every"):
             catalog.alter_table([scope], "t", [{"kind": "SetProperty", "property": "version-every", "value": text}])
+
+
+def test_a_process_says_when_it_samples_as_many_tables_as_it_may(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = others_of(catalog, scope, version_every="1 second")
+    catalog.create_table([scope], "further", COLUMNS, [], {"format": "raw", "version-every": "1 second"})
+    monkeypatch.setattr(sampling_module, "_MOST", 1)
+    sampling = Sampling()
+    for name in ("t", "further", "further"):
+        sampling.consider(catalog.load_table([scope], name))
+    assert [
+        f'no versions of stream "{others.stream.scope}/further"' in record.getMessage() for record in caplog.records
+    ] == [True]
+    eventually(lambda: versions(others))
+    catalog.alter_table([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
+    eventually(lambda: not sampling._running)
+    sampling.consider(catalog.load_table([scope], "further"))
+    eventually(lambda: list(catalog.metadata_rows([scope], "further$commits", ["version"], []).rows))
+    catalog.alter_table([scope], "further", [{"kind": "RemoveProperty", "property": "version-every"}])
 
 
 def test_watermarks_of_others_tell_times(catalog: Catalog, scope: str) -> None:

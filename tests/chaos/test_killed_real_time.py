@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_tools import eventually, make_stream
+from client_tools import make_stream
 from ingestion_tools import members
 from test_streams import FIRST_SEED, Oracle, scale, write
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from client_tools import eventually, make_stream
+from client_tools import make_stream
 from test_streams import FIRST_SEED, RUN_LIMIT_S, RUNS, SAMPLE_S, KilledError, Oracle, scale, write
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream, deadline
 from pyspark_pravega.connector.options import ReadOptions

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from waiting import eventually
+
 from pyspark_pravega.client import Client, ConnectionPool, Controller, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
@@ -58,13 +60,6 @@ def scale(client: Client, stream: Stream, sealed: list[int], ranges: list[tuple[
     """Replace segments by others, and wait until that is done."""
     epoch = client.controller.scale(stream, sealed, ranges, now_ms=time.time_ns() // 1_000_000)
     eventually(lambda: client.controller.is_scaled(stream, epoch))
-
-
-def eventually(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it didn't happen in time"
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from client_tools import content, eventually, framed, make_stream, scale
+from client_tools import content, framed, make_stream, scale
 from controller_relay import DISCONNECTED, FAILURE, relayed
+from waiting import eventually
 
 from pyspark_pravega.client import (
     Client,

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
-from client_tools import Proxy, ThroughProxy, append, eventually, framed, make_stream, scale
+from client_tools import Proxy, ThroughProxy, append, framed, make_stream, scale
+from waiting import eventually
 
 from pyspark_pravega.client import Client, EventBatch, EventWriter, Stream
 from pyspark_pravega.client.events import tail as event_tail

@@ -9,7 +9,8 @@ import time
 
 import pyarrow as pa
 import pytest
-from client_tools import Proxy, ThroughProxy, content, eventually, make_stream, scale
+from client_tools import Proxy, ThroughProxy, content, make_stream, scale
+from waiting import eventually
 
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.client.routing import key_fractions, segment_indexes

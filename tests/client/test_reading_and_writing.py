@@ -7,7 +7,8 @@ import struct
 import uuid
 
 import pytest
-from client_tools import Proxy, append, content, eventually, framed, make_stream, pool_to, scale, truncate
+from client_tools import Proxy, append, content, framed, make_stream, pool_to, scale, truncate
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream, Transaction, TransactionState
 from pyspark_pravega.client.segments.reading import SegmentState, read_range, segment_state

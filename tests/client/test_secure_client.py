@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from client_tools import Proxy, append, content, eventually, framed, make_stream
+from client_tools import Proxy, append, content, framed, make_stream
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Controller, Stream
 from pyspark_pravega.client.connections.connection import Connection

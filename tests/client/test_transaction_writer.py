@@ -8,7 +8,8 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from client_tools import eventually, make_stream, scale
+from client_tools import make_stream, scale
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Staged, Stream, TransactionState
 from pyspark_pravega.errors import EventEncodeError, StreamSealedError, TransactionError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from client_tools import eventually
 from pyspark.sql.types import LongType, StringType, StructType
+from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.compactions import Compactions

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from itertools import accumulate
 
 import pytest
-from client_tools import append, eventually, framed, make_stream, scale, truncate
+from client_tools import append, framed, make_stream, scale, truncate
 from connector_tools import begin, ledger_of, numbered, raw_table, read_events, run_task, states, transaction_of
+from waiting import eventually
 
 from pyspark_pravega.client import Client, SegmentPart, TransactionState
 from pyspark_pravega.connector.log.entries import Intent

@@ -8,7 +8,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from client_tools import eventually, scale
+from client_tools import scale
 from connector_tools import (
     are_over,
     batch,
@@ -23,6 +23,7 @@ from connector_tools import (
     states,
     transaction_of,
 )
+from waiting import eventually
 
 from pyspark_pravega.client import Client, TransactionState
 from pyspark_pravega.connector.log import recovery

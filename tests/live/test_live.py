@@ -11,7 +11,7 @@ import stat
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from catalog_tools import insert, make, plan
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from waiting import eventually
 
 from examples.nyc_flights import live_page
 from pyspark_pravega.catalog.catalog import Catalog
@@ -41,14 +42,6 @@ from pyspark_pravega.settings import Settings
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[2]
-
-
-def eventually(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < end, "it doesn't come to be so"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from sandbox_tools import WITHOUT_PRIVILEGES, command, eventually
+from sandbox_tools import WITHOUT_PRIVILEGES, command
+from waiting import eventually
 
 from pyspark_pravega.sandbox import readiness
 from pyspark_pravega.sandbox.processes import ProcessId

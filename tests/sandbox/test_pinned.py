@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from maven_tools import Repository, Request, misplaced
-from sandbox_tools import eventually
+from waiting import eventually
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.progress import megabytes, time_left

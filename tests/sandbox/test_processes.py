@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sandbox_tools import eventually
+from waiting import eventually
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import keeper

@@ -18,8 +18,9 @@ from typing import Any
 
 import grpc
 import pytest
-from sandbox_tools import command, eventually
+from sandbox_tools import command
 from server_tools import SHORT_TOKEN_TTL_S
+from waiting import eventually
 
 from pyspark_pravega.client.controller import controller_pb2 as messages
 from pyspark_pravega.errors import SandboxError

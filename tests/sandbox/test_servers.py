@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sandbox_tools import eventually
+from waiting import eventually
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers

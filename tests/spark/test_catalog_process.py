@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from spark_tools import MEASURED
 from transactions import open_transactions
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
@@ -59,11 +60,6 @@ def halting(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
             time.sleep(0.05)
 
     return run
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    while not condition():
-        time.sleep(0.05)
 
 
 def test_a_hundred_catalogs_share_one_process(spark: SparkSession, sandbox: Sandbox) -> None:

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from client_tools import eventually
 from keyed_tables import FORMATS, KeyedRun
 from pauses import Pause
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from streaming_tools import run_available
+from waiting import eventually
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.settings import Settings

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from client_tools import eventually
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from streaming_tools import make_stream, numbered, run_available, scope_of, write
+from waiting import eventually
 
 from pyspark_pravega.client import Client, ScaleType, Stream, StreamCut
 from pyspark_pravega.client.positions.watermarks import watermarks

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_tools import eventually
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox

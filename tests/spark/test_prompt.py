@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from client_tools import eventually
+from waiting import eventually
 
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.sandbox.ports import free_ports

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_tools import eventually
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
 from streaming_tools import TIMEOUT_S, kill_workers, make_stream, numbered, read_stream, write
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import tail_cut

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_tools import eventually
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from streaming_tools import TIMEOUT_S, Batches, run_available, scope_of, start
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log.ledger import open_ledger

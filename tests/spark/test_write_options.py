@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from client_tools import eventually
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log.ledger import open_ledger

@@ -16,7 +16,7 @@ from pyspark_pravega.errors import AuthenticationError, ConflictError, NotFoundE
 from pyspark_pravega.settings import Settings
 
 _MOST = 1_000
-"""How many tables one process samples."""
+"""How many tables one process samples. It says so when there are more."""
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +41,7 @@ class Sampling:
         self._changed = threading.Condition()
         self._tables: dict[tuple[str, Stream], _Sampled] = {}
         self._running = False
+        self._is_full = False
 
     def consider(self, definition: TableDefinition) -> None:
         """Sample a table from now on, if it asks for that.
@@ -57,7 +58,16 @@ class Sampling:
             if known is not None and known.every == every:
                 return
             if known is None and len(self._tables) >= _MOST:
+                if not self._is_full:
+                    self._is_full = True
+                    _log.warning(
+                        'this process notes no versions of stream "%s", as it does so of %d others: call take_version, or '
+                        "use another process",
+                        definition.stream,
+                        _MOST,
+                    )
                 return
+            self._is_full = False
             self._tables[table] = _Sampled(settings=definition.settings, due=time.monotonic(), every=every)
             self._changed.notify()
             if not self._running:
