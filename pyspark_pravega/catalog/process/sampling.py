@@ -61,8 +61,8 @@ class Sampling:
                 if not self._is_full:
                     self._is_full = True
                     _log.warning(
-                        'this process notes no versions of stream "%s", as it does so of %d others: call take_version, or '
-                        "use another process",
+                        'this process notes no versions of stream "%s", as it does so of %d others: '
+                        "call take_version, or use another process",
                         definition.stream,
                         _MOST,
                     )
