@@ -41,7 +41,9 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     check_key,
+    key_of_history,
     names_of,
+    routing_key_of,
     split_defaults,
     with_operation,
     with_rules,
@@ -73,9 +75,9 @@ _OPTION = "option."
 _CLUSTERING = "__clustering_columns"
 """As this property `DataStreamWriter.clusterBy` reaches a catalog: a JSON list of names, or of their parts."""
 
-_CDC_TYPE, _CDC_KEYS, _CDC_LAST_ROWS = "pipelines.autocdc.scdType", "pipelines.autocdc.keyColumnNames", "SCD1"
-"""Spark's properties of the table in which an AUTO CDC flow keeps its state: with SCD type 1 it has a row for each key,
-and changes them, which only a table with a key can."""
+_CDC_KEYS = "pipelines.autocdc.keyColumnNames"
+"""Spark's property of the table in which an AUTO CDC flow keeps its state: it changes rows, which only a table with a
+key can."""
 
 _WRITES = frozenset(
     {
@@ -162,7 +164,7 @@ def check_request(
             f'table property "{declared[0]}" tells of events that another program writes: set it on a stream that is '
             "there, ALTER TABLE ... SET TBLPROPERTIES"
         )
-    if kept.get(_CDC_TYPE) == _CDC_LAST_ROWS and _CDC_KEYS in kept:
+    if _CDC_KEYS in kept:
         kept.setdefault(PRIMARY_KEY, ",".join(json.loads(kept[_CDC_KEYS])))
     check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
@@ -185,7 +187,7 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
         schema: the table's columns.
         table_format: its format.
         configuration: the stream's.
-        kept: the properties; changed in place: the key's columns make the routing key.
+        kept: the properties; changed in place: the key's columns make the routing key, where none is given.
 
     Raises:
         ConfigurationError: they contradict each other.
@@ -194,13 +196,13 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
     given = kept.get(PRIMARY_KEY)
     if given is None:
         return
-    columns = check_key(given, schema, table_format)
+    columns = check_key(key_of_history(given, schema), schema, table_format)
     kept[PRIMARY_KEY] = ",".join(columns)
-    routing = kept.setdefault(ROUTING_KEY, kept[PRIMARY_KEY])
-    if set(Routing.parse(routing, schema.fieldNames()).columns) != set(columns):
+    routing = kept.setdefault(ROUTING_KEY, routing_key_of(columns, schema))
+    if not is_of_key(routing, columns, schema):
         raise ConfigurationError(
-            f"the routing key ({routing}) must be made of the columns of the primary key ({', '.join(columns)}), so "
-            f'that all events of a key lie in one segment: leave "{ROUTING_KEY}", CLUSTERED BY or CLUSTER BY out'
+            f"the routing key ({routing}) must be made of columns of the primary key ({', '.join(columns)}), so that "
+            f'all events of a key lie in one segment: leave "{ROUTING_KEY}", CLUSTERED BY or CLUSTER BY out'
         )
     if kept.get(MODE, FAIL_FAST) == PERMISSIVE:
         raise ConfigurationError(
@@ -212,6 +214,18 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
             'a table with a primary key can\'t have "retention": rows that nobody has changed for that long would be '
             "lost with their events"
         )
+
+
+def is_of_key(routing: str, key: Sequence[str], schema: StructType) -> bool:
+    """Whether a routing key is made of columns of a primary key: one or more of them, and nothing else.
+
+    Args:
+        routing: the routing key, as the property has it.
+        key: the columns of the primary key.
+        schema: the table's columns.
+    """
+    columns = Routing.parse(routing, schema.fieldNames()).columns
+    return bool(columns) and set(columns) <= set(key)
 
 
 def shown_properties(definition: TableDefinition) -> dict[str, str]:

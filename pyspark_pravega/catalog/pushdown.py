@@ -21,7 +21,7 @@ from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.read import BatchReader, ChainPartition, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Seen, key_places
+from pyspark_pravega.connector.write import Routing, Seen, key_places
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -133,8 +133,9 @@ def wanted_fractions(
         A fraction in [0, 1) for each wanted key; None where it isn't known which keys are wanted, or how their
         routing keys are made.
     """
-    assert definition.key is not None
-    columns = definition.key.columns
+    columns = routing_columns(definition)
+    if not columns:
+        return None
     wanted: dict[str, list[Any]] = {}
     for predicate in predicates:
         values = [value for value in predicate["values"] if value is not None]
@@ -142,7 +143,7 @@ def wanted_fractions(
             known = wanted.get(predicate["column"])
             wanted[predicate["column"]] = values if known is None else [v for v in known if v in values]
     keys = math.prod(len(wanted.get(name, ())) for name in columns)
-    if definition.routing_key is None or len(wanted) < len(columns) or not 0 < keys <= _MOST_KEYS:
+    if len(wanted) < len(columns) or not 0 < keys <= _MOST_KEYS:
         return None
     rows = list(itertools.product(*(wanted[name] for name in columns)))
     schema = to_arrow_schema(definition.schema, timezone="UTC")
@@ -151,6 +152,17 @@ def wanted_fractions(
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         return None
     return key_places(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+
+
+def routing_columns(definition: TableDefinition) -> tuple[str, ...]:
+    """The columns of a table with a key that tell in which segments its rows lie; none where that isn't known.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    if definition.key is None or definition.routing_key is None:
+        return ()
+    return Routing.parse(definition.routing_key, definition.schema.fieldNames()).columns
 
 
 def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:

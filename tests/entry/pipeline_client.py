@@ -21,11 +21,11 @@ from pyspark.sql.connect.session import SparkSession
 ROOT = Path(__file__).parents[2]
 
 
-def start(address: str, spec: Path) -> subprocess.Popen[str]:
-    """Run the pipeline once."""
+def start(address: str, spec: Path, *more: str) -> subprocess.Popen[str]:
+    """Run the pipeline once, with more arguments."""
     home = str(Path(pyspark.__file__).parent)
     environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable}
-    command = [f"{home}/bin/spark-pipelines", "--remote", address, "run", "--spec", str(spec)]
+    command = [f"{home}/bin/spark-pipelines", "--remote", address, "run", "--spec", str(spec), *more]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=spec.parent
     )

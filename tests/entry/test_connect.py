@@ -119,8 +119,10 @@ def test_a_pipeline_runs_again_and_its_view_is_never_empty(connect: str, tmp_pat
     assert seen["key"] == "carrier"
 
 
-def test_auto_cdc_keeps_the_last_row_of_each_key(connect: str, tmp_path: Path) -> None:
-    """SCD type 1 into a table with a key, run twice: late changes and those of deleted rows come to nothing."""
+def test_auto_cdc_keeps_the_last_rows_and_the_history_of_each_key(connect: str, tmp_path: Path) -> None:
+    """SCD types 1 and 2 into tables with keys, against a dict: changes come late, delete, and change nothing; the
+    pipeline is run again, after compactions, and with a full refresh.
+    """
     process = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("cdc_client.py")), connect, str(tmp_path)],
         env=clean_environment({}),
@@ -133,5 +135,14 @@ def test_auto_cdc_keeps_the_last_row_of_each_key(connect: str, tmp_path: Path) -
     assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
     seen = json.loads(process.stdout.splitlines()[-1])
     assert seen["rows"] == seen["wanted"]
-    assert seen["rows"][0] != seen["rows"][1]
-    assert seen["tables"] == ["__spark_autocdc_aux_state_customers", "changes", "customers"]
+    assert seen["one"] == [row for row in seen["wanted"][-1][1] if row[0] == 3]
+    assert seen["key"] == "id,__spark_autocdc_metadata"
+    rows, periods = seen["wanted"][0]
+    assert seen["compacted"]["customers"] == len(rows)
+    assert seen["compacted"]["history"] == len(periods)
+    assert sorted(seen["compacted"]) == [
+        "__spark_autocdc_aux_state_customers",
+        "__spark_autocdc_aux_state_history",
+        "customers",
+        "history",
+    ]

@@ -45,6 +45,8 @@ class KeyedRun:
         self.stream = Stream(self.namespace.split(".")[1].replace("_", "-"), f"keyed-{self.seed}")
         self._clause = "PRIMARY KEY (id, region) NOT ENFORCED" if self.random.random() < 0.7 else ""
         more = "" if self._clause else ", 'primary-key' = 'id, region'"
+        # All rows of an id lie in one segment then.
+        more += ", 'routing-key' = 'id'" if self.seed % 3 == 0 else ""
         self.run(
             f"CREATE TABLE {self.table} (id BIGINT NOT NULL, amount INT, region STRING NOT NULL, word STRING NOT NULL, "
             f"place STRUCT<x: INT, y: STRING>{', ' + self._clause if self._clause else ''}) TBLPROPERTIES ("

@@ -83,6 +83,81 @@ def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: s
         assert spark.sql(f"SELECT count(*) FROM {table}").first()[0] == len(rows) - 1  # type: ignore[index]
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_structs_in_keys_and_routing_keys_of_a_part(spark: SparkSession, namespace: str, table_format: str) -> None:
+    """A row for each customer and struct; a customer's rows lie in one segment: each statement, against a dict."""
+    t, rows = f"{namespace}.t", dict[tuple[int, str, int], int | None]()
+    spark.sql(
+        f"CREATE TABLE {t} (v INT, place STRUCT<city: STRING, number: INT>, customer BIGINT NOT NULL, "
+        "PRIMARY KEY (customer, place) NOT ENFORCED) CLUSTERED BY (customer) INTO 8 BUCKETS "
+        f"TBLPROPERTIES ('format' = '{table_format}')"
+    )
+    assert "PRIMARY KEY (customer, place) NOT ENFORCED" in spark.sql(f"SHOW CREATE TABLE {t}").collect()[0][0]
+
+    def table(options: str = "") -> dict[tuple[int, str, int], int | None]:
+        found = spark.sql(f"SELECT * FROM {t} {options}").collect()
+        made = {(row.customer, row.place.city, row.place.number): row.v for row in found}
+        assert len(made) == len(found)
+        return made
+
+    def struct(city: str, number: int) -> str:
+        return f"named_struct('city', '{city}', 'number', {number})"
+
+    def insert(some: dict[tuple[int, str, int], int | None]) -> None:
+        texts = [f"({v}, {struct(city, number)}, {customer})" for (customer, city, number), v in some.items()]
+        spark.sql(f"INSERT INTO {t} VALUES {', '.join(texts)}")
+        rows.update(some)
+
+    insert({(customer, city, number): 0 for customer in range(10) for city in ("Ä", "b") for number in (1, 2)})
+    insert({(3, "Ä", 1): 1, (4, "b", 2): 1})
+    spark.sql(f"UPDATE {t} SET v = v + 10 WHERE customer = 3")
+    rows |= {key: (v or 0) + 10 for key, v in rows.items() if key[0] == 3}
+    assert table() == rows
+    spark.sql(f"DELETE FROM {t} WHERE place.city = 'b' AND customer % 2 = 0")
+    rows = {key: v for key, v in rows.items() if key[1] != "b" or key[0] % 2}
+    assert table() == rows
+    spark.sql(
+        f"MERGE INTO {t} USING (SELECT id AS customer, {struct('b', 2)} AS place, 5 AS v FROM range(12)) s "
+        f"ON {t}.customer = s.customer AND {t}.place.city <=> s.place.city AND {t}.place.number = s.place.number "
+        "WHEN MATCHED AND s.customer > 7 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v, place = s.place "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    before = dict(rows)
+    for customer in range(12):
+        if rows.pop((customer, "b", 2), None) is None or customer <= 7:
+            rows[customer, "b", 2] = 5
+    assert table() == rows
+    assert table("VERSION AS OF 4") == before
+    assert spark.sql(f"SELECT count(*) FROM {t}").collect()[0][0] == len(rows)
+    assert {(row.customer, *row.place) for row in spark.sql(f"SELECT customer, place FROM {t}").collect()} == {*rows}
+    assert table("WITH ('maxKeysInMemory' = '3')") == rows
+    of_one = spark.sql(f"SELECT * FROM {t} WHERE customer = 3")
+    assert {row.v for row in of_one.collect()} == {10, 11, 5}
+    assert segments_read(of_one) == 1
+
+    changes = spark.sql(f"SELECT * FROM {t} CHANGES FROM VERSION 5").collect()
+    removed = {
+        (row.customer, *row.place): row.v for row in changes if row._change_type in ("delete", "update_preimage")
+    }
+    added = {(row.customer, *row.place): row.v for row in changes if row._change_type in ("insert", "update_postimage")}
+    assert {key: v for key, v in before.items() if key not in removed} | added == rows
+    assert all(before[key] == v for key, v in removed.items())
+
+    compacted = spark.sql(f"CALL pravega.system.compact(table => '{t.removeprefix('pravega.')}')").collect()[0]
+    assert compacted.rows == len(rows)
+    assert table() == rows
+    insert({(3, "Ä", 1): 7, (20, "Ä", 1): 7})
+    spark.sql(f"ALTER TABLE {t} ADD COLUMN more STRING")
+    spark.sql(f"UPDATE {t} SET more = 'm' WHERE customer = 20")
+    assert table() == rows
+    assert "is in its primary key" in _error(spark, f"ALTER TABLE {t} ADD COLUMN place.street STRING")
+    moved = f"UPDATE {t} SET place = {struct('c', 1)} WHERE customer = 20"
+    assert "would change the primary key" in _error(spark, moved)
+    null = f"INSERT INTO {t} VALUES (1, named_struct('city', CAST(NULL AS STRING), 'number', 1), 1, 'm')"
+    assert 'column "place.city" is in the primary key' in _error(spark, null)
+    assert table() == rows
+
+
 def segments_read(rows: DataFrame) -> int:
     """How many segments with events a query reads, as EXPLAIN says."""
     plan = rows._jdf.queryExecution().toString()
@@ -228,6 +303,8 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, se
         ),
         f"MERGE INTO {t} USING (SELECT 9 AS id, 1 AS v FROM range(2)) s ON t.id = s.id "
         "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *": r"two rows with the primary key \(id = 9\)",
+        f"{create} (s STRUCT<a: INT>) TBLPROPERTIES ('primary-key' = 's')": "names structs only",
+        f"{create} (id INT, s STRUCT<a: DOUBLE>) TBLPROPERTIES ('primary-key' = 'id, s')": "struct<a:double> can't be",
         f"INSERT INTO {t} VALUES (NULL, 1)": "NULL",
         f"INSERT INTO {t} WITH ('routing-key' = 'v') VALUES (3, 1)": "has a primary key",
         f"INSERT INTO {namespace}.`t$log` VALUES (1, 1, NULL)": "write to the table itself",
@@ -272,6 +349,15 @@ def test_a_join_with_few_keys_reads_their_segments(spark: SparkSession, namespac
     half = spark.sql(f"SELECT t.id FROM {t} t JOIN {wanted} s ON t.id = s.id")
     assert sorted(row.id for row in half.collect()) == [7, 8, 9]
     assert segments_read(half) == 16
+    # If routing keys are made of it, that is enough.
+    spark.sql(
+        f"CREATE TABLE {namespace}.by_id (id BIGINT NOT NULL, region STRING NOT NULL, v BIGINT, "
+        "PRIMARY KEY (id, region) NOT ENFORCED) TBLPROPERTIES ('segments' = '16', 'routing-key' = 'id')"
+    )
+    spark.sql(f"INSERT INTO {namespace}.by_id SELECT id, 'eu', 1 FROM range(200)")
+    half = spark.sql(f"SELECT t.id FROM {namespace}.by_id t JOIN {wanted} s ON t.id = s.id")
+    assert sorted(row.id for row in half.collect()) == [7, 8, 9]
+    assert segments_read(half) <= 6
     old = spark.sql(f"SELECT t.v FROM {t} VERSION AS OF 1 t JOIN {wanted} s ON t.id = s.id AND t.region = s.region")
     assert [row.v for row in old.collect()] == [1, 1]
 

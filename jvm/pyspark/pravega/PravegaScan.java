@@ -66,7 +66,7 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
   @Override
   public NamedReference[] filterAttributes() {
     List<String> columns = Arrays.asList(readSchema.fieldNames());
-    return Constraints.references(table.primaryKey().stream().filter(columns::contains).toList());
+    return Constraints.references(table.lookup().stream().filter(columns::contains).toList());
   }
 
   @Override

@@ -55,6 +55,7 @@ class PravegaTable
   private final Constraint[] constraints;
   private final List<String> primaryKey;
   private final List<String> rowId;
+  private final List<String> lookup;
   private final JsonNode position;
   private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
@@ -71,6 +72,7 @@ class PravegaTable
     metadata = PravegaCatalog.struct((loaded.has("metadata") ? loaded : process.greeting()).get("metadata"));
     primaryKey = PravegaCatalog.names(loaded.get("primaryKey"));
     rowId = PravegaCatalog.names(loaded.get("rowId"));
+    lookup = PravegaCatalog.names(loaded.get("lookup"));
     constraints = Constraints.of(loaded.get("checks"), primaryKey, identifier.name());
     position = loaded.get("position");
     staged = loaded.get("staged");
@@ -206,6 +208,11 @@ class PravegaTable
   /** The columns of the primary key, if there is one. */
   List<String> primaryKey() {
     return primaryKey;
+  }
+
+  /** The columns whose values tell where a row lies; none where nothing tells that. */
+  List<String> lookup() {
+    return lookup;
   }
 
   /** The columns that must be known of a row to delete it. */

@@ -46,6 +46,7 @@ def table_of(definition: KeyValueDefinition) -> Table:
         "stream": str(definition.stream),
         "primaryKey": names,
         "rowId": [*names, VERSION],
+        "lookup": names,
         "metadata": METADATA_COLUMNS.json(),
     }
 

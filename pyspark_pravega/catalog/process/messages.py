@@ -58,6 +58,8 @@ class Table(TypedDict):
     """The columns of its key; none for a table without."""
     rowId: list[str]
     """The columns that must be known of a row to delete it."""
+    lookup: list[str]
+    """The columns whose values tell where a row lies; none where nothing tells that."""
     position: NotRequired[dict[str, Any]]
     """Which part of the stream is meant where not all of it is (see `ScanRequest.position`); opaque to the JVM."""
     metadata: NotRequired[str]

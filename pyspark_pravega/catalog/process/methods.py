@@ -45,7 +45,7 @@ from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.sampling import Sampling
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.pushdown import narrowed_chains
+from pyspark_pravega.catalog.pushdown import narrowed_chains, routing_columns
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
@@ -462,4 +462,5 @@ def _table(definition: TableDefinition | KeyValueDefinition) -> Table:
         "stream": str(definition.stream),
         "primaryKey": [] if definition.key is None else list(definition.key.columns),
         "rowId": _row_id(definition),
+        "lookup": list(routing_columns(definition)),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StringType, StructType
 
-from pyspark_pravega.catalog.properties import check_keys
+from pyspark_pravega.catalog.properties import check_keys, is_of_key
 from pyspark_pravega.client import Client, StreamConfiguration
 from pyspark_pravega.connector.log import Ledger, settle
 from pyspark_pravega.connector.options import ROUTING_KEY
@@ -19,8 +19,8 @@ from pyspark_pravega.connector.table import (
     TableDefinition,
     TableKey,
     key_of,
+    key_of_history,
 )
-from pyspark_pravega.connector.write import Routing
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 
 Change = Mapping[str, Any]
@@ -62,6 +62,7 @@ def check_key_properties(
             f'the events of stream "{stream}" have no schema, so they can\'t be changes of rows with a key: give it '
             "one with CALL register_schema"
         )
+    merged[PRIMARY_KEY] = key_of_history(merged[PRIMARY_KEY], definition.event_schema)
     key_and_schema = key_of(merged, definition.event_schema, stream)
     assert key_and_schema is not None
     key, schema = key_and_schema
@@ -139,7 +140,8 @@ def check_key_columns(definition: TableDefinition, changes: Sequence[Change]) ->
         return
     kept = {*definition.key.columns, definition.key.operation}
     for change in changes:
-        if change["kind"] != "AddColumn" and change["kind"] != "UpdateColumnComment" and change["column"][0] in kept:
+        is_new = change["kind"] == "AddColumn" and len(change["column"]) == 1
+        if not is_new and change["kind"] != "UpdateColumnComment" and change["column"][0] in kept:
             raise UnsupportedOperationError(
                 f'column "{change["column"][0]}" of stream "{definition.stream}" is in its primary key '
                 f"({', '.join(definition.key.columns)}), and stays as it is: make a new table AS SELECT"
@@ -182,9 +184,9 @@ def _check_unchanged(
 
 
 def _check_routing(text: str, schema: StructType, key: TableKey) -> None:
-    if set(Routing.parse(text, schema.fieldNames()).columns) != set(key.columns):
+    if not is_of_key(text, key.columns, schema):
         raise ConfigurationError(
-            f"the routing key ({text}) must be made of the columns of the primary key ({', '.join(key.columns)}), as "
+            f"the routing key ({text}) must be made of columns of the primary key ({', '.join(key.columns)}), as "
             "the program that writes the events makes it; leave it out where it does something else"
         )
 

@@ -26,7 +26,7 @@ from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import COMPACTED, TableDefinition
+from pyspark_pravega.connector.table import COMPACTED, TableDefinition, flat_fields, flat_key, shown_key, whole_key
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
@@ -100,7 +100,7 @@ class Last:
     range: Range
     """The part of the key space that is looked at."""
     table: pa.Table
-    """The key's columns, and the place of its last event: whether no compaction has written it | part | offset |
+    """The key's columns, flat, and the place of its last event: whether no compaction has written it | part | offset |
     whether it deletes. Where versions matter, their column, too."""
     more: list[pa.Table] = field(default_factory=list)
     """What isn't merged yet."""
@@ -195,11 +195,14 @@ class KeyedReader(BatchReader):
 
         Args:
             parts: where the events lie.
+
+        Yields:
+            The key's columns, flat.
         """
         for part in parts:
             for events in self._frames(part):
                 keys = self._keys(events.frames, part.segment_id, events.start, 0, (0.0, 1.0))
-                keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).select(list(self._key.columns))
+                keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).drop_columns([PLACE])
                 yield from keys.combine_chunks().to_batches()
 
     # First pass: keys
@@ -214,7 +217,7 @@ class KeyedReader(BatchReader):
             range: the part of the key space.
             kept: keeps frames for the second pass.
         """
-        schema = pa.schema([*((name, self._key_type(name)) for name in self._key.columns), (PLACE, pa.int64())])
+        schema = pa.schema([*self._flat_key(), (PLACE, pa.int64())])
         last = Last(range=range, table=schema.empty_table())
         for number in changed:
             part = parts[number]
@@ -238,6 +241,10 @@ class KeyedReader(BatchReader):
                 kept.up_to[number] = events.end
             yield events.frames, events.start
 
+    def _flat_key(self) -> list[pa.Field]:
+        """The key's columns, flat."""
+        return [flat for name in self._key.columns for flat in flat_fields(name, self._key_type(name))]
+
     def _key_type(self, name: str) -> pa.DataType:
         if self._key.row is None:
             return self._codec.schema.field(name).type
@@ -248,13 +255,13 @@ class KeyedReader(BatchReader):
         """The keys of some events, and their places."""
         frames, decoded = self._decode(frames, segment_id, position, self._key.fields)
         batch = decoded.batch
-        keys = [self._key_column(batch, name) for name in self._key.columns]
-        for name, values in zip(self._key.columns, keys, strict=True):
+        keys = [flat for name in self._key.columns for flat in flat_key(name, self._key_column(batch, name))]
+        for name, values in keys:
             if values.null_count:
                 first = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
                 raise EventDecodeError(
-                    f'an event of stream "{self._stream}" has no value in column "{name}", which is in the primary key '
-                    f"(segment {segment_id}, offset {position + int(frames.starts[first])})"
+                    f'an event of stream "{self._stream}" has no value in column "{shown_key(name)}", which is in the '
+                    f"primary key (segment {segment_id}, offset {position + int(frames.starts[first])})"
                 )
         places = (np.int64(number) << np.int64(OFFSET_BITS)) + frames.starts + np.int64(position) << np.int64(1)
         operations = None
@@ -265,8 +272,8 @@ class KeyedReader(BatchReader):
         else:
             places |= _are(operations, self._key.deletes)
             places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), WRITTEN)
-        table = pa.table([*keys, pa.array(places)], names=[*self._key.columns, PLACE])
-        return table if range == (0.0, 1.0) else _within(table, self._key.columns, range)
+        table = pa.table({**dict(keys), PLACE: pa.array(places)})
+        return table if range == (0.0, 1.0) else _within(table, [name for name, _ in keys], range)
 
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if self._key.row is None:
@@ -283,9 +290,9 @@ class KeyedReader(BatchReader):
 
         Args:
             last: the places.
-            each: columns of whose combinations each has a place; None for those of the key.
+            each: columns of whose combinations each has a place; None for those of the key, flat.
         """
-        keys = list(self._key.columns)
+        keys = [flat.name for flat in self._flat_key()]
         if last.more:
             names = keys if each is None else list(each)
             both = pa.concat_tables([last.table, *last.more])
@@ -306,7 +313,7 @@ class KeyedReader(BatchReader):
         """Rows of which only columns of the key are wanted, or none."""
         for batch in rows.to_batches(max_chunksize=self._most_rows):
             arrays = [
-                batch.column(batch.schema.get_field_index(one.name)).cast(one.type)
+                whole_key(one.name, one.type, batch)
                 if one.name in self._key.columns
                 else pa.array(np.zeros(batch.num_rows, np.int32))
                 for one in self._arrow_schema
@@ -335,7 +342,7 @@ class KeyedReader(BatchReader):
         """The rows of frames with other keys than those in a table; the keys of each are given."""
         if not some:
             return
-        names = list(self._key.columns)
+        names = [flat.name for flat in self._flat_key()]
         keys = pa.concat_tables([table for _, _, table in some]).select(names)
         keys = keys.append_column(PLACE, pa.array(np.arange(keys.num_rows)))
         keys = _within(keys, names, last.range)

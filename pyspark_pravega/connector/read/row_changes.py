@@ -190,8 +190,8 @@ class RowChangesReader(KeyedReader):
             partition: what to read.
             range: the part of the key space.
         """
-        names = [*self._key.columns, _VERSION]
-        schema = [(name, self._key_type(name)) for name in self._key.columns]
+        schema = self._flat_key()
+        names = [*(flat.name for flat in schema), _VERSION]
         last = Last(range=range, table=pa.schema([*schema, (_VERSION, pa.int64()), (PLACE, pa.int64())]).empty_table())
         for number, part in enumerate(partition.parts):
             for one in partition.ranges:
@@ -213,7 +213,7 @@ class RowChangesReader(KeyedReader):
             last: the keys, see `_changed_keys`.
             kept: keeps frames.
         """
-        names = list(self._key.columns)
+        names = [flat.name for flat in self._flat_key()]
         # Of all other keys nothing need be known.
         keys = last.table.select(names).group_by(names, use_threads=False).aggregate([])
         before = Last(range=last.range, table=last.table.select([*names, PLACE]).slice(0, 0))
@@ -288,7 +288,7 @@ def _changes(whole: pa.Table, names: Sequence[str]) -> pa.Table:
 
     Args:
         whole: for each key and version the place of its last event; version 0 is what was before.
-        names: the key's columns.
+        names: the key's columns, flat.
 
     Returns:
         For each change the place of the row that it shows, the index of its type, and its version.

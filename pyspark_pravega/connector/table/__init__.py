@@ -1,6 +1,6 @@
-"""What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows), `rules`
-(defaults and constraints of columns), `encodings` (schemas of the registry by id), `dead_letters` (what is told of
-bad events) and `lossless` (which columns hold all of others).
+"""What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows; structs
+in keys: `flat_keys`), `rules` (defaults and constraints of columns), `encodings` (schemas of the registry by id),
+`dead_letters` (what is told of bad events) and `lossless` (which columns hold all of others).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
@@ -22,6 +22,7 @@ from pyspark_pravega.connector.table.definition import (
     schema_definition,
     with_key,
 )
+from pyspark_pravega.connector.table.flat_keys import flat_fields, flat_key, other_keys, shown_key, whole_key
 from pyspark_pravega.connector.table.keys import (
     COMPACTED,
     DELETE,
@@ -36,7 +37,9 @@ from pyspark_pravega.connector.table.keys import (
     TableKey,
     check_key,
     key_of,
+    key_of_history,
     names_of,
+    routing_key_of,
     with_operation,
 )
 from pyspark_pravega.connector.table.lossless import check_columns
@@ -84,12 +87,19 @@ __all__ = [
     "checks_of",
     "defaults_of",
     "document_definition",
+    "flat_fields",
+    "flat_key",
     "key_of",
+    "key_of_history",
     "load_definition",
     "names_of",
+    "other_keys",
     "raw_definition",
+    "routing_key_of",
     "schema_definition",
+    "shown_key",
     "split_defaults",
+    "whole_key",
     "with_defaults",
     "with_key",
     "with_operation",

@@ -4,7 +4,8 @@ An event holds a row, and a field that says whether the row is there from then o
 the last events of its keys, without those that delete. The events themselves stay what they are: a stream that is only
 ever appended to.
 
-The key's columns make the routing key, too: all events of a key lie in one segment and its successors, in order.
+The key's columns, or some of them, make the routing key, too: all events of a key lie in one segment and its
+successors, in order.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from pyspark_pravega.connector.table.flat_keys import flat_key, shown_key
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.codec import Codec, subschema
 from pyspark_pravega.serde.formats import REGISTERED
@@ -58,6 +60,9 @@ newer, wherever they lie. It is short, as each row of a compacted table has it, 
 DELETED = "_deleted"
 """The column of a batch that is to be written, which tells what rows are deleted."""
 
+_CDC_METADATA, _CDC_RECORD_START = "__spark_autocdc_metadata", "__RECORD_START_AT"
+"""A column of Spark's AUTO CDC, and its one field in tables of SCD type 2."""
+
 KEY_TYPES: tuple[type[DataType], ...] = (
     StringType,
     CharType,
@@ -71,7 +76,7 @@ KEY_TYPES: tuple[type[DataType], ...] = (
     TimestampType,
     DecimalType,
 )
-"""Types whose values have one text each: keys are made of them."""
+"""Types whose values have one text each: routing keys are made of them, and keys of them and of structs of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,14 +223,59 @@ def _checked_columns(names: Sequence[str], schema: StructType, stream: object) -
         if column in columns:
             raise ConfigurationError(f'"{PRIMARY_KEY}"{of_stream} names column "{column}" twice')
         kind = schema[column].dataType
-        collated = isinstance(kind, StringType) and kind.collation not in (None, "UTF8_BINARY")
-        if not isinstance(kind, KEY_TYPES) or collated:
+        if not _is_of_keys(kind):
             raise ConfigurationError(
                 f'"{PRIMARY_KEY}"{of_stream}: column "{column}" of type {kind.simpleString()} can\'t be in a key: take '
-                "strings (without a collation), integers, decimals, booleans, dates or timestamps"
+                "strings (without a collation), integers, decimals, booleans, dates, timestamps, or structs of them"
             )
         columns.append(column)
+    if not _with_texts(columns, schema):
+        raise ConfigurationError(
+            f'"{PRIMARY_KEY}"{of_stream} names structs only: add a column that is none, of which routing keys are made'
+        )
     return tuple(columns)
+
+
+def _is_of_keys(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return len(kind) > 0 and all(_is_of_keys(field.dataType) for field in kind)
+    collated = isinstance(kind, StringType) and kind.collation not in (None, "UTF8_BINARY")
+    return isinstance(kind, KEY_TYPES) and not collated
+
+
+def _with_texts(columns: Sequence[str], schema: StructType) -> list[str]:
+    return [name for name in columns if isinstance(schema[name].dataType, KEY_TYPES)]
+
+
+def routing_key_of(columns: Sequence[str], schema: StructType) -> str:
+    """The routing key of a table with a key, where none is given: its columns that aren't structs.
+
+    Args:
+        columns: those of the key.
+        schema: the table's columns.
+    """
+    return ",".join(_with_texts(columns, schema))
+
+
+def key_of_history(text: str, schema: StructType) -> str:
+    """The columns of a key, with the one by which Spark tells rows of a key from each other.
+
+    An AUTO CDC flow of SCD type 2 has several rows for each of its keys: each with the sequence of the change that has
+    begun it, in a struct (`Scd2BatchProcessor` of Spark 4.3). Its MERGEs go by the keys and that struct.
+
+    Args:
+        text: the columns that are given, separated by commas.
+        schema: the table's columns.
+
+    Returns:
+        The same in tables of others.
+    """
+    names = [name.lower() for name in names_of(text)]
+    for field in schema:
+        is_record = isinstance(field.dataType, StructType) and field.dataType.fieldNames() == [_CDC_RECORD_START]
+        if field.name == _CDC_METADATA and is_record and field.name.lower() not in names:
+            return f"{text},{field.name}"
+    return text
 
 
 def _field(name: str | None, events: StructType, property_name: str, stream: object) -> StructField | None:
@@ -286,9 +336,10 @@ class ChangeCodec:
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See `Codec.encode`."""
-        for name in self._key.columns:
-            if name in batch.schema.names and batch.column(name).null_count:
-                raise EventEncodeError(f'column "{name}" is in the primary key, and can\'t be null')
+        for column in self._key.columns:
+            for name, values in flat_key(column, batch.column(column)) if column in batch.schema.names else ():
+                if values.null_count:
+                    raise EventEncodeError(f'column "{shown_key(name)}" is in the primary key, and can\'t be null')
         field = self._key.operation
         if field is None:
             return self._codec.encode(batch)

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pyspark_pravega.connector.table import DELETED
+from pyspark_pravega.connector.table import DELETED, other_keys
 from pyspark_pravega.errors import DuplicateKeyError, UnsupportedOperationError
 
 ROW_OPERATION = "_row_operation"
@@ -58,10 +57,8 @@ class ChangesOfKeys:
         """The indexes of the rows at which another key begins; at least one."""
         other = np.zeros(rows.num_rows, np.bool_)
         other[:1] = True
-        for name in self._key:
-            column = rows.column(name)
-            differs = pc.fill_null(pc.not_equal(column.slice(1), column.slice(0, max(0, rows.num_rows - 1))), True)
-            other[1:] |= differs.to_numpy(zero_copy_only=False)
+        if rows.num_rows:
+            other[1:] = other_keys(rows, self._key).to_numpy(zero_copy_only=False)
         return list(np.flatnonzero(other)) or [0]
 
     def _one_each(self, rows: pa.RecordBatch, begins: Sequence[int]) -> pa.RecordBatch:
