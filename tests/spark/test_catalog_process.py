@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -237,6 +240,63 @@ def test_a_killed_daemon_is_replaced_by_one_that_has_loaded_this_package(spark: 
             eventually(partial(gone, pid))
         assert {row.n for row in spark.sql(f"SELECT * FROM {namespace}.t").collect()} == {1, 2}
         assert own_daemons(spark)
+
+
+@pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")
+def test_small_messages_to_and_from_workers_are_sent_at_once(spark: SparkSession, namespace: str) -> None:
+    """Else Linux holds a second small one back until the first is acknowledged, which takes the other side 40 ms."""
+    spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT)")
+    for statement in (f"INSERT INTO {namespace}.t VALUES (1)", f"SELECT * FROM {namespace}.t"):
+        spark.sql(statement).collect()
+        waiting = workers_at_rest(spark)
+        assert waiting
+        assert all(worker.channel().getOption(no_delay(spark)) for worker in waiting)
+
+
+UNIX_SOCKETS = """
+import sys
+import pyspark_pravega
+from pyspark.sql import SparkSession
+
+builder = pyspark_pravega.configure(SparkSession.builder.master("local[1]"), controller=sys.argv[1])
+spark = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
+spark.sql("CREATE NAMESPACE pravega.unix_sockets")
+spark.sql("CREATE TABLE pravega.unix_sockets.t (event STRING) TBLPROPERTIES ('format' = 'string')")
+spark.sql("INSERT INTO pravega.unix_sockets.t VALUES ('one')")
+print([row.event for row in spark.sql("SELECT event FROM pravega.unix_sockets.t").collect()])
+"""
+
+
+def test_workers_may_be_reached_by_unix_sockets(sandbox: Sandbox) -> None:
+    command = [sys.executable, "-c", UNIX_SOCKETS, sandbox.controller_uri]
+    assert subprocess.check_output(command, text=True, timeout=600).splitlines()[-1] == "['one']"
+
+
+def workers_at_rest(spark: SparkSession) -> list[Any]:
+    """Spark's ends of the connections to workers of this package's daemon that wait for a task."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+
+    def private(kind: str, field: str, owner: Any) -> Any:
+        found = jvm.java.lang.Class.forName(f"org.apache.spark.{kind}").getDeclaredField(field)
+        found.setAccessible(True)
+        return found.get(owner)
+
+    # Py4J can't look into SparkEnv: its methods name classes that aren't there.
+    environment = private("SparkContext", "_env", spark.sparkContext._jsc.sc())
+    factories = private("SparkEnv", "pythonWorkers", environment).values().toSeq()
+    to_java = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+    workers = []
+    for factory in to_java(factories):
+        if private("api.python.PythonWorkerFactory", "daemonModule", factory) == OWN_DAEMON:
+            workers.extend(to_java(factory.idleWorkers().toSeq()))
+    return workers
+
+
+def no_delay(spark: SparkSession) -> Any:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return jvm.java.net.StandardSocketOptions.TCP_NODELAY
 
 
 def gone(pid: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -45,8 +46,20 @@ def main() -> None:
     if not may_fork:
         os.execv(sys.executable, [sys.executable, "-m", _PLAIN, *sys.argv[1:]])
     daemon: Any = import_module(_PLAIN)
-    daemon.worker = _quiet(daemon.worker)
+    daemon.worker = _prompt(_quiet(daemon.worker))
     daemon.manager()
+
+
+def _prompt(worker: Callable[..., int]) -> Callable[..., int]:
+    """Spark's worker, whose small messages don't wait until the JVM has acknowledged those before: up to 40 ms, with
+    Linux."""
+
+    def prompt(connection: socket.socket, *arguments: Any) -> int:
+        if connection.family != getattr(socket, "AF_UNIX", None):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return worker(connection, *arguments)
+
+    return prompt
 
 
 def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
