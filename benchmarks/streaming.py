@@ -1,4 +1,4 @@
-"""Streaming queries: latency, catching up, planning, and a soak: `python -m benchmarks.streaming --help`."""
+"""Streaming queries: latency, catching up, planning, and soaks: `python -m benchmarks.streaming --help`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.client import SCOPE, SEGMENTS, make_events
-from benchmarks.harness import process_tree
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.latency import latency
 from benchmarks.results import append, describe_machine
-from benchmarks.session import TIMEOUT_S, Bench, jvm_of, progress_of, session_of, tell
+from benchmarks.session import TIMEOUT_S, Bench, progress_of, session_of, tell
+from benchmarks.standing import committed_heap, live_heap, memory_of, stand
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
 from pyspark_pravega.client import Client
@@ -196,35 +194,6 @@ def _watch_soak(
         yield line
 
 
-def memory_of(jvm: int) -> dict[str, float]:
-    """Resident memory of a driver JVM, its catalog process and its workers, in MiB."""
-    memory = {"jvm": 0.0, "catalog": 0.0, "workers": 0.0}
-    for pid in process_tree(jvm):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        kind = "jvm" if pid == jvm else "catalog" if b"process.service" in command else "workers"
-        memory[kind] += pages * 4096 / 2**20
-    return memory
-
-
-def committed_heap(session: SparkSession) -> float:
-    """What the driver's JVM has taken for its heap, used or not, in MiB."""
-    return float(_heap(session).getCommitted() / 2**20)
-
-
-def live_heap(session: SparkSession) -> float:
-    """What is left in the driver's heap after a whole collection, in MiB."""
-    jvm_of(session).java.lang.System.gc()
-    return float(_heap(session).getUsed() / 2**20)
-
-
-def _heap(session: SparkSession) -> Any:
-    return jvm_of(session).java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
-
-
 def main() -> None:
     """Run the benchmark as the command line says."""
     arguments = _arguments()
@@ -253,6 +222,7 @@ def main() -> None:
         others: dict[str, Callable[[], str]] = {
             "planning": lambda: planning(bench),
             "latency": lambda: latency(bench, 60 * arguments.scale),
+            "real-time": lambda: stand(bench, 600 * arguments.scale),
             "soak": lambda: soak(bench, 600 * arguments.scale, arguments.rate),
         }
         parts += [run() for name, run in others.items() if name in arguments.what]
@@ -267,7 +237,7 @@ def _base64(event: bytes) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parts = ["catch-up", "planning", "latency", "soak"]
+    parts = ["catch-up", "planning", "latency", "real-time", "soak"]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
     parser.add_argument("what", nargs="*", default=parts, help=f"what to measure, of {', '.join(parts)}; all of it")
     parser.add_argument("--runs", type=int, default=5, help="how often the catch-up is measured")
