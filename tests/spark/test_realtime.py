@@ -265,7 +265,6 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
     spark.sql(f"CREATE TABLE {namespace}.counts (key STRING, number BIGINT)")
     spark.sql(f"CREATE TABLE {namespace}.firsts (key STRING)")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
-    spark.conf.set(FORMAT, "2")
     try:
         # One task follows the stream and one keeps the state; each holds a core.
         rows = read_stream(spark, f"{namespace}.s", maxPartitions=1).selectExpr("split(string(event), ':')[0] AS key")
@@ -290,6 +289,44 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
     assert sorted(row.key for row in spark.table(f"{namespace}.firsts").collect()) == ["k0", "k1", "k2", "k9"]
+
+
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+@pytest.mark.parametrize("begun_in_real_time", [True, False])
+def test_a_query_with_state_changes_its_trigger(
+    begun_in_real_time: bool, spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    """Its sums go on, whichever trigger has begun the checkpoint: with Spark's defaults where that was real time."""
+    source = make_stream(client, namespace, "s", segments=2)
+    spark.sql(f"CREATE TABLE {namespace}.counts (key STRING, number BIGINT)")
+    conf = {"spark.sql.shuffle.partitions": "1"}
+    if not begun_in_real_time:
+        conf |= {FORMAT: "2", PROVIDER: ROCKS}
+    before = {key: spark.conf.get(key, None) for key in conf}
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        rows = read_stream(spark, f"{namespace}.s", maxPartitions=1).selectExpr("split(string(event), ':')[0] AS key")
+        counts = rows.groupBy("key").agg(count("*").alias("number"))
+        last = f"SELECT key, max(number) FROM {namespace}.counts GROUP BY key"
+        for step in range(1, 5):
+            write(client, source, numbered(3, 10))
+            wanted = {f"k{key}": 10 * step for key in range(3)}
+            query = writer(counts, tmp_path)
+            if begun_in_real_time != bool(step % 2):
+                query = query.trigger(processingTime="0 seconds")
+            query = query.toTable(f"{namespace}.counts")
+            try:
+                go_on(query, lambda: dict(spark.sql(last).collect()) == wanted)  # noqa: B023
+                go_on(query, lambda: has_read_all(client, source, tmp_path))
+            finally:
+                query.stop()
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
 def test_what_is_refused_is_said_when_the_query_starts(
