@@ -35,7 +35,18 @@ def check_streaming(output: Shown) -> None:
     assert int(counts.group(1)) > int(counts.group(2)) > 0
 
 
-CHECKS = {"quickstart": check_quickstart, "streaming": check_streaming}
+def check_realtime(output: Shown) -> None:
+    assert output.plots == 1
+    for way in ("micro-batches, exactly-once", "real time, at-least-once"):
+        alarms = re.search(rf"{way}: median \d+ ms of (\d+) alarms", output.printed)
+        assert alarms is not None, output.printed
+        assert int(alarms.group(1)) > 0
+    counts = re.search(r"\|\s*(\d+)\|\s*(\d+)\|\s*true\|\s*true\|", output.printed)
+    assert counts is not None, output.printed
+    assert int(counts.group(1)) >= int(counts.group(2)) > 0
+
+
+CHECKS = {"quickstart": check_quickstart, "streaming": check_streaming, "realtime": check_realtime}
 
 
 def test_all_notebooks_are_checked_here() -> None:
