@@ -325,8 +325,11 @@ def test_a_query_with_state_changes_its_trigger(
             finally:
                 query.stop()
     finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
 
 
 def test_what_is_refused_is_said_when_the_query_starts(
