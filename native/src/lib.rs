@@ -5,6 +5,7 @@
 //! codec then says what is wrong with it.
 
 mod avro;
+mod avro_wire;
 mod avro_write;
 mod column;
 mod frames;
@@ -14,6 +15,7 @@ mod json_write;
 mod numbers;
 mod plan;
 mod protobuf;
+mod protobuf_check;
 mod protobuf_wire;
 mod protobuf_write;
 mod routing;
@@ -74,9 +76,9 @@ impl Plan {
     fn read(&self, columns: &mut [Col], body: &[u8], scratch: &mut Vec<u8>) -> Res<()> {
         match self {
             Plan::Avro { record, padded } => {
-                let mut at = avro::Cursor::new(body);
+                let mut at = avro_wire::Cursor::new(body);
                 record.read(columns, &mut at)?;
-                let rest = at.rest();
+                let rest = at.rest;
                 match rest.is_empty() || (*padded && rest.iter().all(|byte| *byte == 0)) {
                     true => Ok(()),
                     false => Err(Bad),

@@ -103,7 +103,7 @@ impl Message {
     }
 
     #[inline(always)]
-    fn find(&self, number: u64) -> Option<usize> {
+    pub fn find(&self, number: u64) -> Option<usize> {
         match self.by_number.get(number as usize) {
             Some(&u16::MAX) => None,
             Some(i) => Some(*i as usize),
@@ -351,7 +351,7 @@ impl Kind {
         })
     }
 
-    fn wire(&self) -> Wire {
+    pub fn wire(&self) -> Wire {
         match self {
             Kind::Fixed32 | Kind::SFixed32 | Kind::Float => Wire::Four,
             Kind::Fixed64 | Kind::SFixed64 | Kind::Double => Wire::Eight,
@@ -461,58 +461,5 @@ impl Kind {
                 Ok(())
             }
         }
-    }
-
-    /// Passes over a value that nobody wants, as strictly as the official runtimes do.
-    fn check(&self, at: &mut Cursor) -> Res<()> {
-        match self {
-            Kind::Text(true) | Kind::Decimal { .. } => check_text(at.sized()?),
-            Kind::Timestamp(_) | Kind::Wrapper(_) | Kind::Message(_) => self.check_body(at.sized()?),
-            _ => match self.wire() {
-                Wire::Varint => at.varint().map(|_| ()),
-                Wire::Eight => at.array::<8>().map(|_| ()),
-                Wire::Four => at.array::<4>().map(|_| ()),
-                Wire::Sized => at.sized().map(|_| ()),
-            },
-        }
-    }
-}
-
-impl Kind {
-    fn check_packed(&self, body: &[u8]) -> Res<()> {
-        let mut at = Cursor { rest: body };
-        while !at.rest.is_empty() {
-            self.check(&mut at)?;
-        }
-        Ok(())
-    }
-
-    fn check_body(&self, body: &[u8]) -> Res<()> {
-        match self {
-            Kind::Timestamp(message) | Kind::Wrapper(message) | Kind::Message(message) => message.check(body),
-            _ => Err(Bad),
-        }
-    }
-}
-
-impl Message {
-    /// Passes over a message that nobody wants.
-    fn check(&self, body: &[u8]) -> Res<()> {
-        let mut at = Cursor { rest: body };
-        while !at.rest.is_empty() {
-            let tag = at.varint()?;
-            let (number, wire) = (tag >> 3, (tag & 7) as u8);
-            if number == 0 || tag > u64::from(u32::MAX) {
-                return Err(Bad);
-            }
-            match self.find(number).map(|i| &self.fields[i]) {
-                Some(field) if field.wire as u8 == wire => field.kind.check(&mut at)?,
-                Some(field) if wire == Wire::Sized as u8 && matches!(field.label, Label::Many) => {
-                    field.kind.check_packed(at.sized()?)?
-                }
-                _ => at.skip(number, wire, 0)?,
-            }
-        }
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 from client_tools import make_stream
 
 from pyspark_pravega.client import Client, Stream, TransactionState
-from pyspark_pravega.connector.log.entries import Commit
+from pyspark_pravega.connector.log.entries import Commit, Intent
 from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
@@ -83,3 +84,26 @@ def open_transactions(client: Client, stream: Stream) -> list[uuid.UUID]:
     client.controller.abort_transaction(stream, latest)
     candidates = [uuid.UUID(int=latest.int - back) for back in range(1, min(39, latest.int & (2**64 - 1)) + 1)]
     return [id_ for id_ in candidates if client.controller.transaction_state(stream, id_) is TransactionState.OPEN]
+
+
+def promise(client: Client, table: TableDefinition, writer: BatchWriter, message: TaskMessage) -> None:
+    """What a driver does first of a commit: record its intent."""
+    ledger = ledger_of(client, table)
+    assert message.staged is not None
+    ledger.begin(
+        ledger.state(),
+        Intent(
+            job=str(writer.job),
+            transactions=(str(transaction_of(message)),),
+            rows=message.staged.events,
+            bytes=message.staged.bytes,
+            started_at=time.time_ns() // 1_000_000,
+        ),
+    )
+
+
+def versions(client: Client, table: TableDefinition) -> list[tuple[int, str]]:
+    """The completed versions and their jobs."""
+    ledger = ledger_of(client, table)
+    assert ledger.state().pending is None
+    return [(commit.version, commit.job) for commit in ledger.commits(range(1, ledger.state().version + 1))]

@@ -1,10 +1,9 @@
-"""Writes without Spark: tasks into one commit, lost attempts, lost transactions, drivers that die."""
+"""Writes without Spark: tasks into one commit, lost attempts, lost transactions."""
 
 from __future__ import annotations
 
 import pickle
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,6 +21,7 @@ from connector_tools import (
     size_until,
     states,
     transaction_of,
+    versions,
 )
 from waiting import eventually
 
@@ -32,7 +32,7 @@ from pyspark_pravega.connector.log.ledger import delete_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
-from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, TaskMessage
+from pyspark_pravega.connector.write.writer import EpochWriter, TaskMessage
 from pyspark_pravega.errors import (
     EventEncodeError,
     LeaseExpiredError,
@@ -48,29 +48,6 @@ pytestmark = pytest.mark.server
 @pytest.fixture
 def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
     return raw_table(client, settings, scope)
-
-
-def promise(client: Client, table: TableDefinition, writer: BatchWriter, message: TaskMessage) -> None:
-    """What a driver does first of a commit: record its intent."""
-    ledger = ledger_of(client, table)
-    assert message.staged is not None
-    ledger.begin(
-        ledger.state(),
-        Intent(
-            job=str(writer.job),
-            transactions=(str(transaction_of(message)),),
-            rows=message.staged.events,
-            bytes=message.staged.bytes,
-            started_at=time.time_ns() // 1_000_000,
-        ),
-    )
-
-
-def versions(client: Client, table: TableDefinition) -> list[tuple[int, str]]:
-    """The completed versions and their jobs."""
-    ledger = ledger_of(client, table)
-    assert ledger.state().pending is None
-    return [(commit.version, commit.job) for commit in ledger.commits(range(1, ledger.state().version + 1))]
 
 
 # Commits
@@ -395,91 +372,6 @@ def test_a_stream_that_was_dropped_fails_the_commit_and_is_not_made_anew(
         writer.commit([message])
     writer.abort([message])
     assert list(client.controller.list_key_value_tables(table.stream.scope)) == []
-
-
-# Drivers that die
-
-
-def test_a_promise_that_was_never_kept_is_withdrawn_by_the_next_writer_and_can_not_be_kept_later(
-    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recovery, "GRACE_S", 0.2)
-    dead, heir = begin(table), begin(table)
-    message = run_task(dead, b"of the dead")
-    promise(client, table, dead, message)
-    heir.commit([run_task(heir, b"of the heir")])
-    assert are_over(client, table, [transaction_of(message)])
-    with pytest.raises(TransactionError):
-        dead.commit([message])
-    assert read_events(client, table) == [b"of the heir"]
-    assert versions(client, table) == [(1, str(heir.job))]
-
-
-def test_the_owner_of_a_promise_has_time_to_keep_it(
-    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recovery, "GRACE_S", 3600.0)
-    slow = begin(table)
-    message = run_task(slow, b"slow")
-    promise(client, table, slow, message)
-    slow.commit([message])
-    quick = begin(table)
-    quick.commit([run_task(quick, b"quick")])
-    assert versions(client, table) == [(1, str(slow.job)), (2, str(quick.job))]
-    assert sorted(read_events(client, table)) == [b"quick", b"slow"]
-
-
-def test_a_commit_whose_driver_died_before_completing_it_is_completed_by_the_next_writer(
-    client: Client, table: TableDefinition
-) -> None:
-    dead, heir = begin(table), begin(table)
-    message = run_task(dead, *numbered("dead", 30))
-    promise(client, table, dead, message)
-    client.controller.commit_transaction(table.stream, transaction_of(message))
-    heir.commit([run_task(heir, *numbered("heir", 10))])
-    assert versions(client, table) == [(1, str(dead.job)), (2, str(heir.job))]
-    assert [commit.rows for commit in ledger_of(client, table).commits([1, 2])] == [30, 10]
-    assert len(read_events(client, table)) == 40
-    dead.commit([message])
-    assert [version for version, _ in versions(client, table)] == [1, 2]
-    assert len(read_events(client, table)) == 40
-
-
-def test_a_driver_that_comes_back_keeps_its_own_promise(client: Client, table: TableDefinition) -> None:
-    writer = begin(table)
-    message = run_task(writer, b"one")
-    promise(client, table, writer, message)
-    pickle.loads(pickle.dumps(writer)).commit([message])
-    assert versions(client, table) == [(1, str(writer.job))]
-    assert read_events(client, table) == [b"one"]
-
-
-def test_a_promise_whose_transaction_is_unknown_is_withdrawn(
-    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recovery, "GRACE_S", 0.2)
-    writer = begin(table)
-    ledger = ledger_of(client, table)
-    strange = Intent(job=str(uuid.uuid4()), transactions=(str(uuid.UUID(int=99)),), rows=1, bytes=1, started_at=1)
-    ledger.begin(ledger.state(), strange)
-    writer.commit([run_task(writer, b"one")])
-    assert versions(client, table) == [(1, str(writer.job))]
-
-
-def test_readers_are_never_held_up_by_a_promise(
-    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Whoever waits for the dead is not done before the test's time is over.
-    monkeypatch.setattr(recovery, "GRACE_S", 3600.0)
-    first, dead = begin(table), begin(table)
-    first.commit([run_task(first, b"visible")])
-    message = run_task(dead, b"promised")
-    promise(client, table, dead, message)
-    assert read_events(client, table) == [b"visible"]
-    client.controller.commit_transaction(table.stream, transaction_of(message))
-    # Nobody completes the entry, and yet the commit is seen whole.
-    eventually(lambda: states(client, table, [transaction_of(message)]) == [TransactionState.COMMITTED])
-    assert sorted(read_events(client, table)) == [b"promised", b"visible"]
 
 
 def test_writers_at_once_are_put_in_an_order(client: Client, table: TableDefinition) -> None:

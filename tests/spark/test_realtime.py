@@ -209,6 +209,40 @@ def test_a_checkpoint_of_format_1_goes_on_in_real_time_when_spark_is_told_so(
     assert sorted(events_of(client, sink)) == sorted(expected + more)
 
 
+def test_a_driver_that_dies_as_spark_notes_the_first_batch_leaves_a_file_that_is_in_the_way(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    source, sink = make_stream(client, namespace, "s"), make_stream(client, namespace, "t")
+    rows, table = read_stream(spark, f"{namespace}.s").select("event"), f"{namespace}.t"
+    expected = numbered(3, 5)
+    write(client, source, expected)
+    query = writer(rows, tmp_path).toTable(table)
+    try:
+        go_on(query, lambda: has_read_all(client, source, tmp_path))
+    finally:
+        query.stop()
+
+    # As a killed driver leaves it: the offsets of batch 0 are noted, and its commit is a file without its name yet.
+    commits = tmp_path / "commits"
+    (commits / "0").rename(commits / ".0.tmp")
+    for folder in (commits, tmp_path / "offsets"):
+        for file in folder.iterdir():
+            if file.name not in ("0", ".0.crc", ".0.tmp") or (folder == commits and file.name == ".0.crc"):
+                file.unlink()
+    with pytest.raises(StreamingQueryException, match="commits should be empty on batch 0"):
+        writer(rows, tmp_path).toTable(table).awaitTermination(TIMEOUT_S)
+
+    (commits / ".0.tmp").unlink()
+    expected += numbered(3, 5, first=5)
+    write(client, source, numbered(3, 5, first=5))
+    query = writer(rows, tmp_path).toTable(table)
+    try:
+        go_on(query, lambda: set(events_of(client, sink)) == set(expected))
+    finally:
+        query.stop()
+    check_order(events_of(client, sink), again=True)
+
+
 def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
     source, sink = make_stream(client, namespace, "s", segments=2), make_stream(client, namespace, "t")
     rows = read_stream(spark, f"{namespace}.s").select("event")
