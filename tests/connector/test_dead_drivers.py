@@ -65,7 +65,7 @@ def test_the_owner_of_a_promise_has_time_to_keep_it(
     assert sorted(read_events(client, table)) == [b"quick", b"slow"]
 
 
-def test_a_commit_whose_driver_died_before_completing_it_is_completed_by_the_next_writer(
+def test_a_commit_that_was_made_but_not_completed_is_completed_by_the_next_writer(
     client: Client, table: TableDefinition
 ) -> None:
     dead, heir = begin(table), begin(table)
