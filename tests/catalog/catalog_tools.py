@@ -50,8 +50,8 @@ def write(job: WriteJob, *ids: int, **columns: list[Any]) -> None:
 def rows(definition: TableDefinition, snapshot: Snapshot, *columns: str) -> list[Any]:
     """The rows of a snapshot, sorted; of one column its values."""
     reader = BatchReader(definition, snapshot, columns or ("id",))
-    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    values = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    values = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     return sorted(value[0] for value in values) if len(columns) < 2 else sorted(values)
 
 

@@ -47,14 +47,14 @@ def group_exists(registry: SchemaRegistry, stream: Stream) -> bool:
 
 def traces(client: Client, registry: SchemaRegistry, stream: Stream) -> list[str]:
     """What there is of a table."""
-    found = []
+    left = []
     if stream.name in client.controller.list_streams(stream.scope):
-        found.append("stream")
+        left.append("stream")
     if open_ledger(client, stream) is not None:
-        found.append("ledger")
+        left.append("ledger")
     if group_exists(registry, stream):
-        found.append("group")
-    return found
+        left.append("group")
+    return left
 
 
 # Namespaces
@@ -107,11 +107,11 @@ def test_a_namespace_whose_tables_were_deleted_by_other_means_can_be_dropped(
 def test_a_table_is_made_of_a_stream_a_group_and_a_log(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
-    made = catalog.create_table(
+    definition = catalog.create_table(
         [scope], "all_orders", COLUMNS, [{"name": "bucket", "columns": ["id"], "buckets": 3}], {"compatibility": "Full"}
     )
     stream = Stream(scope, "all-orders")
-    assert made.stream == stream
+    assert definition.stream == stream
     assert traces(client, registry, stream) == ["stream", "ledger", "group"]
     assert registry.group(scope, "all-orders").compatibility == "Full"
     assert len(client.controller.current_segments(stream).ids) == 3
@@ -160,12 +160,12 @@ def test_of_many_who_create_a_table_at_once_one_has_made_it_and_it_is_whole(
         return True
 
     with ThreadPoolExecutor(4) as threads:
-        made = list(threads.map(create, range(4)))
-    assert made.count(True) == 1
+        successes = list(threads.map(create, range(4)))
+    assert successes.count(True) == 1
     assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger", "group"]
     table = catalog.load_table([scope], "t")
     assert table.schema == COLUMNS
-    assert table.properties["team.number"] == str(made.index(True))
+    assert table.properties["team.number"] == str(successes.index(True))
 
 
 def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
@@ -175,9 +175,9 @@ def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
     monkeypatch.setattr(tables, "CLAIM_S", 1.0)
     stream = Stream(scope, "t")
     create_ledger(client, stream).set_properties({"format": "raw", "routing-key": "old"})
-    made = catalog.create_table([scope], "t", COLUMNS, [], {})
-    assert made.properties == {"format": "avro"}
-    assert made.routing_key is None
+    definition = catalog.create_table([scope], "t", COLUMNS, [], {})
+    assert definition.properties == {"format": "avro"}
+    assert definition.routing_key is None
 
 
 # Failures leave nothing

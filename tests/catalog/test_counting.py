@@ -31,9 +31,9 @@ def counted(catalog: Catalog, stream: Stream, **options: str) -> int | None:
 
 
 def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:
-    found = open_ledger(catalog.client, stream)
-    assert found is not None
-    return found
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    return ledger
 
 
 def test_rows_of_commits_are_known_through_scales(catalog: Catalog, scope: str) -> None:

@@ -46,9 +46,9 @@ def change(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def after(table_format: str, *changes: dict[str, Any]) -> StructType:
-    made = evolved(schema(table_format), changes, stream="shop/orders")
-    assert made.type == schema(table_format).type
-    return made.columns()
+    new_schema = evolved(schema(table_format), changes, stream="shop/orders")
+    assert new_schema.type == schema(table_format).type
+    return new_schema.columns()
 
 
 @pytest.mark.parametrize("table_format", [AVRO, JSON, PROTOBUF])
@@ -98,8 +98,8 @@ def test_a_struct_has_columns_of_its_own(table_format: str) -> None:
 
 
 def test_a_message_s_numbers_are_never_used_again() -> None:
-    made = evolved(schema(PROTOBUF), [change("DeleteColumn", "st"), add("new")], stream="s/t")
-    message = descriptor_pb2.FileDescriptorSet.FromString(made.data).file[0].message_type[0]
+    new_schema = evolved(schema(PROTOBUF), [change("DeleteColumn", "st"), add("new")], stream="s/t")
+    message = descriptor_pb2.FileDescriptorSet.FromString(new_schema.data).file[0].message_type[0]
     assert [(field.name, field.number) for field in message.field] == [("id", 1), ("n", 2), ("new", 4)]
     optional = {
         field.name: message.oneof_decl[field.oneof_index].name for field in message.field if field.proto3_optional
@@ -112,9 +112,9 @@ def test_what_others_have_put_into_a_schema_stays_there() -> None:
     fields = [{"name": "id", "type": "long", "custom": 1}, {"name": "kind", "type": enum}]
     text = {"type": "record", "name": "Order", "namespace": "com.shop", "aliases": ["Old"], "fields": fields}
     before = Schema(format=AVRO, type="com.shop.Order", data=json.dumps(text).encode())
-    made = json.loads(evolved(before, [add("x")], stream="s/t").data)
-    assert made["aliases"] == ["Old"]
-    assert made["fields"][:2] == text["fields"]
+    record = json.loads(evolved(before, [add("x")], stream="s/t").data)
+    assert record["aliases"] == ["Old"]
+    assert record["fields"][:2] == text["fields"]
 
 
 @pytest.mark.parametrize("table_format", [AVRO, JSON, PROTOBUF])

@@ -51,8 +51,8 @@ def add(job: WriteJob, definition: TableDefinition, *ids: int) -> None:
 def seen(catalog: Catalog, stream: Stream) -> tuple[list[str], list[int]]:
     """A table's columns and its ids, as somebody who knows nothing of it reads it."""
     definition = Catalog(catalog.settings).definition(stream)
-    found = rows(definition, take_snapshot(catalog.client, stream), "id")
-    return definition.schema.fieldNames(), sorted(int(id) for id in found)
+    ids = rows(definition, take_snapshot(catalog.client, stream), "id")
+    return definition.schema.fieldNames(), sorted(int(id) for id in ids)
 
 
 def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:
@@ -94,8 +94,8 @@ def test_others_finish_what_a_dead_driver_has_left(
     columns, kept = (["id", "x"] if is_new and staged else ["id", "name"]), (new if is_new else [1, 2, 3, 4])
     assert seen(catalog, stream) == (columns, kept)
     others = Catalog(catalog.settings)
-    found = others.definition(stream)
-    add(WriteJob(plan(found)), found, 9)
+    finished = others.definition(stream)
+    add(WriteJob(plan(finished)), finished, 9)
     assert seen(catalog, stream) == (columns, [*kept, 9])
     tail = take_tail(others.client, stream)
     assert tail is not None

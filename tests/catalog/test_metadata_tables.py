@@ -99,11 +99,11 @@ def test_commits_come_in_pages_and_no_more_than_are_wanted(
         page = 0
         while not pages or page:
             left = None if limit is None else limit - sum(len(rows) for rows in pages)
-            found = catalog.metadata_rows(
+            metadata_page = catalog.metadata_rows(
                 [scope], "t$commits", ["version"], given, limit=left, newest_first=newest_first, page=page
             )
-            pages.append([version for (version,) in found.rows])
-            page = found.next
+            pages.append([version for (version,) in metadata_page.rows])
+            page = metadata_page.next
         return pages
 
     assert paged() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10]]
@@ -141,9 +141,13 @@ def test_transactions(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope)
     insert(catalog, stream, 1)
     (commit,) = table(catalog, stream, "commits")
-    found = {row["transaction"]: row for row in table(catalog, stream, "transactions")}
+    by_transaction = {row["transaction"]: row for row in table(catalog, stream, "transactions")}
     (done,) = commit["transactions"]
-    assert (found[done]["state"], found[done]["version"], found[done]["job"]) == ("COMMITTED", 1, commit["job"])
+    assert (by_transaction[done]["state"], by_transaction[done]["version"], by_transaction[done]["job"]) == (
+        "COMMITTED",
+        1,
+        commit["job"],
+    )
 
 
 def test_schemas(catalog: Catalog, scope: str) -> None:

@@ -19,8 +19,8 @@ def left(*predicates: tuple[str, str, list[Any]]) -> list[tuple[int, int, int]]:
     given = [
         {"column": column, "comparison": comparison, "values": values} for column, comparison, values in predicates
     ]
-    found = narrowed(SNAPSHOT, Bounds.of(given), None)
-    return [(part.segment_id, part.start, part.end) for part in found.parts]
+    snapshot = narrowed(SNAPSHOT, Bounds.of(given), None)
+    return [(part.segment_id, part.start, part.end) for part in snapshot.parts]
 
 
 ALL = [(0, 10, 100), (1, 10, 100), (2, 10, 100)]

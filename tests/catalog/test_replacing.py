@@ -41,8 +41,14 @@ def stage(
 
 
 def state(catalog: Catalog, stream: Stream) -> tuple[Any, ...]:
-    found = catalog.definition(stream, age_s=0)
-    return found.schema, shown_properties(found), found.configuration, found.compatibility, ids(catalog, stream)
+    definition = catalog.definition(stream, age_s=0)
+    return (
+        definition.schema,
+        shown_properties(definition),
+        definition.configuration,
+        definition.compatibility,
+        ids(catalog, stream),
+    )
 
 
 # INSERT OVERWRITE, TRUNCATE
@@ -90,10 +96,10 @@ def test_truncating_removes_all_rows(catalog: Catalog, scope: str) -> None:
 
 
 def test_a_new_table_is_there_or_isn_t(catalog: Catalog, scope: str) -> None:
-    made, staged = stage(catalog, scope)
-    write(overwriting(made), 1)
+    definition, staged = stage(catalog, scope)
+    write(overwriting(definition), 1)
     catalog.commit_staged(staged, written=True)
-    assert ids(catalog, made.stream) == [1]
+    assert ids(catalog, definition.stream) == [1]
     catalog.drop_table([scope], "t")
     _, staged = stage(catalog, scope)
     catalog.abort_staged(staged)

@@ -101,7 +101,7 @@ def test_the_first_answer_tells_what_the_jvm_needs_to_know(service: Service) -> 
 @server
 def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scope: str) -> None:
     properties = {"routing-key": "id", "segments": "2"}
-    made = service.call(
+    table = service.call(
         "createTable",
         namespace=[scope],
         table="all_orders",
@@ -110,12 +110,12 @@ def test_a_table_is_made_loaded_and_dropped_over_the_pipe(service: Service, scop
         properties=properties,
         checks=[],
     )["result"]
-    assert made["stream"] == f"{scope}/all-orders"
-    assert StructType.fromJson(json.loads(made["schema"])) == COLUMNS
-    assert made["properties"]["codec"].startswith("avro, ")
-    shown = {key: value for key, value in made["properties"].items() if key != "codec"}
+    assert table["stream"] == f"{scope}/all-orders"
+    assert StructType.fromJson(json.loads(table["schema"])) == COLUMNS
+    assert table["properties"]["codec"].startswith("avro, ")
+    shown = {key: value for key, value in table["properties"].items() if key != "codec"}
     assert shown == {"provider": "pravega", "format": "avro", "compatibility": "Backward", **properties}
-    assert service.call("loadRelation", namespace=[scope], table="all_orders")["result"] == made
+    assert service.call("loadRelation", namespace=[scope], table="all_orders")["result"] == table
     assert service.call("listTables", namespace=[scope])["result"] == ["all_orders"]
     planned = service.call("planScan", namespace=[scope], table="all_orders", columns=["id"], options={})["result"]
     assert (planned["size"], planned["segments"]) == (0, 0)

@@ -62,8 +62,8 @@ def test_what_isn_t_named_stays() -> None:
     ],
 )
 def test_retention_is_a_time_or_a_size(text: str, kind: RetentionType, amount: int) -> None:
-    found = stream_configuration(NEW, {"retention": text}).retention
-    assert found == RetentionPolicy(retention_type=kind, minimum=amount)
+    retention = stream_configuration(NEW, {"retention": text}).retention
+    assert retention == RetentionPolicy(retention_type=kind, minimum=amount)
 
 
 def test_scaling_is_fixed_or_a_rate() -> None:

@@ -69,9 +69,9 @@ def changes(catalog: Catalog, stream: Stream, first: int, last: int) -> list[tup
     assert ledger is not None
     ranges = committed_ranges(catalog.client, ledger, first, last)
     reader = ChangesReader(catalog.definition(stream), ranges, ["_commit_version", "id", "_change_type"])
-    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    assert {kind for batch in found for kind in batch.column("_change_type").to_pylist()} <= {"insert"}
-    return sorted((row["_commit_version"], row["id"]) for batch in found for row in batch.to_pylist())
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert {kind for batch in batches for kind in batch.column("_change_type").to_pylist()} <= {"insert"}
+    return sorted((row["_commit_version"], row["id"]) for batch in batches for row in batch.to_pylist())
 
 
 def test_every_version_can_be_read(catalog: Catalog, fixed: Stream) -> None:
@@ -163,10 +163,10 @@ def test_versions_that_never_were(
 
 
 def test_a_stream_that_nobody_has_committed_to(catalog: Catalog, scope: str) -> None:
-    made = make(catalog, scope, "empty")
+    definition = make(catalog, scope, "empty")
     for text in ("1", "0"):
         with pytest.raises(VersionNotFoundError, match="it has no commits yet"):
-            version(catalog, made, text)
+            version(catalog, definition, text)
     theirs = Stream(scope, "theirs")
     catalog.client.controller.create_stream(theirs, StreamConfiguration())
     with pytest.raises(VersionNotFoundError, match="read it AS OF a stream cut"):
@@ -319,8 +319,8 @@ def test_only_rows_are_wanted(catalog: Catalog, fixed: Stream) -> None:
     ledger = open_ledger(catalog.client, fixed)
     assert ledger is not None
     reader = ChangesReader(catalog.definition(fixed), committed_ranges(catalog.client, ledger, 1, 3), [])
-    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    assert sum(batch.num_rows for batch in found) == 9
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert sum(batch.num_rows for batch in batches) == 9
     assert rows(catalog.definition(fixed), snapshot_until(catalog.client, fixed, version(catalog, fixed, "1"))) == [
         1,
         2,

@@ -101,9 +101,9 @@ class Others:
         """What `TIMESTAMP AS OF` shows."""
         moment = moment_at(self.client, self.stream, milliseconds * 1000)
         held = snapshot_until(self.client, self.stream, moment)
-        found = {int(event) for event in rows(self.catalog.definition(self.stream), held, "event")}
-        assert found == self.ids_before(moment.offsets)
-        return found
+        ids = {int(event) for event in rows(self.catalog.definition(self.stream), held, "event")}
+        assert ids == self.ids_before(moment.offsets)
+        return ids
 
 
 def others_of(catalog: Catalog, scope: str, **properties: str) -> Others:
@@ -232,10 +232,10 @@ def test_of_two_looks_at_once_one_makes_the_version(catalog: Catalog, scope: str
 
     others.write(5)
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(look, range(8)))
+        next_looks = list(threads.map(look, range(8)))
     assert len(versions(others)) == 1
     # Who lost was told so, or saw that the version was there.
-    assert all(due is not None and (due == -1.0 or 0 < due <= 3600) for due in found)
+    assert all(due is not None and (due == -1.0 or 0 < due <= 3600) for due in next_looks)
 
 
 def test_a_process_samples_a_table_until_its_property_is_taken_away(catalog: Catalog, scope: str) -> None:
@@ -284,17 +284,17 @@ def test_watermarks_of_others_tell_times(catalog: Catalog, scope: str) -> None:
         return len(list(watermarks(others.client.pool, others.stream)))
 
     eventually(lambda: marks() >= 2, within_s=120)
-    found = list(watermarks(others.client.pool, others.stream))
-    for mark in found:
+    marks_there = list(watermarks(others.client.pool, others.stream))
+    for mark in marks_there:
         # All that the writer had written when it noted the time lies before, and nothing of later times.
         assert others.ids_at(mark.upper_ms) == others.ids_before(mark.cut)
         assert others.ids_before(mark.cut) <= noted[mark.upper_ms]
         assert others.ids_before(start(others, mark.upper_ms + 1)) == others.ids_before(end(others, mark.upper_ms + 1))
         assert others.ids_before(start(others, mark.upper_ms + 1)) == others.ids_before(mark.cut)
     with pytest.raises(VersionNotFoundError, match="its first watermark is of 2023-"):
-        start(others, found[0].upper_ms)
+        start(others, marks_there[0].upper_ms)
     with pytest.raises(VersionNotFoundError, match="its first watermark is of 2023-"):
-        others.ids_at(found[0].upper_ms - 1)
+        others.ids_at(marks_there[0].upper_ms - 1)
 
 
 def test_a_ledger_s_version_of_others_counts_no_rows(catalog: Catalog, scope: str) -> None:

@@ -79,16 +79,16 @@ def test_places_are_for_other_processes(client: Client, settings: Settings, scop
     controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
     table = KeyValueTable.reopened(client.pool, scope, "told", key=key)
     table.put([(key, NOT_EXISTS, b"told")])
-    told: Places = pickle.loads(pickle.dumps(client.pool.places(table.segments.stream)))
-    assert told.endpoints
+    places: Places = pickle.loads(pickle.dumps(client.pool.places(table.segments.stream)))
+    assert places.endpoints
     with Client(settings) as other:
-        other.pool.believe(told)
-        found = KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key])
-        assert [entry and entry.value for entry in found] == [b"told"]
+        other.pool.believe(places)
+        entries = KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key])
+        assert [entry and entry.value for entry in entries] == [b"told"]
     assert controller.delete_key_value_table(scope, "told")
     controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
-    nowhere = {segment: ("127.0.0.1", free_ports(1)[0]) for segment in told.endpoints}
-    for wrong in (told, Places(tables=told.tables, endpoints=nowhere)):
+    nowhere = {segment: ("127.0.0.1", free_ports(1)[0]) for segment in places.endpoints}
+    for wrong in (places, Places(tables=places.tables, endpoints=nowhere)):
         with Client(settings) as other:
             other.pool.believe(wrong)
             assert KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key]) == [None]

@@ -54,8 +54,8 @@ def numbered(name: str, count: int, *, size: int = 0) -> list[bytes]:
 def read_events(client: Client, definition: TableDefinition) -> list[bytes]:
     """All events of a snapshot, segment by segment."""
     reader = BatchReader(definition, take_snapshot(client, definition.stream), ["event"])
-    batches = [found for partition in reader.partitions() for found in reader.read(partition)]
-    return [event for found in batches for event in found.column("event").to_pylist()]
+    batches = [rows for partition in reader.partitions() for rows in reader.read(partition)]
+    return [event for rows in batches for event in rows.column("event").to_pylist()]
 
 
 def ledger_of(client: Client, definition: TableDefinition) -> Ledger:

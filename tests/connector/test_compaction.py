@@ -39,10 +39,10 @@ STEPS = ("before its snapshot", "before its rows", "before its commit")
 
 @pytest.fixture
 def table(catalog: Catalog, scope: str) -> TableDefinition:
-    made = catalog.create_table([scope], "keyed", COLUMNS, [], {"primary-key": "id", "segments": "2"})
-    put(made, dict.fromkeys(range(100), "old"))
-    put(made, dict.fromkeys(range(0, 100, 2), "newer"))
-    return made
+    definition = catalog.create_table([scope], "keyed", COLUMNS, [], {"primary-key": "id", "segments": "2"})
+    put(definition, dict.fromkeys(range(100), "old"))
+    put(definition, dict.fromkeys(range(0, 100, 2), "newer"))
+    return definition
 
 
 def put(definition: TableDefinition, rows: dict[int, str | None], *, mode: str | None = None) -> None:
@@ -233,8 +233,8 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     put(table, {0: "two"})
     assert client.controller.head(table.stream) == first
     end = source.latest_offset(start)
-    told = changes_of(table, source.partitions(start, end))
-    assert [change for change in told if change[2] == 0] == [
+    changes = changes_of(table, source.partitions(start, end))
+    assert [change for change in changes if change[2] == 0] == [
         (1, "insert", 0, "old"),
         (2, "update_preimage", 0, "old"),
         (2, "update_postimage", 0, "newer"),
@@ -243,7 +243,7 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
         (6, "update_preimage", 0, "one"),
         (6, "update_postimage", 0, "two"),
     ]
-    assert len(told) == 100 + 2 * 50 + 4
+    assert len(changes) == 100 + 2 * 50 + 4
     source.commit(end)
     compact(table)
     assert client.controller.head(table.stream) != first
@@ -300,8 +300,8 @@ def changes_of(definition: TableDefinition, partitions: Sequence[Any]) -> list[t
     reader = RowChangesReader(definition, None, ["id", "v", *CHANGE_COLUMNS.fieldNames()])
     rows = [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
     order = ("insert", "delete", "update_preimage", "update_postimage")
-    told = [(row["_commit_version"], row["_change_type"], row["id"], row["v"]) for row in rows]
-    return sorted(told, key=lambda change: (change[0], order.index(change[1]), change[2]))
+    changes = [(row["_commit_version"], row["_change_type"], row["id"], row["v"]) for row in rows]
+    return sorted(changes, key=lambda change: (change[0], order.index(change[1]), change[2]))
 
 
 def test_commits_start_compactions(catalog: Catalog, table: TableDefinition, client: Client) -> None:

@@ -86,11 +86,11 @@ def test_a_stream_with_a_group_has_the_columns_of_its_latest_schema(
 
 @server
 def test_a_created_table_is_found_again_as_it_was_made(client: Client, settings: Settings, scope: str) -> None:
-    made = Catalog(settings).create_table([scope], "t", COLUMNS, [], {"routing_key": "ID", "team.owner": "us"})
-    found = load_definition(client, settings, Stream(scope, "t"))
-    assert found.schema == made.schema == COLUMNS
-    assert found.properties == {"format": "avro", "routing-key": "id", "team.owner": "us"}
-    assert found.routing_key == "id"
+    created = Catalog(settings).create_table([scope], "t", COLUMNS, [], {"routing_key": "ID", "team.owner": "us"})
+    loaded = load_definition(client, settings, Stream(scope, "t"))
+    assert loaded.schema == created.schema == COLUMNS
+    assert loaded.properties == {"format": "avro", "routing-key": "id", "team.owner": "us"}
+    assert loaded.routing_key == "id"
 
 
 @server

@@ -168,8 +168,8 @@ def test_others_commit_between_the_epochs_of_a_query(client: Client, table: Tabl
         write_epoch(plan, "run", number, f"epoch {number}".encode())
         other = begin(table)
         other.commit([run_task(other, f"other {number}".encode())])
-    found = [(commit.query, commit.epoch) for commit in ledger_of(client, table).commits(range(1, 9))]
-    assert found == [(QUERY, 0), (None, None), (QUERY, 1), (None, None), (QUERY, 2), (None, None)]
+    epochs = [(commit.query, commit.epoch) for commit in ledger_of(client, table).commits(range(1, 9))]
+    assert epochs == [(QUERY, 0), (None, None), (QUERY, 1), (None, None), (QUERY, 2), (None, None)]
 
 
 def test_a_numbered_write_is_done_once(client: Client, table: TableDefinition) -> None:

@@ -68,13 +68,13 @@ def test_bad_events_in_each_mode(
         select(client, table, "id")
 
     permissive = table.with_mode("permissive")
-    found = select(client, permissive, "id", "name", "_corrupt_event", "_event_size")
-    assert [(row["id"], row["name"], row["_corrupt_event"]) for row in found] == [
+    rows = select(client, permissive, "id", "name", "_corrupt_event", "_event_size")
+    assert [(row["id"], row["name"], row["_corrupt_event"]) for row in rows] == [
         (1, "one", None),
         (None, None, bad),
         (2, None, None),
     ]
-    assert found[1]["_event_size"] == len(bad)
+    assert rows[1]["_event_size"] == len(bad)
 
     with caplog.at_level(logging.WARNING):
         kept = select(client, table.with_mode("DROPMALFORMED"), "id", "_offset", "_corrupt_event")
@@ -132,8 +132,8 @@ class TestSeveralTypes:
         for name, column in (("Created", "customer"), ("Paid", "amount")):
             table = load_definition(client, settings, stream, {"schema-type": f"shop.{name}"})
             assert table.schema.fieldNames() == [column]
-            found = select(client, table, column, "_offset")
-            assert [row[column] for row in found] == [f"{name[0]}-{i}" for i in range(3)]
+            rows = select(client, table, column, "_offset")
+            assert [row[column] for row in rows] == [f"{name[0]}-{i}" for i in range(3)]
             assert len(select(client, table)) == 3
 
     def test_without_a_choice_others_are_errors_that_say_so(
@@ -155,8 +155,8 @@ def test_a_group_that_was_made_again_is_another_one(client: Client, settings: Se
         catalog.create_table([scope], "t", StructType([StructField(name, kind)]), [], {})
         table = catalog.load_table([scope], "t")
         insert(table, [{name: value}])
-        found = select(client, catalog.load_table([scope], "t"), name, "_encoding_id")
-        assert found == [{name: value, "_encoding_id": 0}]
+        rows = select(client, catalog.load_table([scope], "t"), name, "_encoding_id")
+        assert rows == [{name: value, "_encoding_id": 0}]
         catalog.drop_table([scope], "t")
 
 
@@ -183,8 +183,8 @@ def test_a_format_of_one_s_own(
         with pytest.raises(ConfigurationError, match="compressed events need their header"):
             make(settings, scope, "ini_format:Ini", compression=compression)
         return
-    told = {"encoding-header": "true", "compression": compression} if header else {}
-    table = make(settings, scope, "ini_format:Ini", **told, **{"ini.separator": "|"})
+    properties = {"encoding-header": "true", "compression": compression} if header else {}
+    table = make(settings, scope, "ini_format:Ini", **properties, **{"ini.separator": "|"})
     insert(table, [{"id": 1, "name": "one"}, {"id": 2, "name": None}])
     loaded = load_definition(client, settings, table.stream)
     assert (loaded.format, loaded.schema) == ("ini_format:Ini", COLUMNS)

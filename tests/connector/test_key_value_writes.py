@@ -87,12 +87,12 @@ def versions(made: KeyValueDefinition) -> dict[int, int]:
 
 def changed(changes: list[Change]) -> Iterator[pa.RecordBatch]:
     """Changes as Spark hands them over: id, value, version and operation each."""
-    ids, values, told, operations = zip(*changes, strict=True)
+    ids, values, versions_read, operations = zip(*changes, strict=True)
     yield pa.record_batch(
         {
             "id": pa.array(ids, pa.int64()),
             "v": pa.array(values, pa.string()),
-            VERSION: pa.array(told, pa.int64()),
+            VERSION: pa.array(versions_read, pa.int64()),
             ROW_OPERATION: pa.array(operations, pa.int32()),
         }
     )

@@ -125,11 +125,11 @@ def test_versions_are_numbered_without_gaps_though_commits_are_withdrawn(ledger:
 @server
 def test_times_of_versions_ascend_though_clocks_differ(ledger: Ledger) -> None:
     state = ledger.state()
-    for told, kept in ((2_000, 2_000), (1_000, 2_001), (2_001, 2_002), (5_000, 5_000)):
+    for given_ms, kept in ((2_000, 2_000), (1_000, 2_001), (2_001, 2_002), (5_000, 5_000)):
         if kept == 2_002:
             # As a log from before the state held the time.
             state = replace(state, committed_at=None)
-        state = ledger.complete(ledger.begin(state, intent()), committed_at=told, cut={})
+        state = ledger.complete(ledger.begin(state, intent()), committed_at=given_ms, cut={})
         assert state.committed_at == ledger.state().committed_at == kept
     assert [commit.committed_at for commit in ledger.all_commits()] == [2_000, 2_001, 2_002, 5_000]
 
@@ -299,9 +299,9 @@ def test_the_longest_name_of_a_stream_has_a_log(client: Client, scope: str) -> N
     stream = make_stream(client, scope, "x" * 255)
     ledger = create_ledger(client, stream)
     ledger.complete(ledger.begin(ledger.state(), intent()), committed_at=1, cut={})
-    found = open_ledger(client, stream)
-    assert found is not None
-    assert found.state().version == 1
+    opened = open_ledger(client, stream)
+    assert opened is not None
+    assert opened.state().version == 1
 
 
 @server
@@ -342,9 +342,9 @@ def test_who_came_too_late_sees_what_was_faster(client: Client, ledger: Ledger, 
         for _ in range(40):
             job = ledger.job(uuid.uuid4())
             job.open()
-            found = list(threads.map(partial(share, job), range(8)))
-            assert sum(won for won, _ in found) == 1
-            assert len({shared for _, shared in found}) == 1
+            answers = list(threads.map(partial(share, job), range(8)))
+            assert sum(won for won, _ in answers) == 1
+            assert len({shared for _, shared in answers}) == 1
 
 
 _LOST = {
@@ -473,9 +473,9 @@ def losing(client: Client, settings: Settings, stream: Stream) -> Iterator[tuple
         LosingProxy(client.controller.endpoint(stream, 0)) as proxy,
         ThroughProxy(settings, proxy) as through,
     ):
-        found = open_ledger(through, stream)
-        assert found is not None
-        yield proxy, found
+        ledger = open_ledger(through, stream)
+        assert ledger is not None
+        yield proxy, ledger
 
 
 @server

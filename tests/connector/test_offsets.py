@@ -29,14 +29,14 @@ CUTS = st.dictionaries(SEGMENTS, OFFSETS, min_size=1, max_size=5)
 
 @given(st.dictionaries(STREAMS, st.tuples(CUTS, st.integers(0, 2**62), st.none() | CUTS), max_size=4))
 def test_an_offset_comes_back_from_its_text(
-    found: dict[Stream, tuple[dict[int, int], int, dict[int, int] | None]],
+    positions: dict[Stream, tuple[dict[int, int], int, dict[int, int] | None]],
 ) -> None:
     offset = SourceOffset(
         {
             stream: StreamPosition(
-                cut=StreamCut(stream, cut), made_ms=made, end=None if end is None else StreamCut(stream, end)
+                cut=StreamCut(stream, cut), made_ms=made_ms, end=None if end is None else StreamCut(stream, end)
             )
-            for stream, (cut, made, end) in found.items()
+            for stream, (cut, made_ms, end) in positions.items()
         }
     )
     text = offset.to_json()

@@ -50,12 +50,12 @@ def batches(client: Client, table: TableDefinition, columns: Sequence[str]) -> l
 
 
 def rows(client: Client, table: TableDefinition, *columns: str) -> list[tuple[Any, ...]]:
-    found = []
+    values = []
     for batch in batches(client, table, columns):
         batch.validate(full=True)
         assert tuple(batch.schema.names) == columns
-        found += list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    return found
+        values += list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return values
 
 
 def test_columns_come_in_the_order_asked_for(client: Client, avro: TableDefinition) -> None:
@@ -65,10 +65,10 @@ def test_columns_come_in_the_order_asked_for(client: Client, avro: TableDefiniti
 
 
 def test_metadata_columns_may_stand_anywhere_among_them(client: Client, avro: TableDefinition) -> None:
-    found = rows(client, avro, "_event_size", "id", "_offset", "_segment", "name", "_encoding_id")
-    assert [(id_, name) for _, id_, _, _, name, _ in found] == [(1, "one"), (2, None), (3, "three")]
+    values = rows(client, avro, "_event_size", "id", "_offset", "_segment", "name", "_encoding_id")
+    assert [(id_, name) for _, id_, _, _, name, _ in values] == [(1, "one"), (2, None), (3, "three")]
     offset = 0
-    for size, _, at, segment, _, encoding_id in found:
+    for size, _, at, segment, _, encoding_id in values:
         assert (at, segment, encoding_id) == (offset, 0, 0)
         offset += 8 + size
     assert offset == take_snapshot(client, avro.stream).size
@@ -79,10 +79,10 @@ def test_metadata_alone_can_be_read(client: Client, avro: TableDefinition) -> No
 
 
 def test_without_columns_the_rows_are_still_counted(client: Client, avro: TableDefinition) -> None:
-    found = batches(client, avro, [])
-    assert sum(batch.num_rows for batch in found) == 3
+    markers = batches(client, avro, [])
+    assert sum(batch.num_rows for batch in markers) == 3
     assert output_schema(avro, []) == ROW_MARKER
-    assert found[0].schema.names == ROW_MARKER.fieldNames()
+    assert markers[0].schema.names == ROW_MARKER.fieldNames()
 
 
 def test_the_schema_of_a_read_is_that_of_its_columns(avro: TableDefinition) -> None:
@@ -126,11 +126,11 @@ def test_a_snapshot_is_read_as_it_was_taken_whatever_comes_after(client: Client,
 def test_events_larger_than_a_read_request_are_read_whole(client: Client, raw: TableDefinition) -> None:
     events = [b"a", b"b" * (8 << 20), b"c", b"d" * ((1 << 20) - 8), b"", b"e" * (3 << 20), b"f"]
     append(client, raw.stream, 0, *map(framed, events))
-    found = rows(client, raw, "event", "_offset", "_event_size")
-    assert [event for event, _, _ in found] == events
-    assert [size for _, _, size in found] == [len(event) for event in events]
+    values = rows(client, raw, "event", "_offset", "_event_size")
+    assert [event for event, _, _ in values] == events
+    assert [size for _, _, size in values] == [len(event) for event in events]
     offsets = [sum(len(event) + 8 for event in events[:i]) for i in range(len(events))]
-    assert [offset for _, offset, _ in found] == offsets
+    assert [offset for _, offset, _ in values] == offsets
 
 
 def test_events_are_found_wherever_an_answer_of_the_server_is_cut(client: Client, raw: TableDefinition) -> None:

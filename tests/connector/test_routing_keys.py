@@ -31,9 +31,9 @@ ROWS = pa.record_batch(
 def test_keys_are_made_of_columns(text: str, columns: tuple[str, ...], keys: list[str]) -> None:
     routing = Routing.parse(text, COLUMNS)
     assert routing.columns == columns
-    made = routing.keys(ROWS)
-    assert isinstance(made, pa.Array)
-    assert made.to_pylist() == keys
+    routing_keys = routing.keys(ROWS)
+    assert isinstance(routing_keys, pa.Array)
+    assert routing_keys.to_pylist() == keys
     assert Routing.parse(str(routing), COLUMNS) == routing
 
 

@@ -50,10 +50,10 @@ class Query:
 
     def batches(self, target: SourceOffset | None = None) -> list[list[str]]:
         """All micro-batches until nothing is left."""
-        found = []
+        micro_batches = []
         while batch := self.batch(target):
-            found.append(batch)
-        return found
+            micro_batches.append(batch)
+        return micro_batches
 
     def read(self, start: SourceOffset, end: SourceOffset) -> list[str]:
         return [
@@ -135,9 +135,9 @@ def test_with_fewer_events_than_segments_all_get_their_turn(client: Client, sett
     for segment in range(4):
         append(client, stream, segment, *[framed(b"%d" % segment)] * 3)
     query = Query(client, settings, stream, max_events=1)
-    found = query.batches()
-    assert [len(batch) for batch in found] == [1] * 12
-    assert {batch[0] for batch in found[:4]} == {"0", "1", "2", "3"}
+    batches = query.batches()
+    assert [len(batch) for batch in batches] == [1] * 12
+    assert {batch[0] for batch in batches[:4]} == {"0", "1", "2", "3"}
 
 
 def test_bytes_are_limited_but_an_event_always_fits(client: Client, settings: Settings, scope: str) -> None:
@@ -175,8 +175,8 @@ def test_a_target_ends_a_query_though_the_stream_goes_on(client: Client, setting
     write(client, stream, events(8, 4))
     client.controller.scale_to(stream, 2)
     write(client, stream, events(12, 4))
-    found = [event for batch in query.batches(target) for event in batch]
-    assert sorted(found) == sorted(events(0, 8))
+    read_events = [event for batch in query.batches(target) for event in batch]
+    assert sorted(read_events) == sorted(events(0, 8))
     assert query.offset == target
     assert sorted(event for batch in query.batches() for event in batch) == sorted(events(8, 8))
 

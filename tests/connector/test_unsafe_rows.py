@@ -133,8 +133,8 @@ def test_null_bits_of_many_columns(columns: int) -> None:
 def test_batches_of_several_packs_and_of_none() -> None:
     schema = StructType([StructField("s", StringType())])
     one = packed([row_bytes(["a"], [StringType()]), row_bytes(["b" * 13], [StringType()])])
-    found = [batch.column("s").to_pylist() for batch in unpack(iter([one, packed([]), one]), schema)]
-    assert found == [["a", "b" * 13]] * 2
+    columns = [batch.column("s").to_pylist() for batch in unpack(iter([one, packed([]), one]), schema)]
+    assert columns == [["a", "b" * 13]] * 2
 
 
 def test_nested_columns_are_not_unpacked() -> None:

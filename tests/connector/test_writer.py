@@ -213,10 +213,10 @@ def test_what_a_lost_attempt_left_in_the_shared_transaction_stays_out(
     writer.commit(messages)
     if again:
         writer.commit(messages)
-    found = read_events(client, table)
-    assert sorted(found) == sorted(event for part in parts for event in part)
+    visible = read_events(client, table)
+    assert sorted(visible) == sorted(event for part in parts for event in part)
     for part in parts:
-        places = [found.index(event) for event in part]
+        places = [visible.index(event) for event in part]
         assert len(set(places)) == 200
     assert are_over(client, table, [transaction_of(messages[0])])
     assert open_transactions(client, table.stream) == []

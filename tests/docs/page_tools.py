@@ -42,7 +42,7 @@ def snippets(page: str) -> list[Snippet]:
     Args:
         page: its path in the repository.
     """
-    found, lines = [], (ROOT / page).read_text().splitlines()
+    page_snippets, lines = [], (ROOT / page).read_text().splitlines()
     number = 0
     while number < len(lines):
         opened = _FENCE.match(lines[number])
@@ -50,7 +50,7 @@ def snippets(page: str) -> list[Snippet]:
             number += 1
             continue
         end = lines.index("```", number + 1)
-        found.append(
+        page_snippets.append(
             Snippet(
                 page=page,
                 line=number + 2,
@@ -60,7 +60,7 @@ def snippets(page: str) -> list[Snippet]:
             )
         )
         number = end + 1
-    return found
+    return page_snippets
 
 
 def _marker(above: list[str]) -> str | None:
@@ -68,8 +68,8 @@ def _marker(above: list[str]) -> str | None:
     if not above or not above[-1].endswith("-->"):
         return None
     begin = max(index for index, line in enumerate(above) if line.startswith("<!--"))
-    found = _MARKER.fullmatch(" ".join(above[begin:]))
-    return found[1] if found else None
+    match = _MARKER.fullmatch(" ".join(above[begin:]))
+    return match[1] if match else None
 
 
 def prose(page: str) -> list[tuple[int, str]]:

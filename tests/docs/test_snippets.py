@@ -133,9 +133,9 @@ class Reader:
         Args:
             client: one that may do it.
         """
-        for made in self._names.values():
-            if isinstance(made, Client):
-                made.close()
+        for value in self._names.values():
+            if isinstance(value, Client):
+                value.close()
         for query in self._spark.streams.active:
             query.stop()
         self._spark.sql(f"DROP NAMESPACE IF EXISTS pravega.shop{self._suffix} CASCADE")

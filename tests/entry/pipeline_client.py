@@ -51,13 +51,13 @@ def main(address: str, folder: Path, flights: str, columns: str) -> dict[str, An
     def delays() -> list[Any]:
         while True:
             try:
-                found = spark.sql("SELECT carrier, departures, delay FROM nyc.delays ORDER BY carrier").collect()
+                rows = spark.sql("SELECT carrier, departures, delay FROM nyc.delays ORDER BY carrier").collect()
             except PySparkException as error:
                 # It was planned with the old rows, and they were removed before it came to read them.
                 if "truncated while they were read" not in str(error):
                     raise
                 continue
-            return [list(row) for row in found]
+            return [list(row) for row in rows]
 
     ended(start(address, spec))
     seen: dict[str, Any] = {"first": delays(), "between": []}

@@ -66,8 +66,8 @@ def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode()), encoding="utf-8"))
         capsys.readouterr()
         code = cli.main(arguments)
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return command
 
@@ -125,9 +125,9 @@ def test_lines_that_are_put_are_the_lines_that_are_shown(
     protobuf = table_format == "protobuf"
     # Several pieces of lines, several commits, four segments.
     for first, last in ((0, 10_000), (10_000, 10_007), (10_007, 10_010)):
-        code, _, told = run("put", table, lines=text(rows(first, last, protobuf=protobuf)) + "\n")
-        assert code == 0, told
-        assert told.startswith(f"{last - first:,} rows, "), told
+        code, _, summary = run("put", table, lines=text(rows(first, last, protobuf=protobuf)) + "\n")
+        assert code == 0, summary
+        assert summary.startswith(f"{last - first:,} rows, "), summary
     for count, first in ((3, 10_007), (10, 10_000), (20_000, 0)):
         code, shown, _ = run("tail", table, "-n", str(count), "--json")
         assert code == 0
@@ -161,7 +161,7 @@ def test_lines_that_are_put_are_the_lines_that_are_shown(
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "sentence"),
     [
         ('{"id": 1, "nmae": "x"}', 'line 3: "nmae" is not a column; did you mean "name"?'),
         ('{"name": "x"}', 'line 3 lacks column "id", which can\'t be null'),
@@ -171,19 +171,19 @@ def test_lines_that_are_put_are_the_lines_that_are_shown(
     ],
 )
 def test_a_line_that_is_no_row_is_told_by_its_number_and_nothing_is_written(
-    run: Run, settings: Settings, client: Client, scope: str, line: str, told: str
+    run: Run, settings: Settings, client: Client, scope: str, line: str, sentence: str
 ) -> None:
     table = make(settings, scope, "t", FEW)
     assert run("put", table, lines='{"id": 0}\n')[0] == 0
     before = take_snapshot(client, Stream(scope, "t")).cut
     code, shown, error = run("put", table, lines='{"id": 1}\n\n' + line + "\n")
     assert (code, shown) == (1, "")
-    assert told in error
+    assert sentence in error
     assert take_snapshot(client, Stream(scope, "t")).cut == before
 
 
 def test_what_names_no_table_is_told(run: Run, scope: str) -> None:
-    for name, told in (
+    for name, sentence in (
         ("orders", "names no table: write namespace.table"),
         ("a.b.c", "names no table"),
         (f"{scope}/none", "does not exist"),
@@ -191,7 +191,7 @@ def test_what_names_no_table_is_told(run: Run, scope: str) -> None:
     ):
         code, shown, error = run("tail", name)
         assert (code, shown) == (1, "")
-        assert told in error
+        assert sentence in error
     assert "does not exist" in run("streams", "no_such_scope")[2]
     assert "-n must be" in run("tail", "a.b", "-n", "-1")[2]
 
@@ -287,6 +287,6 @@ def test_the_help_of_each_command_has_an_example(capsys: pytest.CaptureFixture[s
     def commands(text: str) -> list[str]:
         return re.findall(r"^ {4}([a-z]+)\b", text.partition("COMMAND\n")[2].partition("options:")[0], re.MULTILINE)
 
-    found = [(name,) for name in commands(told())] + [("sandbox", name) for name in commands(told("sandbox"))]
-    assert len(found) > 15
-    assert [words for words in found if not re.search(r"Examples?:\s+\S", told(*words))] == []
+    all_commands = [(name,) for name in commands(told())] + [("sandbox", name) for name in commands(told("sandbox"))]
+    assert len(all_commands) > 15
+    assert [words for words in all_commands if not re.search(r"Examples?:\s+\S", told(*words))] == []

@@ -99,10 +99,10 @@ def test_what_is_put_and_read_is_told_in_bytes_while_it_takes_long(
 
     shown, screen = terminal.run("put", table, source=source)
     assert shown == b""
-    found = BAR.findall(screen)
+    bars = BAR.findall(screen)
     assert screen.startswith(f"{CLEAR}writing {table}: [")
-    assert {total for _, total in found} == {megabytes}
-    done = [int(so_far) for so_far, _ in found]
+    assert {total for _, total in bars} == {megabytes}
+    done = [int(so_far) for so_far, _ in bars]
     assert done == sorted(done)
     assert " left" in screen
     assert re.fullmatch(rf"15,000 rows, [\d,]+ bytes of events, committed to {table}\n", left_over(screen))
@@ -121,8 +121,8 @@ def test_what_is_put_and_read_is_told_in_bytes_while_it_takes_long(
     assert sorted(map(json.dumps, map(json.loads, shown.splitlines()))) == sorted(lines)
     assert screen == ""
     shown, screen = terminal.run("put", table, "--json", source=source)
-    told = json.loads(shown)
-    assert (told["table"], told["rows"]) == (table, 15_000)
+    report = json.loads(shown)
+    assert (report["table"], report["rows"]) == (table, 15_000)
     assert screen == ""
 
 

@@ -186,9 +186,9 @@ def test_jdbc_sees_the_tree(thrift: ThriftServer) -> None:
     assert java.returncode == 0, java.stderr[-5000:]
     print(java.stderr)
     answers = [answer.splitlines() for answer in java.stdout.split(";\n")]
-    made, found = answers[: len(TREE)], answers[len(TREE) : len(TREE) + len(asked)]
-    assert [answer for answer in made if answer] == []
-    assert dict(zip(asked, found, strict=True)) == ASKED
+    of_statements, of_questions = answers[: len(TREE)], answers[len(TREE) : len(TREE) + len(asked)]
+    assert [answer for answer in of_statements if answer] == []
+    assert dict(zip(asked, of_questions, strict=True)) == ASKED
 
 
 def test_sqlalchemy_and_pandas(thrift: ThriftServer) -> None:

@@ -78,8 +78,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     (copy / ".venv").symlink_to(sys.prefix)
     # With -o make takes the shared environment for ready, and leaves it as it is.
     command = ["make", "--no-print-directory", "dist", "-o", ".venv/.ready"]
-    made = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=1200, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
+    build = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=1200, check=False)
+    assert build.returncode == 0, build.stdout + build.stderr
     return Machine(copy, sorted((copy / "dist").glob("*.whl")))
 
 
@@ -97,8 +97,8 @@ def test_the_native_codec_is_used(machine: Machine, tmp_path: Path) -> None:
     program = "import pyspark_pravega as own, pyspark_pravega_native as native; print(own.__file__, native.__file__)"
     imported = machine.run("python", "-c", program, folder=tmp_path).stdout.split()
     assert [file for file in imported if not file.startswith(str(machine.bin.parent))] == []
-    told = machine.run("pravega-spark", "doctor", "--json", folder=tmp_path)
-    (codec,) = [finding for finding in json.loads(told.stdout) if finding["what"] == "codec"]
+    report = machine.run("pravega-spark", "doctor", "--json", folder=tmp_path)
+    (codec,) = [finding for finding in json.loads(report.stdout) if finding["what"] == "codec"]
     assert codec["level"] == "ok", codec
 
 
@@ -117,13 +117,13 @@ def test_a_worker_without_the_package_says_so_in_a_sentence(machine: Machine, sa
         **sandbox.environment(),
     )
     assert done.returncode != 0
-    told = {
+    sentences = {
         line.partition("ModuleNotFoundError: ")[2]
         for line in done.stderr.splitlines()
         if "tasks of pyspark-pravega need" in line
     }
-    assert len(told) == 1, done.stderr[-5000:]
-    (sentence,) = told
+    assert len(sentences) == 1, done.stderr[-5000:]
+    (sentence,) = sentences
     assert f"{tmp_path}/bare/bin/python" in sentence
     assert "has no pyspark_pravega, numpy, pyarrow, grpc, google.protobuf, httpx, which" in sentence
     assert "`pravega-spark pack`" in sentence

@@ -44,10 +44,10 @@ def events_by_segment(settings: Settings, stream: Stream) -> dict[int, list[byte
     client = shared_client(settings)
     tail = take_tail(client, stream)
     assert tail is not None
-    found = {}
+    by_segment = {}
     for part in tail.parts:
         data = b"".join(read_range(client.pool, stream, part.segment_id, part.start, part.end))
         frames = framing.split(data)
         assert frames.consumed == len(data)
-        found[part.segment_id] = frames.payloads.to_pylist()
-    return found
+        by_segment[part.segment_id] = frames.payloads.to_pylist()
+    return by_segment

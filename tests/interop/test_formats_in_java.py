@@ -131,9 +131,9 @@ def test_java_reads_our_json(catalog: Catalog, scope: str, java: JavaPrograms, c
     read = {event["id"]: event for event in map(json.loads, read_by_java(java, table))}
     for i in range(ROWS):
         wanted = expected(row(i))
-        found = read[wanted["id"]]
-        found["attrs"] = found["attrs"] or []
-        assert found == wanted, f"row {i}"
+        row_read = read[wanted["id"]]
+        row_read["attrs"] = row_read["attrs"] or []
+        assert row_read == wanted, f"row {i}"
 
 
 # Java can't read what is Protobuf and compressed, not even its own: it stumbles over the zeros behind a message.
@@ -172,9 +172,9 @@ def test_java_reads_our_protobuf(catalog: Catalog, scope: str, java: JavaProgram
         read[int(event["id"])] = event
     for i in range(ROWS):
         wanted = {**expected(row(i)), "id": str(row(i)["id"])}
-        found = read[row(i)["id"]]
-        found["attrs"] = found["attrs"] or []
-        assert found == wanted, f"row {i}"
+        row_read = read[row(i)["id"]]
+        row_read["attrs"] = row_read["attrs"] or []
+        assert row_read == wanted, f"row {i}"
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy"])

@@ -27,8 +27,8 @@ def test_java_puts_and_sql_reads_and_the_other_way_round(
     assert spark.table(t).where("id = -3 AND code = 'ä'").count() == 1
     spark.sql(f"INSERT INTO {t} VALUES (9, 'abcdefgh', 'from SQL', 4)")
     spark.sql(f"UPDATE {t} SET n = 7 WHERE id = -3")
-    found = java.run("interop.KeyedPuts", scope, "t", "9", "abcdefgh")
-    assert json.loads(found) == {"name": "from SQL", "n": 4}
+    printed = java.run("interop.KeyedPuts", scope, "t", "9", "abcdefgh")
+    assert json.loads(printed) == {"name": "from SQL", "n": 4}
     assert json.loads(java.run("interop.KeyedPuts", scope, "t", "-3", "ä")) == {"name": "from Java", "n": 7}
 
 

@@ -30,13 +30,13 @@ def test_what_java_writes_is_read(catalog: Catalog, stream: Stream, java: JavaPr
     written = java.run("interop.LargeTool", "write", stream.scope, stream.name, *map(str, SIZES)).splitlines()
     pool = catalog.client.pool
     data = b"".join(read_range(pool, stream, 0, 0, segment_state(pool, stream, 0).write_offset))
-    found, at = [], 0
+    sums, at = [], 0
     while at < len(data):
         kind, length = struct.unpack_from(">ii", data, at)
         assert kind == 0
-        found.append(f"{length} {zlib.crc32(data[at + 8 : at + 8 + length])}")
+        sums.append(f"{length} {zlib.crc32(data[at + 8 : at + 8 + length])}")
         at += 8 + length
-    assert found == written
+    assert sums == written
     assert len(written) == len(SIZES)
 
 

@@ -36,9 +36,9 @@ def test_each_reads_the_entries_and_the_mark_of_the_other(catalog: Catalog, stre
         printed = java.run("interop.SyncTool", "read", *at).splitlines()
 
         written = [b"ours %d" % i for i in range(20)] + [b"ours too"] + [b"java %d" % i for i in range(30)]
-        found = list(log.read_from(0))
-        assert [entry for _, entry in found] == written
-        assert printed == [f"{revision} {entry.decode()}" for revision, entry in found]
+        entries = list(log.read_from(0))
+        assert [entry for _, entry in entries] == written
+        assert printed == [f"{revision} {entry.decode()}" for revision, entry in entries]
         assert (old.split(":")[1], new.split(":")[1]) == ("13", str(log.tail()))
         assert log.mark() == log.tail()
 

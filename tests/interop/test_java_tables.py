@@ -34,8 +34,8 @@ def test_each_finds_and_changes_what_the_other_has_written(
     java.run("interop.KvtTool", "write", scope, "t", "4", str(ROWS), str(SECONDARIES))
     keys = [key(row, s) for row in range(ROWS) for s in range(SECONDARIES)]
 
-    found = table.get(keys)
-    assert [entry and entry.value for entry in found] == [
+    entries = table.get(keys)
+    assert [entry and entry.value for entry in entries] == [
         b"java %d.%d" % (row, s) for row in range(ROWS) for s in range(SECONDARIES)
     ]
     assert [k for k, _ in table.iterate_keys()] == sorted(keys)
@@ -44,7 +44,7 @@ def test_each_finds_and_changes_what_the_other_has_written(
     for row in range(ROWS, 2 * ROWS):
         table.put([(key(row, s), NOT_EXISTS, b"ours %d.%d" % (row, s)) for s in range(SECONDARIES)])
     changed = keys[:20]
-    for k, entry in zip(changed, found, strict=False):
+    for k, entry in zip(changed, entries, strict=False):
         assert entry is not None
         table.put([(k, entry.version, entry.value + b"?")])
 
@@ -61,7 +61,7 @@ def test_each_finds_and_changes_what_the_other_has_written(
     assert [version.split(":")[1] for version in versions] == [str(entry and entry.version) for entry in after]
     assert after[0] is not None
     assert after[0].value == b"java 0.0?!"
-    first = found[0]
+    first = entries[0]
     assert first is not None
     with pytest.raises(ConflictError):
         table.put([(keys[0], first.version, b"stale")])

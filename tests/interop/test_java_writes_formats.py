@@ -71,14 +71,14 @@ def test_every_field(catalog: Catalog, scope: str, java: JavaPrograms, table_for
     ).to_pylist()
     is_text = table_format == "json"
     lines = [body.decode() if is_text else base64.b64encode(body).decode() for body in bodies]
-    told = schema.data.decode() if is_text else base64.b64encode(schema.data).decode()
-    arguments = (scope, "readings", REGISTERED[table_format], codec, schema.type, told)
+    schema_text = schema.data.decode() if is_text else base64.b64encode(schema.data).decode()
+    arguments = (scope, "readings", REGISTERED[table_format], codec, schema.type, schema_text)
     java.run("interop.FormatWrite", *arguments, stdin="\n".join(lines) + "\n")
 
     table = catalog.load_table([scope], "readings")
     assert (table.format, table.schema.fieldNames()) == (table_format, COLUMNS.fieldNames())
-    found = select(table, COLUMNS.fieldNames())
-    assert [{**one, "attrs": sorted(one["attrs"])} for one in found] == [row(i) for i in range(EVENTS)]
+    rows = select(table, COLUMNS.fieldNames())
+    assert [{**one, "attrs": sorted(one["attrs"])} for one in rows] == [row(i) for i in range(EVENTS)]
     assert len(select(table, [])) == EVENTS
     assert isinstance(table.registered, tuple)
     assert isinstance(table.registered[0], SchemaInfo)

@@ -72,10 +72,10 @@ class Browser:
             What it has returned.
         """
         end = time.monotonic() + PATIENCE_S
-        while not (found := self.run(script, *arguments)):
+        while not (answer := self.run(script, *arguments)):
             assert time.monotonic() < end, f"{what}; the page says: {self.run('return document.body.innerText')[:2000]}"
             time.sleep(0.1)
-        return found
+        return answer
 
     def press(self, *keys: str) -> None:
         """Press keys, one after another, wherever the focus is."""
@@ -139,12 +139,12 @@ def browser(folder: Path, *, width: int = 1400, height: int = 900) -> Iterator[B
                 "goog:chromeOptions": {"args": arguments, "binary": _chromium()},
                 "goog:loggingPrefs": {"browser": "ALL"},
             }
-            made = http.post("/session", json={"capabilities": {"alwaysMatch": capabilities}}).json()["value"]
-            assert "sessionId" in made, made
+            new_session = http.post("/session", json={"capabilities": {"alwaysMatch": capabilities}}).json()["value"]
+            assert "sessionId" in new_session, new_session
             try:
-                yield Browser(http, made["sessionId"])
+                yield Browser(http, new_session["sessionId"])
             finally:
-                http.delete(f"/session/{made['sessionId']}")
+                http.delete(f"/session/{new_session['sessionId']}")
     finally:
         driver.terminate()
         driver.wait()

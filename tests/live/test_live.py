@@ -96,7 +96,7 @@ def test_samples_tell_what_the_client_tells(catalog: Catalog, client: Client, sc
         client.controller.scale_to(raw, segments)
         with client.writer(raw) as writer:
             writer.write_batch([b"y" * 10] * count, [str(number) for number in range(count)])
-    third = eventually(lambda: (found := lines(answers)[str(raw)])["segments"] == 4 and found)
+    third = eventually(lambda: (line := lines(answers)[str(raw)])["segments"] == 4 and line)
     assert (third["bytes"], third["written_bytes"], third["written_events"]) == (size(client, raw), 100 * 18, 100)
 
     client.truncate(client.tail(raw))
@@ -119,9 +119,9 @@ def test_the_table_of_streams_is_sorted_filtered_and_taken_in_parts(
     largest = answers.streams(sort="bytes", descending=True, begin=1, count=2)
     assert [line["bytes"] for line in largest["lines"]] == [9 * 4, 9 * 3]
     assert (largest["begin"], largest["matching"], largest["total"]) == (1, 6, 6)
-    found = answers.streams(text="S_4")
-    assert [line["stream"] for line in found["lines"]] == [f"{scope}/s-4"]
-    assert (found["matching"], found["total"]) == (1, 6)
+    page = answers.streams(text="S_4")
+    assert [line["stream"] for line in page["lines"]] == [f"{scope}/s-4"]
+    assert (page["matching"], page["total"]) == (1, 6)
 
 
 def test_pictures_tell_what_metadata_tables_tell(
@@ -137,27 +137,28 @@ def test_pictures_tell_what_metadata_tables_tell(
     client.controller.scale_to(table, 3)
     insert(catalog, table, *range(40, 45))
 
-    found = answers.stream(table)
+    picture = answers.stream(table)
     of_segments = ["segment", "min_key", "max_key", "start_offset", "end_offset", "sealed", "successors"]
-    told = catalog.metadata_rows([scope], "orders$segments", of_segments).rows
-    assert [[one[key] for key in of_segments] for one in found["segments"]] == [
-        [*row[:-1], tuple(row[-1])] if isinstance(found["segments"][0]["successors"], tuple) else row for row in told
+    table_rows = catalog.metadata_rows([scope], "orders$segments", of_segments).rows
+    assert [[one[key] for key in of_segments] for one in picture["segments"]] == [
+        [*row[:-1], tuple(row[-1])] if isinstance(picture["segments"][0]["successors"], tuple) else row
+        for row in table_rows
     ]
-    for one in found["segments"]:
+    for one in picture["segments"]:
         begun, *others = one["points"]
         assert begun == (one["made_at"], 0)
         assert not others or others[-1][1] == one["end_offset"]
         assert (one["ended_at"] is None) == (not one["successors"])
     of_commits = ["version", "rows", "bytes"]
-    told = catalog.metadata_rows([scope], "orders$commits", of_commits).rows
-    assert [[one[key] for key in of_commits] for one in found["commits"]] == told
-    assert [one["writer"].partition(" ")[0] for one in found["commits"]] == ["job", "query", "job"]
-    assert found["commits"][1]["writer"] == "query hourly, epoch 3"
-    assert all(one["milliseconds"] >= 0 for one in found["commits"])
-    assert [(one["query"], one["epoch"]) for one in found["queries"]] == [("hourly", 3)]
-    assert found["retention"]["versions"] == (1, 2)
-    assert found["retention"]["bytes"] == sum(one["bytes"] for one in found["commits"][:2])
-    assert found["jobs"] == []
+    table_rows = catalog.metadata_rows([scope], "orders$commits", of_commits).rows
+    assert [[one[key] for key in of_commits] for one in picture["commits"]] == table_rows
+    assert [one["writer"].partition(" ")[0] for one in picture["commits"]] == ["job", "query", "job"]
+    assert picture["commits"][1]["writer"] == "query hourly, epoch 3"
+    assert all(one["milliseconds"] >= 0 for one in picture["commits"])
+    assert [(one["query"], one["epoch"]) for one in picture["queries"]] == [("hourly", 3)]
+    assert picture["retention"]["versions"] == (1, 2)
+    assert picture["retention"]["bytes"] == sum(one["bytes"] for one in picture["commits"][:2])
+    assert picture["jobs"] == []
 
     writing = WriteJob(plan(catalog.definition(table, age_s=0)))
     message = writing.write_partition(0, iter([rows]))
@@ -176,23 +177,23 @@ def test_rows_schemas_and_what_was_changed(
     table = make(catalog, scope, "orders")
     insert(catalog, table, *range(30))
     insert(catalog, table, 30, 31, name=["<b>&", None])
-    found = answers.rows(table, 3)
-    assert found == {
+    some_rows = answers.rows(table, 3)
+    assert some_rows == {
         "columns": ["id", "name"],
         "rows": [["29", "n29"], ["30", "<b>&"], ["31", None]],
         "version": 2,
         "error": None,
     }
-    assert answers.rows(table, 3) is found, "nothing was written, so nothing is read"
+    assert answers.rows(table, 3) is some_rows, "nothing was written, so nothing is read"
     with monkeypatch.context() as narrow:
         narrow.setattr(tables, "MOST_BYTES", 10)
         insert(catalog, table, 32)
         assert "pravega-spark tail" in answers.rows(table, 3)["error"]
     added = {"kind": "AddColumn", "column": ["at"], "type": '"timestamp"', "nullable": True}
     catalog.alter_table([scope], "orders", [added])
-    told = answers.table(table)
-    assert [column["name"] for column in told["columns"]] == ["id", "name", "at"]
-    assert [version["changes"] for version in told["versions"]] == [
+    description = answers.table(table)
+    assert [column["name"] for column in description["columns"]] == ["id", "name", "at"]
+    assert [version["changes"] for version in description["versions"]] == [
         ("+ id bigint", "+ name string"),
         ("+ at timestamp",),
     ]
@@ -260,8 +261,8 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     there = {metric.sample for metric in METRICS}
     assert used <= there
     assert used, "it shows nothing"
-    told = (ROOT / "docs" / "operating.md").read_text()
-    assert [metric.sample for metric in METRICS if f"`{metric.sample}`" not in told] == []
+    page = (ROOT / "docs" / "operating.md").read_text()
+    assert [metric.sample for metric in METRICS if f"`{metric.sample}`" not in page] == []
 
 
 def test_only_who_has_the_token_and_comes_to_this_machine_is_answered(server: LiveServer) -> None:
@@ -318,14 +319,14 @@ def test_with_authentication_and_tls_and_no_right_to_one_stream(secure_sandbox: 
     table = make(catalog, "guarded", f"t-{time.time_ns()}")
     insert(catalog, table, 1, 2, 3)
     with LiveServer(Answers(admin)) as server:
-        told = [
+        answers_read = [
             httpx.get(f"{server.url}api/{path}").text
             for path in ("streams", f"stream?name={table}", f"rows?name={table}")
         ]
-        assert json.loads(told[2])["rows"] == [["1", "n1"], ["2", "n2"], ["3", "n3"]]
-        assert {line["stream"]: line["rows"] for line in json.loads(told[0])["lines"]}[str(table)] == 3
+        assert json.loads(answers_read[2])["rows"] == [["1", "n1"], ["2", "n2"], ["3", "n3"]]
+        assert {line["stream"]: line["rows"] for line in json.loads(answers_read[0])["lines"]}[str(table)] == 3
         assert admin.password
-        assert not any(admin.password in text for text in [*told, httpx.get(server.url).text])
+        assert not any(admin.password in text for text in [*answers_read, httpx.get(server.url).text])
     wrong = replace(admin, password="wrong")
     with LiveServer(Answers(wrong)) as server:
         refused = httpx.get(f"{server.url}api/streams")

@@ -154,12 +154,12 @@ def test_json_tells_every_day_and_time_that_a_column_can_hold(native: bool, monk
     )
     events = codec.encode(batch.slice(1))
     assert codec.decode(events, list(kinds)).equals(batch.slice(1))
-    told = [json.loads(event.as_py().partition(b"{")[2].join((b"{", b""))) for event in events]
-    assert [one["d"] for one in told[:9]] == [
+    documents = [json.loads(event.as_py().partition(b"{")[2].join((b"{", b""))) for event in events]
+    assert [one["d"] for one in documents[:9]] == [
         "-0001-01-01", "-0001-12-31", "0000-01-01", "0001-01-01", "1969-12-31", "1970-01-01", "9999-12-31",
         "+10000-01-01", "+5881580-07-11",
     ]  # fmt: skip
-    assert told[7]["t"] == "+294247-01-10T04:00:54.775807Z"
+    assert documents[7]["t"] == "+294247-01-10T04:00:54.775807Z"
     for text in ("+2024-01-01", "-0000-01-01", "+10000-02-30", "2024-1-01", "+5881580-07-12", "-5877641-06-22"):
         for name in ("d", "t"):
             body = json.dumps({name: text if name == "d" else text + "T00:00:00Z"}).encode()

@@ -59,9 +59,9 @@ def jdks() -> dict[str, Path]:
     homes += sorted(Path("/usr/lib/jvm").glob("*"))
     folders: dict[str, Path] = {}
     for home in homes:
-        told = re.match(r"javac (\d+)", _answer([str(home / "bin" / "javac"), "-version"]))
-        if told:
-            folders.setdefault(told[1], home)
+        version = re.match(r"javac (\d+)", _answer([str(home / "bin" / "javac"), "-version"]))
+        if version:
+            folders.setdefault(version[1], home)
     return folders
 
 
@@ -136,14 +136,14 @@ def main() -> int:
             outcomes = try_out(pair, wheels, ROOT / "build" / "matrix" / pair.name)
             rows.append((pair.version, pair.jdk_version, dict(outcomes)))
     print("| Python | JDK | install | demo | tests |\n|---|---|---|---|---|")
-    for version, jdk, told in rows:
+    for version, jdk, steps in rows:
         print(
-            f"| {version} | {jdk} | {' | '.join(told.get(step, 'not run') for step in ('install', 'demo', 'tests'))} |"
+            f"| {version} | {jdk} | {' | '.join(steps.get(step, 'not run') for step in ('install', 'demo', 'tests'))} |"
         )
     missing = [f"Python {version}" for version in PYTHONS if version not in executables]
     missing += [f"JDK {jdk}" for jdk in JDKS if jdk not in folders]
     print(f"This machine lacks: {', '.join(missing) or 'nothing'}.")
-    return 1 if any("FAILED" in outcome for _, _, told in rows for outcome in told.values()) or not rows else 0
+    return 1 if any("FAILED" in outcome for _, _, steps in rows for outcome in steps.values()) or not rows else 0
 
 
 def _answer(command: list[str]) -> str:
