@@ -8,6 +8,7 @@ mod avro;
 mod avro_wire;
 mod avro_write;
 mod column;
+mod events;
 mod frames;
 mod json;
 mod json_text;
@@ -39,6 +40,7 @@ use pyo3::types::PyBytes;
 use serde_json::Value;
 
 use column::{Bad, Col, Res};
+use events::Events;
 use source::Source;
 
 /// Runs something that can't be trusted not to panic.
@@ -145,7 +147,7 @@ impl Decoder {
     /// The encoding ids for which there's no plan yet.
     fn unknown(&self, payloads: PyArrowType<ArrayData>) -> PyResult<Vec<i32>> {
         guarded(|| {
-            let payloads = BinaryArray::from(payloads.0);
+            let payloads = Events::new(payloads.0)?;
             let bench = self.bench();
             let (mut found, mut last) = (vec![], None);
             for index in 0..payloads.len() {
@@ -171,7 +173,7 @@ impl Decoder {
         payloads: PyArrowType<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Option<usize>, Option<i32>)> {
         let (batch, stopped) = guarded(|| {
-            let payloads = BinaryArray::from(payloads.0);
+            let payloads = Events::new(payloads.0)?;
             let mut bench = self.bench();
             let made = bench.run(&payloads, false);
             Ok((bench.taken(made.0)?, made.1.into_iter().next()))
@@ -192,7 +194,7 @@ impl Decoder {
         payloads: PyArrowType<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (batch, bad) = guarded(|| {
-            let payloads = BinaryArray::from(payloads.0);
+            let payloads = Events::new(payloads.0)?;
             let mut bench = self.bench();
             let (rows, bad) = bench.run(&payloads, true);
             let bad: UInt64Array = bad.into_iter().map(|(index, _)| index as u64).collect();
@@ -211,7 +213,7 @@ impl Decoder {
 
 impl Bench {
     /// Decodes events up to the first bad one, or all good ones. Returns how many rows there are, and the bad ones.
-    fn run(&mut self, payloads: &BinaryArray, all: bool) -> (usize, Vec<(usize, Option<i32>)>) {
+    fn run(&mut self, payloads: &Events, all: bool) -> (usize, Vec<(usize, Option<i32>)>) {
         for column in &mut self.columns {
             // What a caught panic has left.
             column.truncate(0);
@@ -321,31 +323,6 @@ impl Encoder {
     }
 }
 
-/// The whole frames at the head of a buffer, at most `limit` of them.
-///
-/// Returns their payloads as a binary array, where each frame begins (little-endian int64 as bytes), how many bytes the
-/// frames are, and whether what follows can't be the beginning of a frame; None when there are more than 2 GiB of them.
-#[pyfunction]
-fn split<'py>(py: Python<'py>, buffer: PyArrowType<ArrayData>, limit: usize) -> PyResult<Option<Split<'py>>> {
-    let made = guarded(|| {
-        let array: ArrayRef = arrow_array::make_array(buffer.0);
-        let data = array.as_primitive_opt::<arrow_array::types::UInt8Type>();
-        let Some(found) = frames::split(data.ok_or_else(|| wrong("no bytes".into()))?.values(), limit) else {
-            return Ok(None);
-        };
-        let starts: Vec<u8> = found.starts.iter().flat_map(|start| start.to_le_bytes()).collect();
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(found.offsets));
-        let payloads = BinaryArray::new(offsets, Buffer::from_vec(found.payloads), None);
-        Ok(Some((payloads, starts, found.end, found.broken)))
-    })?;
-    made.map(|(payloads, starts, end, broken)| {
-        Ok((payloads.to_data().to_pyarrow(py)?, PyBytes::new(py, &starts), end, broken))
-    })
-    .transpose()
-}
-
-type Split<'py> = (Bound<'py, PyAny>, Bound<'py, PyBytes>, usize, bool);
-
 /// Frames of events, by the segment that takes each.
 ///
 /// Takes a large binary array without nulls, a uint32 array with a part for each value, and how many parts there are;
@@ -396,11 +373,14 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What pyspark_pravega.frames.native_module.INTERFACE asks for.
-    module.add("INTERFACE", 3)?;
+    module.add("INTERFACE", 4)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;
     module.add_function(wrap_pyfunction!(frame_parts, module)?)?;
     module.add_function(wrap_pyfunction!(key_fractions, module)?)?;
-    module.add_function(wrap_pyfunction!(split, module)?)
+    module.add_function(wrap_pyfunction!(events::compact, module)?)?;
+    module.add_function(wrap_pyfunction!(events::compact_into, module)?)?;
+    module.add_function(wrap_pyfunction!(events::header_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(events::split, module)?)
 }

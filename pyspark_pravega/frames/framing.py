@@ -39,8 +39,8 @@ Bytes: TypeAlias = pa.Buffer | bytes | bytearray | memoryview
 class Frames:
     """The whole frames at the head of a buffer."""
 
-    payloads: pa.BinaryArray
-    """The payloads, in order; a compact copy."""
+    events: pa.BinaryArray | pa.BinaryViewArray
+    """The payloads, in order: a compact copy, or views of the buffer in which they were found."""
     starts: npt.NDArray[np.int64]
     """Where each frame (its header) begins in the buffer, in bytes."""
     sizes: npt.NDArray[np.int64]
@@ -48,13 +48,23 @@ class Frames:
     consumed: int
     """The bytes of these frames; what follows belongs to frames not returned."""
 
+    def __len__(self) -> int:
+        return len(self.starts)
 
-def split(buffer: Bytes, *, limit: int | None = None) -> Frames:
+    @property
+    def payloads(self) -> pa.BinaryArray:
+        """The payloads, in order; a compact copy, which takes the place of views: so the buffer may be freed."""
+        object.__setattr__(self, "events", compact(self.events))
+        return self.events
+
+
+def split(buffer: Bytes, *, limit: int | None = None, first: bytes = b"") -> Frames:
     """Find the events in bytes of a segment.
 
     Args:
         buffer: bytes that begin with a frame and may end within one; less than 2 GiB.
         limit: how many events to return at most.
+        first: one whole frame that comes before the buffer, as of an event that began in another one.
 
     Returns:
         The whole frames. An event that continues behind the buffer isn't among them.
@@ -64,9 +74,33 @@ def split(buffer: Bytes, *, limit: int | None = None) -> Frames:
         EventDecodeError: there are more bytes than an Arrow array can hold.
     """
     data = np.frombuffer(buffer, dtype=np.uint8)
-    most = len(data) if limit is None else limit
+    head = np.frombuffer(first, dtype=np.uint8)
+    most = len(head) + len(data) if limit is None else limit
     native = module()
-    return _split_in_python(data, most) if native is None else _split_natively(native, data, most)
+    if native is None:
+        return _split_in_python(np.concatenate([head, data]) if first else data, most)
+    return _split_natively(native, head, data, most)
+
+
+def compact(events: pa.BinaryArray | pa.BinaryViewArray) -> pa.BinaryArray:
+    """Events one after another.
+
+    Args:
+        events: payloads, or views of them, without nulls.
+
+    Returns:
+        A copy of views; what is no views as it is.
+
+    Raises:
+        EventDecodeError: there are more bytes than the array can hold.
+    """
+    if events.type != pa.binary_view():
+        return events
+    native = module()
+    made = events.cast(pa.binary()) if native is None else native.compact(events)
+    if made is None:
+        raise too_many_bytes()
+    return made
 
 
 def join(payloads: pa.Array) -> pa.Buffer:
@@ -183,13 +217,28 @@ def encoding_ids(payloads: pa.Array) -> pa.Int32Array:
     Returns:
         An int32 array; null where a payload doesn't begin with such a header.
     """
-    data, offsets = binary_array(payloads)
-    ids, present = header_ids(data, offsets)
+    ids, present = ids_of(payloads)
     return pa.array(ids, mask=~present)
 
 
+def ids_of(events: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """As `encoding_ids`, as numpy arrays.
+
+    Args:
+        events: payloads, or views of them, without nulls.
+
+    Returns:
+        The ids, and where there is one; an id means nothing where there's none.
+    """
+    native = module()
+    if native is None or events.type not in (pa.binary(), pa.binary_view()):
+        return header_ids(*binary_array(events))
+    ids, present = native.header_ids(events)
+    return np.frombuffer(ids, np.int32), np.frombuffer(present, np.bool_)
+
+
 def header_ids(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-    """As `encoding_ids`, on numpy arrays.
+    """As `ids_of`, of a numpy array.
 
     Args:
         data: the payloads' bytes.
@@ -208,15 +257,17 @@ def header_ids(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[npt.NDArray[
     return words[np.minimum(safe + 1, len(words) - 1)].astype(np.int32), present
 
 
-def _split_natively(native: ModuleType, data: npt.NDArray[np.uint8], limit: int) -> Frames:
-    parts = native.split(pa.array(data), limit)
+def _split_natively(
+    native: ModuleType, first: npt.NDArray[np.uint8], data: npt.NDArray[np.uint8], limit: int
+) -> Frames:
+    parts = native.split(pa.array(first), pa.array(data), limit)
     if parts is None:
         raise too_many_bytes()
-    payloads, start_bytes, end, broken = parts
-    starts = np.frombuffer(start_bytes, np.int64)
+    events, begins, end, broken = parts
+    starts = begins.to_numpy()
     if broken:
-        raise _not_a_frame(data, np.append(starts, end), len(starts))
-    return Frames(payloads=payloads, starts=starts, sizes=_sizes(starts, end), consumed=end)
+        raise _not_a_frame(np.concatenate([first, data]), np.append(starts, end), len(starts))
+    return Frames(events=events, starts=starts, sizes=_sizes(starts, end), consumed=end)
 
 
 def _split_in_python(data: npt.NDArray[np.uint8], limit: int) -> Frames:
@@ -225,11 +276,14 @@ def _split_in_python(data: npt.NDArray[np.uint8], limit: int) -> Frames:
     if len(sizes) and sizes.max() > MAX_READ_SIZE:
         raise _not_a_frame(data, starts, int(np.argmax(sizes > MAX_READ_SIZE)))
     begins = starts + HEADER_SIZE
-    return Frames(payloads=ragged_views(data, begins, begins + sizes), starts=starts, sizes=sizes, consumed=end)
+    return Frames(events=ragged_views(data, begins, begins + sizes), starts=starts, sizes=sizes, consumed=end)
 
 
 def _sizes(starts: Ints, end: int) -> Ints:
-    return np.diff(starts, append=end) - HEADER_SIZE
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1:] = end
+    return ends - starts - HEADER_SIZE
 
 
 def _scan(data: npt.NDArray[np.uint8], limit: int) -> tuple[Ints, int]:

@@ -50,6 +50,15 @@ class Codec(Protocol):
         ...
 
 
+def takes_views(codec: Codec) -> bool:
+    """Whether a codec decodes views of a buffer (`pa.binary_view()`), too; others take payloads only.
+
+    Args:
+        codec: decodes.
+    """
+    return bool(getattr(codec, "takes_views", False))
+
+
 def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, bad_event: BadEventError) -> BadEventError:
     """The first bad event, where what was found bad may have others before it.
 

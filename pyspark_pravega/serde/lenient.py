@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaNotFoundError
 from pyspark_pravega.frames.bad_events import BadEventError
-from pyspark_pravega.frames.framing import header_ids
-from pyspark_pravega.frames.ragged import Ints, binary_array
+from pyspark_pravega.frames.framing import ids_of
+from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde.codec import Codec, batch_of, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, distinct
 from pyspark_pravega.serde.native import NativeCodec
@@ -120,8 +120,7 @@ class TypeFilter:
         Raises:
             BadEventError: there's one of another type, and that is an error.
         """
-        data, offsets = binary_array(payloads)
-        ids, present = header_ids(data, offsets)
+        ids, present = ids_of(payloads)
         for encoding_id in distinct(ids, present):
             if encoding_id not in self._is_wanted:
                 self._is_wanted[encoding_id] = self._look_up(encoding_id, ids, present)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.framing import compact
 from pyspark_pravega.serde.codec import batch_of, subschema
 from pyspark_pravega.serde.types import fit
 
@@ -20,6 +21,9 @@ KEY_COLUMN = "routing_key"
 class RawCodec:
     """The payload in one column `event BINARY NOT NULL`."""
 
+    takes_views = True
+    """`decode` takes views of a buffer, too."""
+
     @property
     def schema(self) -> pa.Schema:
         """See Codec."""
@@ -27,7 +31,7 @@ class RawCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec; every event can be decoded."""
-        values = payloads if payloads.type == pa.binary() else payloads.cast(pa.binary())
+        values = compact(payloads).cast(pa.binary()) if columns else None
         return batch_of([values for _ in columns], subschema(self.schema, columns), len(payloads))
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:

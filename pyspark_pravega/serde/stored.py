@@ -29,7 +29,7 @@ from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde import variant
-from pyspark_pravega.serde.codec import Codec, batch_of, first_bad, subschema
+from pyspark_pravega.serde.codec import Codec, batch_of, first_bad, subschema, takes_views
 from pyspark_pravega.serde.json import UnfitError, parse
 from pyspark_pravega.serde.types import arrow_safe, entry_of, fit, with_children
 
@@ -80,6 +80,11 @@ class StoredCodec:
     def __init__(self, inner: Codec, columns: StructType) -> None:
         self.inner = inner
         self._schema = to_arrow_schema(arrow_safe(columns), timezone="UTC")
+
+    @property
+    def takes_views(self) -> bool:
+        """Whether `decode` takes views of a buffer, too."""
+        return takes_views(self.inner)
 
     @property
     def schema(self) -> pa.Schema:

@@ -135,6 +135,34 @@ def test_keep_alives_of_the_server_are_passed_over() -> None:
         assert connection.healthy
 
 
+def test_large_answers_come_whole_in_whatever_pieces_and_small_ones_at_once() -> None:
+    """Of a large one the system is told to wait for much; that must not hold up what comes behind it."""
+    sizes = [3, 700_000, 1, 1 << 20, 130_000, 600_001, 12]
+    replies = [
+        wire.SegmentRead(
+            segment="s", offset=number, at_tail=False, end_of_segment=False, data=bytes([number]) * size, request_id=number
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(HELLO)
+        for reply in replies:
+            payload = b"".join(bytes(piece) for piece in reply.encode())
+            frame = struct.pack(">ii", reply.TYPE, len(payload)) + payload
+            for at in range(0, len(frame), 90_001):
+                connection.sendall(frame[at : at + 90_001])
+                time.sleep(0.002)
+            # The other side is heard before the next answer begins.
+            connection.recv(1)
+
+    with host(answer) as (name, port), Connection(name, port, timeout=20) as connection:
+        for reply in replies:
+            received = connection.expect(connection.receive(), wire.SegmentRead)
+            assert (received.offset, bytes(received.data)) == (reply.offset, reply.data)
+            connection.send(wire.KeepAlive())
+
+
 def test_an_answer_of_another_kind_than_expected_makes_the_connection_useless() -> None:
     answer = HELLO + struct.pack(">iiq", 75, 12, 1) + struct.pack(">i", 0)
     with greeted_by(answer) as connection:

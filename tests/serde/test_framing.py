@@ -123,8 +123,12 @@ def test_arbitrary_bytes_are_events_or_a_decode_error(buffer: bytes) -> None:
 
 
 def split_into(split: Callable[[npt.NDArray[np.uint8], int], framing.Frames], data: bytes, limit: int) -> object:
+    return outcome(partial(split, np.frombuffer(data, np.uint8), limit))
+
+
+def outcome(split: Callable[[], framing.Frames]) -> object:
     try:
-        frames = split(np.frombuffer(data, np.uint8), limit)
+        frames = split()
     except BadEventError as error:
         return str(error), error.index
     frames.payloads.validate(full=True)
@@ -140,8 +144,30 @@ def test_events_are_found_natively_as_they_are_by_the_plain_way(
     native = module()
     assert native is not None
     for most in (limit, len(data)):
-        natively = partial(framing._split_natively, native)
+        natively = partial(framing._split_natively, native, np.empty(0, np.uint8))
         assert split_into(natively, data, most) == split_into(framing._split_in_python, data, most)
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1), st.binary(max_size=9), st.integers(0, 40))
+def test_an_event_that_began_in_another_buffer_comes_first(payloads: list[bytes], junk: bytes, limit: int) -> None:
+    whole = frames_of(payloads) + junk
+    first = whole[: 8 + len(payloads[0])]
+    for most in (limit, None):
+        apart = partial(framing.split, whole[len(first) :], first=first, limit=most)
+        expected = outcome(partial(framing.split, whole, limit=most))
+        assert outcome(apart) == outcome(partial(in_python, apart)) == expected
+
+
+@given(st.lists(st.binary(max_size=30)), st.integers(0, 5))
+def test_views_are_what_their_copies_are(payloads: list[bytes], skipped: int) -> None:
+    payloads = [b"\x01" + payload for payload in payloads[::2]] + payloads[1::2]
+    frames = framing.split(frames_of(payloads))
+    events = frames.events.slice(skipped)
+    events.validate(full=True)
+    assert events.to_pylist() == framing.compact(events).to_pylist() == payloads[skipped:]
+    assert in_python(framing.compact, events) == framing.compact(events)
+    assert framing.encoding_ids(events) == in_python(framing.encoding_ids, events)
+    assert framing.compact(frames.payloads) is frames.payloads
 
 
 def test_an_event_of_any_size_is_found() -> None:

@@ -13,7 +13,7 @@ from pyspark_pravega.errors import EventDecodeError, WireError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
 
-_LENGTH = struct.Struct(">xxxxi")
+_KIND_AND_LENGTH = struct.Struct(">ii")
 
 BATCH_SCHEMA = pa.schema(
     [
@@ -38,7 +38,7 @@ class EventBatch:
     frames: framing.Frames
 
     def __len__(self) -> int:
-        return len(self.frames.payloads)
+        return len(self.frames)
 
     @property
     def payloads(self) -> pa.BinaryArray:
@@ -87,30 +87,37 @@ def event_batches(
         EventDecodeError: no event begins at `start`.
         WireError: the bytes end within an event.
     """
-    pieces: list[memoryview | bytes] = []
+    # Of an event that goes on from one buffer to the next: what is there of it, and how many bytes it has as far as is
+    # known. Only these are copied; the other events are found where they were received.
+    cut: list[memoryview | bytes] = []
     have, need = 0, framing.HEADER_SIZE
     for buffer in buffers:
-        pieces.append(buffer)
-        have += len(buffer)
-        if have < need:
+        rest = buffer
+        while cut and have < need and rest:
+            piece, rest = rest[: need - have], rest[need - have :]
+            cut.append(piece)
+            have += len(piece)
+            if have == need == framing.HEADER_SIZE:
+                cut = [b"".join(cut)]
+                need = _whole_size(cut[0])
+        if have < need and (cut or not rest):
             # A large event: joining what is there each time would copy it again and again.
             continue
-        chunk = buffer if len(pieces) == 1 else memoryview(b"".join(pieces))
         try:
-            frames = framing.split(chunk)
+            frames = framing.split(rest, first=b"".join(cut))
         except BadEventError as error:
             raise EventDecodeError(
                 f'no event begins near offset {start} of segment {segment_id} of stream "{stream}": {error.reason}'
             ) from None
-        if len(frames.payloads):
+        if len(frames):
             yield EventBatch(stream=stream, segment_id=segment_id, start=start, frames=frames)
         start += frames.consumed
         # A copy, so that a few bytes don't hold a megabyte.
-        rest = bytes(chunk[frames.consumed :])
-        pieces, have = ([rest] if rest else []), len(rest)
+        left = bytes(rest[frames.consumed - have if cut else frames.consumed :])
+        cut, have = ([left] if left else []), len(left)
         need = framing.HEADER_SIZE
         if have >= need:
-            need += _LENGTH.unpack_from(rest)[0]
+            need = _whole_size(left)
             if end is not None and start + need > end:
                 # Nothing that comes can complete it: what follows isn't worth the memory.
                 have = end - start
@@ -119,3 +126,10 @@ def event_batches(
         raise WireError(
             f'segment {segment_id} of stream "{stream}" holds {have} bytes before offset {end} that are no whole event'
         )
+
+
+def _whole_size(head: memoryview | bytes) -> int:
+    """How many bytes an event has with its frame, by the frame's begin."""
+    kind, length = _KIND_AND_LENGTH.unpack_from(head)
+    # What is no event isn't waited for: `split` says so.
+    return framing.HEADER_SIZE + (length if kind == 0 and length > 0 else 0)

@@ -175,7 +175,7 @@ class ChangesReader(BatchReader):
         if field.name not in CHANGE_COLUMNS.fieldNames():
             return super()._metadata(field, frames, segment_id, position)
         if field.name == "_change_type":
-            return pa.repeat(INSERT, len(frames.payloads))
+            return pa.repeat(INSERT, len(frames))
         assert self._range is not None
         indexes = self._range.indexes(frames.starts + position)
         if field.name == "_commit_version":

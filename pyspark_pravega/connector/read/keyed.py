@@ -236,6 +236,8 @@ class KeyedReader(BatchReader):
             return
         for events in self._frames(replace(part, start=position)):
             if kept.up_to[number] == events.start and kept.bytes < _KEPT_BYTES:
+                # Without what else was received with them: others of their buffer may not be kept.
+                events.frames.payloads  # noqa: B018
                 kept.frames[number].append((events.frames, events.start))
                 kept.bytes += events.frames.consumed
                 kept.up_to[number] = events.end
@@ -397,7 +399,7 @@ class KeyedReader(BatchReader):
         whole = some[0]
         if len(some) > 1:
             whole = framing.Frames(
-                payloads=pa.concat_arrays([frames.payloads for frames in some]),
+                events=pa.concat_arrays([frames.payloads for frames in some]),
                 starts=np.concatenate([frames.starts for frames in some]),
                 sizes=np.concatenate([frames.sizes for frames in some]),
                 consumed=0,
@@ -425,7 +427,7 @@ def is_among(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _is_enough(some: Sequence[framing.Frames]) -> bool:
-    events = sum(len(frames.payloads) for frames in some)
+    events = sum(len(frames) for frames in some)
     return events >= _BATCH_EVENTS or sum(int(frames.sizes.sum()) for frames in some) >= _BATCH_BYTES
 
 

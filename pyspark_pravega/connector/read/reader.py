@@ -30,7 +30,8 @@ from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE, Decoded
+from pyspark_pravega.serde.codec import takes_views
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class BatchReader(DataSourceReader):
             EventDecodeError: an event can't be decoded; the message says where it is.
         """
         for frames in pieces(events.frames, self._most_rows):
-            last = len(frames.payloads) - 1
+            last = len(frames) - 1
             end = int(frames.starts[last] + frames.sizes[last]) + events.start + HEADER_SIZE
             yield self._batch(frames, events.segment_id, events.start), end
 
@@ -181,7 +182,7 @@ class BatchReader(DataSourceReader):
         frames, decoded = self._decode(frames, segment_id, position, self._wanted_fields())
         columns = self._columns_of(decoded.batch)
         if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
-            is_bad = np.zeros(len(frames.payloads), np.bool_)
+            is_bad = np.zeros(len(frames), np.bool_)
             is_bad[decoded.bad if self._mode == PERMISSIVE else []] = True
             columns[CORRUPT_EVENT] = pc.if_else(pa.array(is_bad), frames.payloads, pa.scalar(None, pa.binary()))
         arrays = [
@@ -204,8 +205,10 @@ class BatchReader(DataSourceReader):
         """The frames that have a row, and some fields of theirs."""
         try:
             if self._types is not None:
-                frames = some_frames(frames, self._types.chosen(frames.payloads))
-            decoded = lenient.decode(self._codec, frames.payloads, fields, self._mode)
+                frames = some_frames(frames, self._types.chosen(frames.events))
+            unseen = self._mode == FAIL_FAST and not fields
+            events = frames.events if unseen or takes_views(self._codec) else frames.payloads
+            decoded = lenient.decode(self._codec, events, fields, self._mode)
         except BadEventError as error:
             encoding = "" if error.encoding_id is None else f", encoding id {error.encoding_id}"
             raise EventDecodeError(
@@ -239,9 +242,9 @@ class BatchReader(DataSourceReader):
         )
 
     def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
-        rows = len(frames.payloads)
+        rows = len(frames)
         if field.name == "_encoding_id":
-            return framing.encoding_ids(frames.payloads)
+            return framing.encoding_ids(frames.events)
         if field.name in ("scope", "stream"):
             return pa.repeat(self._stream.scope if field.name == "scope" else self._stream.name, rows)
         values: npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -263,14 +266,14 @@ def pieces(frames: framing.Frames, most: int) -> Iterator[framing.Frames]:
         frames: all of them.
         most: how many events a piece has at most.
     """
-    if len(frames.payloads) <= most:
+    if len(frames) <= most:
         yield frames
         return
-    for first in range(0, len(frames.payloads), most):
+    for first in range(0, len(frames), most):
         rows = slice(first, first + most)
         yield replace(
             frames,
-            payloads=frames.payloads.slice(first, most),
+            events=frames.events.slice(first, most),
             starts=frames.starts[rows],
             sizes=frames.sizes[rows],
         )
@@ -293,7 +296,7 @@ def some_frames(frames: framing.Frames, which: Ints | None) -> framing.Frames:
     if which is None:
         return frames
     return replace(
-        frames, payloads=frames.payloads.take(pa.array(which)), starts=frames.starts[which], sizes=frames.sizes[which]
+        frames, events=frames.payloads.take(pa.array(which)), starts=frames.starts[which], sizes=frames.sizes[which]
     )
 
 

@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError, SchemaError, SchemaNotFoundError
 from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.framing import compact
 from pyspark_pravega.frames.native_module import SWITCH, module
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.avro import AvroCodec
-from pyspark_pravega.serde.codec import Codec, subschema
+from pyspark_pravega.serde.codec import Codec, batch_of, subschema
 from pyspark_pravega.serde.custom import CustomCodec
 from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.encodings import Known, WriterSchema, header
@@ -83,6 +84,9 @@ class NativeCodec:
         plain: the plain codec for the same table.
     """
 
+    takes_views = True
+    """`decode` takes views of a buffer, too."""
+
     def __init__(self, plain: AvroCodec | JsonCodec | ProtobufCodec) -> None:
         self.plain = plain
         self._prepare()
@@ -119,20 +123,22 @@ class NativeCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
-        if self._native is None or not columns:
-            return self.plain.decode(payloads, columns)
+        if not columns:
+            return batch_of([], pa.schema([]), len(payloads))
+        if self._native is None:
+            return self.plain.decode(compact(payloads), columns)
         answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events))
         if answer is None:
-            return self.plain.decode(payloads, columns)
+            return self.plain.decode(compact(payloads), columns)
         batch, index, _ = answer
         if index is None:
             return batch
         try:
-            self.plain.decode(payloads.slice(index, 1), columns)
+            self.plain.decode(compact(payloads.slice(index, 1)), columns)
         except BadEventError as error:
             raise BadEventError(error.reason, index=index, encoding_id=error.encoding_id) from error.__cause__
         # The plain codec can do what the native one can't; then it has to answer for all.
-        return self.plain.decode(payloads, columns)
+        return self.plain.decode(compact(payloads), columns)
 
     def decode_good(
         self, payloads: pa.Array, columns: Sequence[str]
@@ -154,7 +160,7 @@ class NativeCodec:
         bad = answer[1].to_numpy(zero_copy_only=False).astype(np.int64)
         for index in bad.tolist():
             try:
-                self.plain.decode(payloads.slice(index, 1), columns)
+                self.plain.decode(compact(payloads.slice(index, 1)), columns)
             except BadEventError:
                 continue
             return None
@@ -186,12 +192,12 @@ class NativeCodec:
         decoder = self._decoder(columns)
         if decoder is None:
             return None
-        events = payloads if payloads.type == pa.binary() else payloads.cast(pa.binary())
+        events = payloads if payloads.type in (pa.binary(), pa.binary_view()) else payloads.cast(pa.binary())
         if self._plans.headers and not self._learn(decoder, columns, events):
             return None
         if self._packed:
             try:
-                events, _, _ = self._known_encodings.plain(events)
+                events, _, _ = self._known_encodings.plain(compact(events))
             except BadEventError:
                 return None
         try:
