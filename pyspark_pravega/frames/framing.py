@@ -97,10 +97,10 @@ def compact(events: pa.BinaryArray | pa.BinaryViewArray) -> pa.BinaryArray:
     if events.type != pa.binary_view():
         return events
     native = module()
-    made = events.cast(pa.binary()) if native is None else native.compact(events)
-    if made is None:
+    payloads = events.cast(pa.binary()) if native is None else native.compact(events)
+    if payloads is None:
         raise too_many_bytes()
-    return made
+    return payloads
 
 
 def join(payloads: pa.Array) -> pa.Buffer:

@@ -140,7 +140,12 @@ def test_large_answers_come_whole_in_whatever_pieces_and_small_ones_at_once() ->
     sizes = [3, 700_000, 1, 1 << 20, 130_000, 600_001, 12]
     replies = [
         wire.SegmentRead(
-            segment="s", offset=number, at_tail=False, end_of_segment=False, data=bytes([number]) * size, request_id=number
+            segment="s",
+            offset=number,
+            at_tail=False,
+            end_of_segment=False,
+            data=memoryview(bytes([number]) * size),
+            request_id=number,
         )
         for number, size in enumerate(sizes)
     ]
@@ -159,7 +164,7 @@ def test_large_answers_come_whole_in_whatever_pieces_and_small_ones_at_once() ->
     with host(answer) as (name, port), Connection(name, port, timeout=20) as connection:
         for reply in replies:
             received = connection.expect(connection.receive(), wire.SegmentRead)
-            assert (received.offset, bytes(received.data)) == (reply.offset, reply.data)
+            assert (received.offset, bytes(received.data)) == (reply.offset, bytes(reply.data))
             connection.send(wire.KeepAlive())
 
 
