@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from client_tools import content, framed, make_stream, scale
@@ -124,6 +126,21 @@ def test_a_ping_beyond_the_server_s_limits_is_refused(controller: Controller, st
     with pytest.raises(TransactionError, match=r"can't be kept open.*10,000 to 600,000 ms"):
         controller.ping_transaction(stream, transaction, lease_ms=lease_ms)
     assert controller.transaction_state(stream, transaction) is TransactionState.OPEN
+
+
+@server
+def test_pings_and_commits_at_the_same_time_are_all_taken(controller: Controller, stream: Stream) -> None:
+    """Tasks of one write keep one transaction open. The controller fails one of two calls that change it at once."""
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(10):
+            transaction = controller.begin_transaction(stream, lease_ms=LEASE_MS)
+            ping = partial(controller.ping_transaction, stream, transaction.id, lease_ms=LEASE_MS)
+            pings = [threads.submit(ping) for _ in range(24)]
+            for pinged in pings:
+                pinged.result()
+            commits = [threads.submit(controller.commit_transaction, stream, transaction.id) for _ in range(8)]
+            for commit in commits:
+                commit.result()
 
 
 @server

@@ -33,7 +33,7 @@ _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, gr
 _BEING_CREATED = "State: CREATING"
 """What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
 no status. It has done nothing then."""
-_CONDITIONAL = frozenset({"noteTimestampFromWriter"})
+_CONDITIONAL = frozenset({"noteTimestampFromWriter", "pingTransaction"})
 """Methods that the controller fails with FAILED_PRECONDITION when two calls change one thing at once. It has done
 nothing then."""
 
