@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -16,10 +17,22 @@ from pyspark_pravega.connector.key_value import (
     KeyValueReader,
     Wanted,
 )
-from pyspark_pravega.connector.log.snapshot import take_snapshot
-from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.connector.log import create_ledger, take_snapshot
+from pyspark_pravega.connector.options import ReadOptions, WriteOptions
+from pyspark_pravega.connector.read import (
+    CHANGE_COLUMNS,
+    BatchReader,
+    ChangesRange,
+    RowChangesReader,
+    moment_of,
+    row_changes,
+    rows_at,
+    snapshot_reader,
+)
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.stream import ChangesSource
+from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
+from pyspark_pravega.connector.write import WriteJob, WritePlan, compact
 from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.errors import AuthenticationError
 from pyspark_pravega.sandbox import Sandbox
@@ -125,3 +138,71 @@ def test_a_key_value_table_is_seen_by_those_who_may_change_it(owner: Catalog, au
     with pytest.raises(AuthenticationError, match="no permission"):
         catalog_of(auth_sandbox, "rights-reader").relation(["rights"], "kv")
     assert owner.drop_table(["rights"], "kv")
+
+
+def change(definition: TableDefinition, rows: dict[int, str | None]) -> None:
+    """Rows to write, and to delete where there is no text."""
+    plan = WritePlan.of(definition, WriteOptions(transaction_timeout_ms=30_000))
+    assert isinstance(plan.codec, ChangeCodec)
+    job = WriteJob(replace(plan, codec=plan.codec.telling()))
+    deleted = [text is None for text in rows.values()]
+    batch = pa.record_batch({"id": pa.array(list(rows), pa.int64()), "s": list(rows.values()), DELETED: deleted})
+    try:
+        job.commit_job([job.write_partition(0, iter([batch]))])
+    except BaseException:
+        job.abort_job([None])
+        raise
+
+
+def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
+    owner: Catalog, auth_sandbox: Sandbox
+) -> None:
+    """Over a new column, a compaction and a subscriber that keeps old versions; readers see all of that, and change
+    nothing.
+    """
+    columns = StructType().add("id", "long", nullable=False).add("s", "string")
+    maker, analyst = (catalog_of(auth_sandbox, user) for user in ("rights-maker", "rights-analyst"))
+    made = maker.create_table(["rights"], "keyed", columns, [], {"primary-key": "id", "segments": "2"})
+    change(made, dict.fromkeys(range(10), "old"))
+    options = ReadOptions(subscriber="keyed-follower")
+    source = ChangesSource(maker.client, made.stream, ChangesRange(from_version="1"), options, keyed=True)
+    source.subscribe()
+    maker.alter_table(
+        ["rights"], "keyed", [{"kind": "AddColumn", "column": ["n"], "type": '"integer"', "nullable": True}]
+    )
+    made = maker.load_table(["rights"], "keyed")
+    change(made, {0: "new", 1: None, 20: "more"})
+    assert compact(made).rows == 10
+    change(made, {2: "newest"})
+    expected = {id: "old" for id in range(10) if id != 1} | {0: "new", 20: "more", 2: "newest"}
+
+    def rows(catalog: Catalog, version: str | None = None) -> dict[int, str]:
+        definition = catalog.load_table(["rights"], "keyed")
+        client, stream = shared_client(definition.settings), definition.stream
+        snapshot = take_snapshot(client, stream) if version is None else None
+        snapshot = snapshot or rows_at(client, stream, moment_of(client, stream, version or ""))
+        reader = snapshot_reader(definition, snapshot, ["id", "s", "n"], ReadOptions())
+        read = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+        assert all(row["n"] is None for row in read)
+        return {row["id"]: row["s"] for row in read}
+
+    for catalog in (maker, analyst):
+        assert rows(catalog) == expected
+        assert rows(catalog, "1") == dict.fromkeys(range(10), "old")
+        assert rows(catalog, "2") == {**expected, 2: "old"}
+    seen = analyst.load_table(["rights"], "keyed")
+    told = row_changes(analyst.client, create_ledger(analyst.client, seen.stream), 4, 4)
+    reader = RowChangesReader(seen, told, ["id", "s", *CHANGE_COLUMNS.fieldNames()])
+    changes = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    assert {(row["_change_type"], row["id"], row["s"]) for row in changes} == {
+        ("update_preimage", 2, "old"),
+        ("update_postimage", 2, "newest"),
+    }
+    with pytest.raises(AuthenticationError, match="no permission"):
+        change(seen, {3: "not written"})
+    with pytest.raises(AuthenticationError, match="no permission"):
+        compact(seen)
+    with pytest.raises(AuthenticationError, match="no permission"):
+        catalog_of(auth_sandbox, "rights-reader").load_table(["rights"], "keyed")
+    assert rows(maker) == expected
+    assert maker.drop_table(["rights"], "keyed")

@@ -1,6 +1,8 @@
-"""Two sessions that change a table with a key at once, one of which may be killed: some order explains the rows.
+"""Two sessions that change a table with a key at once, one of which may be killed: some order explains the rows. And a
+MERGE and a compaction that are killed at each of their steps.
 
-`KEYED_ROUNDS=100` makes so many rounds (`make chaos`); six are the sample.
+`KEYED_ROUNDS=100` makes so many rounds (`make chaos`); six are the sample. `KEYED_KILLS=all` kills at all steps, before
+and after each, on one segment and on three; each ninth of these runs is the sample.
 """
 
 from __future__ import annotations
@@ -42,6 +44,18 @@ STEPS = (
     *("begin", "append", "flush", "task's end"),
     *("job opened", "job closed", "intent", "commit", "log entry", "truncation", "attempts forgotten"),
 )
+OF_ALL = ("begin", "append", "flush", "task's end", "job opened", "job closed", "intent", "commit")
+STEPS_OF = {
+    "merge": (*OF_ALL, "log entry", "attempts forgotten"),
+    "compact": (*OF_ALL, "log entry", "attempts forgotten", "places noted", "truncation", "cleaning noted"),
+}
+KILLS = [
+    (kind, step, after, segments)
+    for kind, steps in STEPS_OF.items()
+    for step in steps
+    for after in (False, True)
+    for segments in "13"
+]
 Rows = Mapping[int, str]
 
 
@@ -235,6 +249,42 @@ def test_some_order_explains_the_rows(settings: Settings, client: Client, scope:
         after = session(settings, namespace, [("compact", 98), ("merge", 99)], children[0])
         assert all(outcome.done for outcome in after), (story, after)
         assert read(catalog, definition)[1] == _changed(rows, 99), story
+    finally:
+        for child in children:
+            child.end()
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "after", "segments"), KILLS if os.environ.get("KEYED_KILLS") == "all" else KILLS[::9]
+)
+def test_a_kill_at_each_step(
+    settings: Settings, client: Client, scope: str, kind: str, step: str, after: bool, segments: str
+) -> None:
+    """All of the statement was done or nothing; others go on, and the next compaction removes what it has left."""
+    namespace = f"{scope}-{uuid.uuid4().hex[:8]}"
+    client.controller.create_scope(namespace)
+    catalog = Catalog(settings)
+    definition = catalog.create_table([namespace], "t", COLUMNS, [], {"primary-key": "id", "segments": segments})
+    children = [Child(), Child(Fault(step, after, KILL))]
+    try:
+        before = [("upsert", 0), ("upsert", 2), ("upsert", 4), ("compact", 0), ("upsert", 1), ("delete", 3)]
+        assert all(outcome.done for outcome in session(settings, namespace, before, children[0]))
+        start = read(catalog, definition)[1]
+        (killed,) = session(settings, namespace, [(kind, 18)], children[1])
+        assert killed.done is None, "the step is none of the statement's"
+        # Somebody who only reads sees all or nothing, and it stays so.
+        rows = read(catalog, definition)[1]
+        assert rows in (start, killed.applied(start))
+        (upsert,) = session(settings, namespace, [("upsert", 25)], children[0])
+        assert upsert.done, upsert
+        found = read(catalog, definition)[1]
+        assert found in [upsert.applied(own) for own in (start, killed.applied(start))]
+        assert found == upsert.applied(rows) or rows == start
+        (compaction,) = session(settings, namespace, [("compact", 26)], children[0])
+        assert compaction.done, compaction
+        assert read(catalog, definition)[1] == found
+        log = snapshot_reader(definition.as_log(), take_snapshot(client, definition.stream), [], ReadOptions())
+        assert sum(batch.num_rows for one in log.partitions() for batch in log.read(one)) == len(found)
     finally:
         for child in children:
             child.end()

@@ -51,6 +51,8 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "log entry": (Ledger, "complete"),
     "truncation": (cleaning, "truncate_at"),
     "attempts forgotten": (JobLog, "forget_attempts"),
+    "places noted": (Ledger, "compacted"),
+    "cleaning noted": (Ledger, "cleaned"),
 }
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
 DRIVER_STEPS = (
