@@ -58,6 +58,8 @@ def after(table_format: str, *changes: dict[str, Any]) -> StructType:
 def test_a_column_is_added_as_a_new_table_would_have_it(table_format: str, kind: DataType) -> None:
     before = schema(table_format).columns()
     new = after(table_format, add("new", kind))
+    # Rows that are there have no other default.
+    assert after(table_format, add("new", kind, default="null")) == new
     assert new.fieldNames() == ["id", "n", "st", "new"]
     assert new.fields[:3] == before.fields[:3]
     alone = StructType([StructField("new", kind)])

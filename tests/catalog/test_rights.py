@@ -146,7 +146,9 @@ def change(definition: TableDefinition, rows: dict[int, str | None]) -> None:
     assert isinstance(plan.codec, ChangeCodec)
     job = WriteJob(replace(plan, codec=plan.codec.telling()))
     deleted = [text is None for text in rows.values()]
-    batch = pa.record_batch({"id": pa.array(list(rows), pa.int64()), "s": list(rows.values()), DELETED: deleted})
+    columns = {"id": pa.array(list(rows), pa.int64()), "s": pa.array(list(rows.values()), pa.string())}
+    added = {name: pa.nulls(len(rows), pa.int32()) for name in definition.schema.fieldNames() if name not in columns}
+    batch = pa.record_batch({**columns, **added, DELETED: pa.array(deleted)})
     try:
         job.commit_job([job.write_partition(0, iter([batch]))])
     except BaseException:
@@ -173,6 +175,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     made = maker.load_table(["rights"], "keyed")
     change(made, {0: "new", 1: None, 20: "more"})
     assert compact(made).rows == 10
+    maker.client.controller.scale_to(made.stream, 3)
     change(made, {2: "newest"})
     expected = {id: "old" for id in range(10) if id != 1} | {0: "new", 20: "more", 2: "newest"}
 

@@ -192,7 +192,7 @@ def _without_null(kind: Any) -> Any:
 
 def _check_addition(change: Change, path: Sequence[str], stream: str) -> None:
     name = ".".join(path)
-    if change.get("default") is not None:
+    if (change.get("default") or "null").strip().lower() != "null":
         raise UnsupportedOperationError(
             f'column "{name}" can\'t be added to stream "{stream}" with a DEFAULT, which earlier rows don\'t hold: add '
             "it without, then ALTER COLUMN ... SET DEFAULT for rows to come"

@@ -69,6 +69,28 @@ class ControllerSegments(ControllerCalls):
                 raise NotFoundError(f'stream "{stream}" has no segment {segment_id}')
         return {segment_id: ranges[segment_id] for segment_id in ids}
 
+    def covering_ranges(self, stream: Stream, segment_ids: Iterable[int]) -> dict[int, SegmentRange]:
+        """Parts of the key space within which segments own or owned theirs. Who may only read a stream may ask this;
+        Pravega 0.13 tells `segment_ranges` to those who may write.
+
+        A current segment's part is its own. That of a sealed one goes from the first key of its successors to the last
+        one; one call for each.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        ranges = {own.segment_id: own for own in self.current_segments(stream).ranges}
+        covering: dict[int, SegmentRange] = {}
+        for segment_id in sorted(set(segment_ids)):
+            owned = [ranges[segment_id]] if segment_id in ranges else []
+            owned = owned or [successor.segment for successor in self.successors(stream, segment_id)]
+            covering[segment_id] = SegmentRange(
+                segment_id=segment_id,
+                min_key=min((own.min_key for own in owned), default=0.0),
+                max_key=max((own.max_key for own in owned), default=1.0),
+            )
+        return covering
+
     def is_current(self, stream: Stream, segment_id: int) -> bool:
         """Whether a segment takes events now.
 

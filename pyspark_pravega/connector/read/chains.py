@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
+from pyspark_pravega.errors import AuthenticationError
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | N
         only: segments; chains without any of them are left out. None for all chains.
     """
     parts = [part for part in snapshot.parts if part.size]
-    ranges = client.controller.segment_ranges(snapshot.stream, [part.segment_id for part in parts]) if parts else {}
+    ranges = _ranges(client, snapshot.stream, [part.segment_id for part in parts]) if parts else {}
     wanted_chains = [
         chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)
     ]
@@ -118,11 +119,19 @@ def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractio
     return [ChainPartition(parts) for parts in wanted_chains if parts]
 
 
+def _ranges(client: Client, stream: Stream, segment_ids: Collection[int]) -> dict[int, SegmentRange]:
+    """The parts of the key space that segments have owned, or larger ones where the user may only read."""
+    try:
+        return client.controller.segment_ranges(stream, segment_ids)
+    except AuthenticationError:
+        return client.controller.covering_ranges(stream, segment_ids)
+
+
 def _segments_of_keys(client: Client, parts: Sequence[SegmentPart], fractions: Floats) -> set[int]:
     if not parts:
         return set()
     ordered = np.sort(fractions)
-    ranges = client.controller.segment_ranges(parts[0].stream, sorted({part.segment_id for part in parts}))
+    ranges = _ranges(client, parts[0].stream, [part.segment_id for part in parts])
     return {
         segment_id
         for segment_id, owned in ranges.items()
