@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dbt.tests.adapter
@@ -20,13 +22,16 @@ import yaml
 from dbt.tests.adapter.constraints import fixtures
 from dbt.tests.adapter.constraints import test_constraints as constraints
 from dbt.tests.adapter.incremental.test_incremental_on_schema_change import BaseIncrementalOnSchemaChange
+from dbt.tests.adapter.incremental.test_incremental_unique_id import BaseIncrementalUniqueKey
 from dbt.tests.adapter.simple_seed import seeds
 from dbt.tests.adapter.simple_seed.test_seed import BaseSeedSpecificFormats
+from dbt.tests.adapter.simple_snapshot import common as snapshot_statements
 from dbt.tests.adapter.unit_testing.test_types import BaseUnitTestingTypes
 from dbt.tests.adapter.utils.data_types.test_type_float import BaseTypeFloat
 from dbt.tests.adapter.utils.data_types.test_type_int import BaseTypeInt
 from dbt.tests.adapter.utils.test_timestamps import BaseCurrentTimestamps
-from dbt.tests.util import run_dbt
+from dbt.tests.fixtures import project as projects
+from dbt.tests.util import run_dbt, run_sql_with_adapter
 
 PACKAGE = Path(__file__).parents[3] / "dbt-pravega"
 MATERIALIZATIONS = PACKAGE.parent / "examples" / "dbt" / "macros" / "materializations.sql"
@@ -74,6 +79,75 @@ class Merged:
         # These tests change seeds by UPDATE.
         seeds = {"+quote_columns": False, "+tblproperties": {"primary-key": "id"}}
         return {"models": {**merged, "+incremental_strategy": "merge"}, "snapshots": merged, "seeds": seeds}
+
+
+class MergedModels:
+    """The same for models only."""
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {"models": {"+file_format": "delta", "+incremental_strategy": "merge"}}
+
+
+# Statements in the SQL of another database
+
+_OTHER_WORDS = {
+    r"\{database\}\.": "",
+    r"\{\{ *target\.database *\}\}\.": "",
+    r"TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
+    r"\bTEXT\b": "STRING",
+    r"::text\b": "::string",
+    # A column is added without a default, which earlier rows don't have.
+    r" default 'dummy_value'": "",
+    # Spark writes no texts into columns of dates and times.
+    r"(?<=, )'(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)'": r"timestamp'\1'",
+    r"(?<=values)(.*)'(\d{4}-\d\d-\d\d)'": r"\1date'\2'",
+}
+_KEYS = ("test_scd_id", "dbt_scd_id", "id1", "id")
+"""Of tables that those statements change: the first one that is a column."""
+_CREATE = re.compile(r"(create table \S+ \((?:[^;]|\n)*\))\s*;", re.IGNORECASE)
+
+
+def spark_sql(text: str) -> str:
+    """dbt's own SQL, as Spark has it; the tables that it makes have a key, because it changes them."""
+    for words, sparks in _OTHER_WORDS.items():
+        text = re.sub(words, sparks, text)
+
+    def with_key(create: re.Match[str]) -> str:
+        if "tblproperties" in create[1]:
+            # Modules take statements from each other: it was translated there.
+            return create[0]
+        key = next(name for name in _KEYS if re.search(rf"\b{name}\b", create[1]))
+        return f"{create[1]} tblproperties ('primary-key' = '{key}');"
+
+    return _CREATE.sub(with_key, text)
+
+
+def _translate(module: ModuleType) -> None:
+    for name, value in vars(module).items():
+        if isinstance(value, str) and not name.startswith("__"):
+            setattr(module, name, spark_sql(value))
+        elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+            setattr(module, name, [spark_sql(one) for one in value])
+
+
+def _clone_with_key(project: Any, to_table: str, from_table: str, select: str, where: str = "1 = 1") -> None:
+    schema = project.test_schema
+    project.run_sql(f"drop table if exists {schema}.{to_table}")
+    project.run_sql(
+        f"create table {schema}.{to_table} tblproperties ('primary-key' = 'id') as "
+        f"select {select} from {schema}.{from_table} where {where}"
+    )
+
+
+def _run_one_by_one(project: Any, text: str, fetch: str | None = None) -> Any:
+    """Spark takes one statement at a time; returns what the last one gives."""
+    results = [run_sql_with_adapter(project.adapter, one, fetch) for one in text.split(";") if one.strip()]
+    return results[-1] if results else None
+
+
+snapshot_statements.clone_table = _clone_with_key
+projects.TestProjInfo.run_sql = _run_one_by_one
 
 
 # Which classes
@@ -137,17 +211,22 @@ LEFT_OUT = {
     "BaseIncrementalBadStrategy": "compares the words of another adapter",
 }
 RED = {
-    "simple_snapshot": "its own statements are in the SQL of another database, or change tables without a key",
-    "BaseIncrementalUniqueKey": "its own statements write texts into columns of dates, which Spark refuses",
+    "BaseSnapshotNewRecordTimestampMode": "the record of a deleted row is not found; not looked into yet",
+    "BaseSnapshotNewRecordCheckMode": "the record of a deleted row is not found; not looked into yet",
+    "BaseSnapshotNewRecordDbtValidToCurrent": "the record of a deleted row is not found; not looked into yet",
+    "BaseSnapshotDbtValidToCurrent": "takes rows by their place in a SELECT without ORDER BY",
+    "BaseSnapshotInvalidColumnNames": "compares the words of another adapter",
+    "BaseSnapshotMultiUniqueKey": "dbt-spark's own statement for several keys names a column twice",
     "BaseMicrobatch": "microbatch replaces partitions, and streams have none",
     "grants": "a catalog of Spark has no GRANT: Pravega's own rights are the controller's",
 }
 MERGED = {"BaseMergeExcludeColumns", "BaseSnapshotCheckCols", "BaseSnapshotTimestamp"}
+MERGED_FOLDERS = {"simple_snapshot"}
 # Classes that others derive theirs from, of which the ones below are taken.
 SPARK_HAS_ITS_OWN = {
     "BaseTableConstraintsColumnsEqual", "BaseViewConstraintsColumnsEqual", "BaseIncrementalConstraintsColumnsEqual",
     "BaseSeedSpecificFormats", "BaseConstraintsRollback", "BaseIncrementalConstraintsRollback",
-    "BaseIncrementalForeignKeyConstraint",
+    "BaseIncrementalForeignKeyConstraint", "BaseIncrementalUniqueKey",
     "BaseIncrementalOnSchemaChange", "BaseUnitTestingTypes", "BaseTypeFloat", "BaseTypeInt", "BaseCurrentTimestamps",
 }  # fmt: skip
 SAMPLE = {"BaseSimpleMaterializations", "BaseIncremental", "BaseGenericTests", "BaseChangeRelationTypeValidator"}
@@ -161,6 +240,8 @@ def _classes() -> Iterator[tuple[str, str, type]]:
         if LEFT_OUT.get(path[0]) or path[-1] == "__init__":
             continue
         module = importlib.import_module(".".join(["dbt.tests.adapter", *path]))
+        if path[0] in MERGED_FOLDERS or path[-1] == "test_incremental_unique_id":
+            _translate(module)
         for name, one in inspect.getmembers(module, inspect.isclass):
             has_tests = any(test.startswith("test") for test in dir(one))
             if one.__module__ == module.__name__ and not name.startswith("Test") and has_tests:
@@ -175,7 +256,7 @@ def _take() -> None:
         marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
         marks += [pytest.mark.sample] if name in SAMPLE else []
         own = "Test" + name.removeprefix("Base")
-        bases = (Merged, base) if name in MERGED else (base,)
+        bases = (Merged, base) if name in MERGED or folder in MERGED_FOLDERS else (base,)
         globals()[own] = type(own, bases, {"pytestmark": marks})
 
 
@@ -286,6 +367,11 @@ class TestIncrementalOnSchemaChange(BaseIncrementalOnSchemaChange):
     @pytest.mark.xfail(reason="dbt-spark inserts columns that the query no longer has", strict=True)
     def test_run_incremental_append_new_columns_remove_one(self, project: Any) -> None:
         self.run_incremental_append_new_columns_remove_one(project)
+
+
+@pytest.mark.xfail(reason="its models have several rows of a key, keys without a value, or no key", strict=True)
+class TestIncrementalUniqueKey(MergedModels, BaseIncrementalUniqueKey):
+    """Rows of the model are merged by its key; its tables of before have rows that no table with a key can have."""
 
 
 class TestSpecialCharacters(BaseIncrementalOnSchemaChange):
