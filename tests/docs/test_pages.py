@@ -19,7 +19,7 @@ from pyspark_pravega.connector import options
 from pyspark_pravega.errors import ConfigurationError, PravegaError
 from pyspark_pravega.settings import KEYS
 
-MAX_LINE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 1200, 220
+MAX_LINE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 1200, 200
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([A-Za-z0-9_./-]+)`")
 _TOP = {path.name for path in ROOT.iterdir()}
