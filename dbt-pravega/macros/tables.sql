@@ -57,7 +57,7 @@
     {% do return(names.dbt_scd_id) %}
   {% elif config.get('incremental_strategy') == 'merge' and config.get('unique_key') %}
     {% set key = config.get('unique_key') %}
-    {% do return(key if key is string else key | join(', ')) %}
+    {% do return(key if key is string else key | unique | join(', ')) %}
   {% endif %}
   {% do return('') %}
 {% endmacro %}
@@ -84,3 +84,13 @@
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
+
+
+{# A model without a unique key has no row that a merged one could change: the rows are added. #}
+{% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates=none) %}
+  {% if unique_key %}
+    {{ dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) }}
+  {% else %}
+    {{ get_insert_into_sql(source, target) }}
+  {% endif %}
+{% endmacro %}
