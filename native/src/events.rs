@@ -5,7 +5,6 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_pyarrow::{PyArrowType, ToPyArrow};
 use arrow_schema::DataType;
-use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -110,30 +109,6 @@ pub fn compact<'py>(py: Python<'py>, events: PyArrowType<ArrayData>) -> PyResult
         }))
     })?;
     made.map(|array| array.to_data().to_pyarrow(py)).transpose()
-}
-
-/// Lays events one after another into memory. Returns where each begins there, and the last one's end (little-endian
-/// int32 as bytes); None, with nothing laid, when the memory is too small.
-#[pyfunction]
-pub fn compact_into<'py>(
-    py: Python<'py>,
-    events: PyArrowType<ArrayData>,
-    memory: PyBuffer<u8>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let made = guarded(|| {
-        let events = Events::new(events.0)?;
-        let cells = memory.as_mut_slice(py).ok_or_else(|| wrong("the memory can't be written to".into()))?;
-        let Some(offsets) = events.offsets().filter(|offsets| offsets[events.len()] as usize <= cells.len()) else {
-            return Ok(None);
-        };
-        for (value, begin) in events.values().zip(&offsets) {
-            let cells = &cells[*begin as usize..][..value.len()];
-            // SAFETY: both are `value.len()` bytes, and no event lies in memory that is about to be filled.
-            unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), cells.as_ptr() as *mut u8, value.len()) };
-        }
-        Ok(Some(offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect::<Vec<u8>>()))
-    })?;
-    Ok(made.map(|offsets| PyBytes::new(py, &offsets)))
 }
 
 /// The encoding ids in the events' headers (little-endian int32 as bytes), and a byte for each event that tells whether

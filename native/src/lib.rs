@@ -380,7 +380,6 @@ fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(frame_parts, module)?)?;
     module.add_function(wrap_pyfunction!(key_fractions, module)?)?;
     module.add_function(wrap_pyfunction!(events::compact, module)?)?;
-    module.add_function(wrap_pyfunction!(events::compact_into, module)?)?;
     module.add_function(wrap_pyfunction!(events::header_ids, module)?)?;
     module.add_function(wrap_pyfunction!(events::split, module)?)
 }

@@ -8,7 +8,7 @@ use crate::avro::check_text;
 use crate::column::{Bad, Col, Data, Res};
 use crate::numbers::{number_end, scaled};
 use crate::plan::{flag, get, list, number, text};
-use crate::protobuf_wire::{Cursor, Wire};
+use crate::protobuf_wire::{field_of, Cursor, Wire};
 
 /// More fields than that in one message are left to the plain codec.
 pub const MAX_FIELDS: usize = 256;
@@ -128,10 +128,7 @@ impl Message {
             if tag == 0 && padded && before.iter().all(|byte| *byte == 0) {
                 break;
             }
-            let (number, wire) = (tag >> 3, (tag & 7) as u8);
-            if number == 0 || tag > u64::from(u32::MAX) {
-                return Err(Bad);
-            }
+            let (number, wire) = field_of(tag)?;
             let found = match self.fields.get(next) {
                 Some(field) if field.number == number => Some(next),
                 _ => self.find(number),
@@ -259,11 +256,7 @@ impl Message {
         let mut seen = [false; 2];
         let mut at = Cursor { rest: body };
         while !at.rest.is_empty() {
-            let tag = at.varint()?;
-            let (number, wire) = (tag >> 3, (tag & 7) as u8);
-            if number == 0 || tag > u64::from(u32::MAX) {
-                return Err(Bad);
-            }
+            let (number, wire) = field_of(at.varint()?)?;
             // The official library drops entries with fields that aren't theirs: left to the plain codec, which asks it.
             let (i, field, column) = match number {
                 1 => (0, key, &mut *keys),
@@ -441,8 +434,10 @@ impl Kind {
                     match at.varint()? {
                         8 => seconds = at.varint()? as i64,
                         16 => nanos = at.varint()? as i32,
-                        tag if tag >> 3 == 0 || tag > u64::from(u32::MAX) => return Err(Bad),
-                        tag => at.skip(tag >> 3, (tag & 7) as u8, 0)?,
+                        tag => {
+                            let (number, wire) = field_of(tag)?;
+                            at.skip(number, wire, 0)?
+                        }
                     }
                 }
                 let micros = i128::from(seconds) * 1_000_000 + i128::from(nanos.div_euclid(1000));

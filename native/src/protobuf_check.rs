@@ -3,7 +3,7 @@
 use crate::avro::check_text;
 use crate::column::{Bad, Res};
 use crate::protobuf::{Kind, Label, Message};
-use crate::protobuf_wire::{Cursor, Wire};
+use crate::protobuf_wire::{field_of, Cursor, Wire};
 
 impl Kind {
     /// Passes over a value that nobody wants.
@@ -41,11 +41,7 @@ impl Message {
     pub fn check(&self, body: &[u8]) -> Res<()> {
         let mut at = Cursor { rest: body };
         while !at.rest.is_empty() {
-            let tag = at.varint()?;
-            let (number, wire) = (tag >> 3, (tag & 7) as u8);
-            if number == 0 || tag > u64::from(u32::MAX) {
-                return Err(Bad);
-            }
+            let (number, wire) = field_of(at.varint()?)?;
             match self.find(number).map(|i| &self.fields[i]) {
                 Some(field) if field.wire as u8 == wire => field.kind.check(&mut at)?,
                 Some(field) if wire == Wire::Sized as u8 && matches!(field.label, Label::Many) => {

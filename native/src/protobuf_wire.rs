@@ -13,6 +13,16 @@ pub enum Wire {
     Four = 5,
 }
 
+/// A field's number, and how its value is written: what the tag before it says.
+#[inline(always)]
+pub fn field_of(tag: u64) -> Res<(u64, u8)> {
+    match tag >> 3 {
+        0 => Err(Bad),
+        _ if tag > u64::from(u32::MAX) => Err(Bad),
+        number => Ok((number, (tag & 7) as u8)),
+    }
+}
+
 pub struct Cursor<'a> {
     pub rest: &'a [u8],
 }
@@ -70,14 +80,11 @@ impl<'a> Cursor<'a> {
             2 => self.sized().map(|_| ()),
             5 => self.take(4).map(|_| ()),
             3 if depth < MAX_GROUPS => loop {
-                let tag = self.varint()?;
-                if tag >> 3 == 0 || tag > u64::from(u32::MAX) {
-                    return Err(Bad);
+                let (inner, wire) = field_of(self.varint()?)?;
+                if wire == 4 {
+                    return if inner == number { Ok(()) } else { Err(Bad) };
                 }
-                if tag & 7 == 4 {
-                    return if tag >> 3 == number { Ok(()) } else { Err(Bad) };
-                }
-                self.skip(tag >> 3, (tag & 7) as u8, depth + 1)?;
+                self.skip(inner, wire, depth + 1)?;
             },
             _ => Err(Bad),
         }

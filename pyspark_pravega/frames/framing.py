@@ -54,8 +54,12 @@ class Frames:
     @property
     def payloads(self) -> pa.BinaryArray:
         """The payloads, in order; a compact copy, which takes the place of views: so the buffer may be freed."""
-        object.__setattr__(self, "events", compact(self.events))
+        self.let_go()
         return self.events
+
+    def let_go(self) -> None:
+        """Take a compact copy in place of views, so that the buffer may be freed."""
+        object.__setattr__(self, "events", compact(self.events))
 
 
 def split(buffer: Bytes, *, limit: int | None = None, first: bytes = b"") -> Frames:

@@ -237,7 +237,7 @@ class KeyedReader(BatchReader):
         for events in self._frames(replace(part, start=position)):
             if kept.up_to[number] == events.start and kept.bytes < _KEPT_BYTES:
                 # Without what else was received with them: others of their buffer may not be kept.
-                events.frames.payloads  # noqa: B018
+                events.frames.let_go()
                 kept.frames[number].append((events.frames, events.start))
                 kept.bytes += events.frames.consumed
                 kept.up_to[number] = events.end

@@ -298,12 +298,13 @@ def with_key(definition: TableDefinition) -> TableDefinition:
         ConfigurationError: the properties don't go with its events.
     """
     # Without its schema nothing is known of the events: whoever reads them is told that.
-    key_and_schema = (
-        None if definition.format == RAW else key_of(definition.properties, definition.schema, definition.stream)
-    )
-    return (
-        definition if key_and_schema is None else replace(definition, key=key_and_schema[0], schema=key_and_schema[1])
-    )
+    if definition.format == RAW:
+        return definition
+    key_and_schema = key_of(definition.properties, definition.schema, definition.stream)
+    if key_and_schema is None:
+        return definition
+    key, schema = key_and_schema
+    return replace(definition, key=key, schema=schema)
 
 
 def check_schema_is_there(definition: TableDefinition) -> None:

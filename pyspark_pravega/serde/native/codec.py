@@ -126,18 +126,22 @@ class NativeCodec:
         if not columns:
             return batch_of([], pa.schema([]), len(payloads))
         if self._native is None:
-            return self.plain.decode(compact(payloads), columns)
+            return self._plainly(payloads, columns)
         answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events))
         if answer is None:
-            return self.plain.decode(compact(payloads), columns)
+            return self._plainly(payloads, columns)
         batch, index, _ = answer
         if index is None:
             return batch
         try:
-            self.plain.decode(compact(payloads.slice(index, 1)), columns)
+            self._plainly(payloads.slice(index, 1), columns)
         except BadEventError as error:
             raise BadEventError(error.reason, index=index, encoding_id=error.encoding_id) from error.__cause__
         # The plain codec can do what the native one can't; then it has to answer for all.
+        return self._plainly(payloads, columns)
+
+    def _plainly(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """As the plain codec decodes them, which takes no views."""
         return self.plain.decode(compact(payloads), columns)
 
     def decode_good(
@@ -160,7 +164,7 @@ class NativeCodec:
         bad = answer[1].to_numpy(zero_copy_only=False).astype(np.int64)
         for index in bad.tolist():
             try:
-                self.plain.decode(compact(payloads.slice(index, 1)), columns)
+                self._plainly(payloads.slice(index, 1), columns)
             except BadEventError:
                 continue
             return None
