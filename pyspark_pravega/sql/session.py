@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 CATALOG_CLASS = "pyspark.pravega.PravegaCatalog"
 DEFAULT_CATALOG = "pravega"
+_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+_CHECKPOINT_FILES = "pyspark.pravega.CheckpointFiles"
 
 
 def shim_jar() -> Path:
@@ -97,16 +99,22 @@ def configure(
         builder = builder.config(key, value)
     public, whole = settings.to_options(secrets=False), settings.to_options()
     secrets = {key: value for key, value in whole.items() if key not in public}
-    return _with_secrets(builder, catalog, secrets)
+    return _with_more(builder, catalog, secrets)
 
 
-def _with_secrets(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
-    """Let a builder hand secrets to the JVM when it has made the session."""
+def _with_more(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
+    """Let a builder do two more things when it has made the session: hand secrets to the JVM, and say how checkpoints
+    are written, where nobody has said that (a builder's own setting would win over `spark-defaults.conf`)."""
     make = builder.getOrCreate
 
     def get_or_create() -> SparkSession:
         session = make()
         jvm: Any = session.sparkContext._jvm
+        if session.conf.get(_CHECKPOINTS, None) is None:
+            session.conf.set(_CHECKPOINTS, _CHECKPOINT_FILES)
+            # Other sessions of this one's context begin with these settings.
+            jvm_session: Any = session._jsparkSession
+            jvm_session.sharedState().conf().setIfMissing(_CHECKPOINTS, _CHECKPOINT_FILES)
         jvm.pyspark.pravega.Secrets.clear(catalog)
         for key, value in secrets.items():
             jvm.pyspark.pravega.Secrets.put(catalog, key, value)

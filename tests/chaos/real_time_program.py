@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -42,15 +41,6 @@ def keep(session: SparkSession, what: dict[str, str], over: threading.Event) -> 
             if "can't be written exactly once" in str(error):
                 print("refused: " + " ".join(str(error).split()), flush=True)
                 return
-            if "commits should be empty on batch 0" in str(error):
-                clear_first_commit(Path(what["checkpoint"]) / "commits")
-
-
-def clear_first_commit(commits: Path) -> None:
-    """What docs/streaming.md tells an operator to do after a kill that came as Spark noted the first batch."""
-    if all(file.name.startswith(".") for file in commits.iterdir()):
-        for file in commits.iterdir():
-            file.unlink()
 
 
 def main(controller: str) -> None:

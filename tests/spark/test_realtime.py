@@ -23,6 +23,10 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 WITHIN_S = 60.0
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_SPARKS_CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +213,7 @@ def test_a_checkpoint_of_format_1_goes_on_in_real_time_when_spark_is_told_so(
     assert sorted(events_of(client, sink)) == sorted(expected + more)
 
 
-def test_a_driver_that_dies_as_spark_notes_the_first_batch_leaves_a_file_that_is_in_the_way(
+def test_a_driver_that_dies_as_spark_notes_the_first_batch_leaves_a_file_that_is_passed_over(
     spark: SparkSession, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     source, sink = make_stream(client, namespace, "s"), make_stream(client, namespace, "t")
@@ -229,10 +233,14 @@ def test_a_driver_that_dies_as_spark_notes_the_first_batch_leaves_a_file_that_is
         for file in folder.iterdir():
             if file.name not in ("0", ".0.crc", ".0.tmp") or (folder == commits and file.name == ".0.crc"):
                 file.unlink()
-    with pytest.raises(StreamingQueryException, match="commits should be empty on batch 0"):
-        writer(rows, tmp_path).toTable(table).awaitTermination(TIMEOUT_S)
+    configured: Any = spark.conf.get(_CHECKPOINT_FILES)
+    spark.conf.set(_CHECKPOINT_FILES, _SPARKS_CHECKPOINT_FILES)
+    try:
+        with pytest.raises(StreamingQueryException, match="commits should be empty on batch 0"):
+            writer(rows, tmp_path).toTable(table).awaitTermination(TIMEOUT_S)
+    finally:
+        spark.conf.set(_CHECKPOINT_FILES, configured)
 
-    (commits / ".0.tmp").unlink()
     expected += numbered(3, 5, first=5)
     write(client, source, numbered(3, 5, first=5))
     query = writer(rows, tmp_path).toTable(table)

@@ -12,7 +12,6 @@ import pyspark_pravega
 from pyspark_pravega.sandbox import Sandbox
 
 _TESTS = Path(__file__).parents[1]
-_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 MEASURED = "COVERAGE_PROCESS_CONFIG" in os.environ
 """Whether coverage is measured: it tells the processes that it starts by this variable."""
 
@@ -68,8 +67,6 @@ class Sessions:
             "spark.sql.shuffle.partitions": "4",
             "spark.driver.memory": "2g",
             "spark.driver.host": "localhost",
-            # Hadoop's other way to a local file starts a process for its mode: some ten for each micro-batch.
-            "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         }
         if MEASURED:
             conf["spark.python.daemon.module"] = "coverage_daemon"
