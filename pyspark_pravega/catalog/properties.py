@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql.types import (
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
@@ -41,7 +39,6 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     check_key,
-    key_of_history,
     names_of,
     routing_key_of,
     split_defaults,
@@ -49,12 +46,7 @@ from pyspark_pravega.connector.table import (
     with_rules,
 )
 from pyspark_pravega.connector.write import Routing, parse_bad_events, time_column
-from pyspark_pravega.errors import (
-    ConfigurationError,
-    UnsupportedOperationError,
-    UnsupportedTypeError,
-    did_you_mean,
-)
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, UnsupportedTypeError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE
@@ -78,6 +70,8 @@ _CLUSTERING = "__clustering_columns"
 _CDC_KEYS = "pipelines.autocdc.keyColumnNames"
 """Spark's property of the table in which an AUTO CDC flow keeps its state: it changes rows, which only a table with a
 key can."""
+_CDC_METADATA, _CDC_RECORD_START = "__spark_autocdc_metadata", "__RECORD_START_AT"
+"""A column of AUTO CDC, and its one field in tables of SCD type 2."""
 
 _WRITES = frozenset(
     {
@@ -101,16 +95,7 @@ _REFUSED = {
 }
 _IGNORED = frozenset({"provider", "is_managed_location", "external", "collation", CODEC})
 _COMPATIBILITIES = frozenset(
-    {
-        "AllowAny",
-        "DenyAll",
-        "Backward",
-        "BackwardTransitive",
-        "Forward",
-        "ForwardTransitive",
-        "Full",
-        "FullTransitive",
-    }
+    {"AllowAny", "DenyAll", "Backward", "BackwardTransitive", "Forward", "ForwardTransitive", "Full", "FullTransitive"}
 )
 
 
@@ -214,6 +199,27 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
             'a table with a primary key can\'t have "retention": rows that nobody has changed for that long would be '
             "lost with their events"
         )
+
+
+def key_of_history(text: str, schema: StructType) -> str:
+    """The columns of a key, with the one by which Spark tells rows of a key from each other.
+
+    An AUTO CDC flow of SCD type 2 has several rows for each of its keys: each with the sequence of the change that has
+    begun it, in a struct (`Scd2BatchProcessor` of Spark 4.3). Its MERGEs go by the keys and that struct.
+
+    Args:
+        text: the columns that are given, separated by commas.
+        schema: the table's columns.
+
+    Returns:
+        The same in tables of others.
+    """
+    names = [name.lower() for name in names_of(text)]
+    for column in schema:
+        is_record = isinstance(column.dataType, StructType) and column.dataType.fieldNames() == [_CDC_RECORD_START]
+        if column.name == _CDC_METADATA and is_record and column.name not in names:
+            return f"{text},{column.name}"
+    return text
 
 
 def is_of_key(routing: str, key: Sequence[str], schema: StructType) -> bool:

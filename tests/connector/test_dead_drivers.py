@@ -12,7 +12,6 @@ from connector_tools import (
     ledger_of,
     numbered,
     promise,
-    raw_table,
     read_events,
     run_task,
     states,
@@ -26,14 +25,8 @@ from pyspark_pravega.connector.log import recovery
 from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.errors import TransactionError
-from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture
-def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
-    return raw_table(client, settings, scope)
 
 
 def test_a_promise_that_was_never_kept_is_withdrawn_by_the_next_writer_and_can_not_be_kept_later(

@@ -16,7 +16,6 @@ from connector_tools import (
     ledger_of,
     numbered,
     open_transactions,
-    raw_table,
     read_events,
     run_task,
     transaction_of,
@@ -36,16 +35,10 @@ from pyspark_pravega.connector.write.job import CommitReport, Epoch, TaskMessage
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.writer import BatchWriter, take_over
 from pyspark_pravega.errors import ConfigurationError, ConflictError, EventEncodeError, TransactionError
-from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
 
 QUERY = "query"
-
-
-@pytest.fixture
-def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
-    return raw_table(client, settings, scope)
 
 
 @pytest.fixture

@@ -45,11 +45,6 @@ from pyspark_pravega.settings import Settings
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture
-def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
-    return raw_table(client, settings, scope)
-
-
 # Commits
 
 

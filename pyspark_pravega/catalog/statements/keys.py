@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StringType, StructType
 
-from pyspark_pravega.catalog.properties import check_keys, is_of_key
+from pyspark_pravega.catalog.properties import check_keys, is_of_key, key_of_history
 from pyspark_pravega.client import Client, StreamConfiguration
 from pyspark_pravega.connector.log import Ledger, settle
 from pyspark_pravega.connector.options import ROUTING_KEY
@@ -19,7 +19,6 @@ from pyspark_pravega.connector.table import (
     TableDefinition,
     TableKey,
     key_of,
-    key_of_history,
 )
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 

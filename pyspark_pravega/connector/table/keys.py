@@ -60,9 +60,6 @@ newer, wherever they lie. It is short, as each row of a compacted table has it, 
 DELETED = "_deleted"
 """The column of a batch that is to be written, which tells what rows are deleted."""
 
-_CDC_METADATA, _CDC_RECORD_START = "__spark_autocdc_metadata", "__RECORD_START_AT"
-"""A column of Spark's AUTO CDC, and its one field in tables of SCD type 2."""
-
 KEY_TYPES: tuple[type[DataType], ...] = (
     StringType,
     CharType,
@@ -255,27 +252,6 @@ def routing_key_of(columns: Sequence[str], schema: StructType) -> str:
         schema: the table's columns.
     """
     return ",".join(_with_texts(columns, schema))
-
-
-def key_of_history(text: str, schema: StructType) -> str:
-    """The columns of a key, with the one by which Spark tells rows of a key from each other.
-
-    An AUTO CDC flow of SCD type 2 has several rows for each of its keys: each with the sequence of the change that has
-    begun it, in a struct (`Scd2BatchProcessor` of Spark 4.3). Its MERGEs go by the keys and that struct.
-
-    Args:
-        text: the columns that are given, separated by commas.
-        schema: the table's columns.
-
-    Returns:
-        The same in tables of others.
-    """
-    names = [name.lower() for name in names_of(text)]
-    for field in schema:
-        is_record = isinstance(field.dataType, StructType) and field.dataType.fieldNames() == [_CDC_RECORD_START]
-        if field.name == _CDC_METADATA and is_record and field.name.lower() not in names:
-            return f"{text},{field.name}"
-    return text
 
 
 def _field(name: str | None, events: StructType, property_name: str, stream: object) -> StructField | None:

@@ -1,0 +1,16 @@
+"""What several files of the connector's tests begin with."""
+
+from __future__ import annotations
+
+import pytest
+from connector_tools import raw_table
+
+from pyspark_pravega.client import Client
+from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.settings import Settings
+
+
+@pytest.fixture
+def table(client: Client, settings: Settings, scope: str) -> TableDefinition:
+    """A stream of raw events."""
+    return raw_table(client, settings, scope)
