@@ -147,8 +147,9 @@ class Tables(CatalogBase):
         client = self.client
         ledger = self._claim(stream)
         made_group = False
-        try:
-            ledger.set_properties(request.properties)
+
+        def make_group() -> None:
+            nonlocal made_group
             if registry is not None and formed is not None:
                 info = schema_info(formed)
                 made_group = registry.create_group(
@@ -158,6 +159,9 @@ class Tables(CatalogBase):
                     compatibility=request.compatibility,
                 )
                 registry.add_schema(stream.scope, stream.name, info)
+
+        try:
+            together(make_group, lambda: ledger.set_properties(request.properties))
             is_new = client.controller.create_stream(stream, request.configuration)
         except PravegaError:
             if not self.exists(stream):
