@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark_pravega.catalog.catalog import Catalog
     from tests.jars.java_client import JavaPrograms
+    from tests.jars.kept_java import KeptPrograms
 
 # Property tests on machines that are busy with something else, too; HYPOTHESIS_EXAMPLES=5000 digs deeper.
 hypothesis_settings.register_profile(
@@ -239,16 +240,20 @@ def module_scope(client: Client) -> str:
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
-    """The programs of tests/interop/java; they don't know yet where servers are."""
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptPrograms]:
+    """The programs of tests/interop/java, which share a JVM; they don't know yet where servers are."""
     from tests.jars.java_client import compile_java
+    from tests.jars.kept_java import KeptPrograms, Machine
 
     sources, classes = Path(__file__).parent / "interop" / "java", tmp_path_factory.mktemp("classes")
-    return compile_java(sources, classes, controller_uri="", schema_registry_uri="")
+    programs = compile_java(sources, classes, controller_uri="", schema_registry_uri="")
+    machine = Machine(programs, classes / "programs.log")
+    yield KeptPrograms(**vars(programs), machine=machine)
+    machine.stop()
 
 
 @pytest.fixture(scope="module")
-def java(compiled: JavaPrograms, settings: Settings) -> JavaPrograms:
+def java(compiled: KeptPrograms, settings: Settings) -> JavaPrograms:
     assert settings.schema_registry_uri
     return replace(compiled, controller_uri=settings.controller_uri, schema_registry_uri=settings.schema_registry_uri)
 

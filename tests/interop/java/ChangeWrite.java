@@ -44,6 +44,5 @@ public final class ChangeWrite {
             }
             writer.flush();
         }
-        System.exit(0);
     }
 }

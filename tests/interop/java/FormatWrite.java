@@ -55,7 +55,6 @@ public final class FormatWrite {
                         line -> DynamicMessage.parseFrom(type, Base64.getDecoder().decode(line)));
             }
         }
-        System.exit(0);
     }
 
     private static Descriptor descriptor(FileDescriptorSet set, String type) throws Exception {

@@ -56,7 +56,6 @@ public final class InteropWrite {
         w.write(v0, Codecs.GzipCompressor, 400, 600);
         w.write(v1, Codecs.SnappyCompressor, 600, 800);
         w.writeTransaction(v1, 800, 1000);
-        System.exit(0);
     }
 
     private Serializer<GenericRecord> serializer(Schema schema, Codecs codecs) {

@@ -45,6 +45,5 @@ public final class KeyedPuts {
                         .deserialize(table.get(new TableKey(key)).join().getValue()));
             }
         }
-        System.exit(0);
     }
 }

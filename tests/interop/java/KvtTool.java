@@ -35,7 +35,7 @@ public final class KvtTool {
                         .partitionCount(Integer.parseInt(a[3])).primaryKeyLength(Integer.parseInt(a[4]))
                         .secondaryKeyLength(Integer.parseInt(a[5])).build());
             }
-            System.exit(0);
+            return;
         }
         try (KeyValueTableFactory factory = KeyValueTableFactory.withScope(a[1], client);
              KeyValueTable table = factory.forKeyValueTable(a[2], KeyValueTableClientConfiguration.builder().build())) {
@@ -66,7 +66,6 @@ public final class KvtTool {
                             .forEachRemaining(page -> page.getItems().forEach(KvtTool::print), Runnable::run).join();
             }
         }
-        System.exit(0);
     }
 
     private static List<TableKey> keys(int primary) throws Exception {

@@ -53,7 +53,6 @@ public final class LargeTool {
                 }
             }
         }
-        System.exit(0);
     }
 
     private static void print(byte[] event) {

@@ -25,6 +25,5 @@ public final class RoutingWrite {
             }
             writer.flush();
         }
-        System.exit(0);
     }
 }

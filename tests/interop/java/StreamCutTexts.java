@@ -30,7 +30,6 @@ public final class StreamCutTexts {
                 System.out.println(answer(manager, line.split(" ")));
             }
         }
-        System.exit(0);
     }
 
     private static String answer(StreamManager manager, String[] words) {

@@ -110,7 +110,6 @@ public final class SyncTool {
                 }
             }
         }
-        System.exit(0);
     }
 
     private static void run(String mode, RevisionedStreamClient<byte[]> log, int number) {

@@ -30,6 +30,5 @@ public final class WireEcho {
             System.out.println(command.getClass().getSimpleName() + " " + HexFormat.of().formatHex(payload.toByteArray()));
         }
         System.out.println(Arrays.toString(Arrays.stream(WireCommandType.values()).mapToInt(WireCommandType::getCode).toArray()));
-        System.exit(0);
     }
 }
