@@ -86,11 +86,20 @@
 {% endmaterialization %}
 
 
-{# A model without a unique key has no row that a merged one could change: the rows are added. #}
+{#
+  A model without a unique key has no row that a merged one could change: the rows are added.
+
+  With `on_schema_change: append_new_columns` the query may have lost a column: what rows have in it stays, and new rows
+  have nothing. dbt-spark merges all columns of the table, also those that aren't there.
+#}
 {% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates=none) %}
-  {% if unique_key %}
-    {{ dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) }}
-  {% else %}
+  {% if not unique_key %}
     {{ get_insert_into_sql(source, target) }}
+  {% else %}
+    {% set merge = dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) %}
+    {% if config.get('on_schema_change') == 'append_new_columns' %}
+      {% set merge = merge | replace('merge into', 'merge with schema evolution into', 1) %}
+    {% endif %}
+    {{ merge }}
   {% endif %}
 {% endmacro %}

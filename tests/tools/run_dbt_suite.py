@@ -29,7 +29,7 @@ def run_suite(python: Path, address: tuple[str, int], folder: Path, arguments: S
     command = [str(python), "-m", "pytest", "-c", str(SUITE / "pytest.ini"), "--rootdir", str(folder), *arguments]
     own = {"DBT_SUITE_HOST": host, "DBT_SUITE_PORT": str(port), "NO_COLOR": "1", "PYTHONPATH": str(SUITE)}
     environment = {**os.environ, **own}
-    command += [str(SUITE / name) for name in ("adapter_suite.py",)]
+    command += [str(SUITE / name) for name in ("adapter_suite.py", "keyed_suite.py")]
     return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
 
 

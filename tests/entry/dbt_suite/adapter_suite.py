@@ -188,7 +188,10 @@ SPARK_HAS_ITS_OWN = {
     "BaseIncrementalForeignKeyConstraint", "BaseIncrementalUniqueKey",
     "BaseIncrementalOnSchemaChange", "BaseUnitTestingTypes", "BaseTypeFloat", "BaseTypeInt", "BaseCurrentTimestamps",
 }  # fmt: skip
-SAMPLE = {"BaseSimpleMaterializations", "BaseIncremental", "BaseGenericTests", "BaseChangeRelationTypeValidator"}
+SAMPLE = {
+    "BaseSimpleMaterializations", "BaseIncremental", "BaseGenericTests", "BaseChangeRelationTypeValidator",
+    "BaseSnapshotNewRecordDbtValidToCurrent",
+}  # fmt: skip
 
 
 def _classes() -> Iterator[tuple[str, str, type]]:
