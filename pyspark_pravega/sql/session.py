@@ -103,18 +103,20 @@ def configure(
 
 
 def _with_more(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
-    """Let a builder do two more things when it has made the session: hand secrets to the JVM, and say how checkpoints
-    are written, where nobody has said that (a builder's own setting would win over `spark-defaults.conf`)."""
+    """Let a builder do more when it has made the session, or got one that was there: see that it has the jar, say how
+    checkpoints are written, and hand secrets to the JVM."""
     make = builder.getOrCreate
 
     def get_or_create() -> SparkSession:
         session = make()
-        jvm: Any = session.sparkContext._jvm
+        _bring_jar(session)
+        # A builder's own setting would win over spark-defaults.conf.
         if session.conf.get(_CHECKPOINTS, None) is None:
             session.conf.set(_CHECKPOINTS, _CHECKPOINT_FILES)
             # Other sessions of this one's context begin with these settings.
             jvm_session: Any = session._jsparkSession
             jvm_session.sharedState().conf().setIfMissing(_CHECKPOINTS, _CHECKPOINT_FILES)
+        jvm: Any = session.sparkContext._jvm
         jvm.pyspark.pravega.Secrets.clear(catalog)
         for key, value in secrets.items():
             jvm.pyspark.pravega.Secrets.put(catalog, key, value)
@@ -122,3 +124,27 @@ def _with_more(builder: SparkSession.Builder, catalog: str, secrets: dict[str, s
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
     return builder
+
+
+def _bring_jar(session: SparkSession) -> None:
+    """Give the jar to a JVM that was there before the builder: that of a session of a shell or notebook, or one whose
+    session was stopped. Spark reads `spark.jars` when it starts a JVM only."""
+    from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    jvm: Any = session.sparkContext._jvm
+    if not isinstance(jvm.pyspark.pravega.Secrets, JavaPackage):
+        return
+    jar = shim_jar()
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.net.URL(jar.as_uri()))
+    except Py4JError:
+        raise ConfigurationError(
+            f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={jar} (pravega-spark "
+            "config prints all settings)"
+        ) from None
+    context: Any = session.sparkContext._jsc
+    if str(jar) not in session.sparkContext.getConf().get("spark.jars", ""):
+        # Executors fetch it with their next task.
+        context.addJar(str(jar))
+    context.sc().conf().setIfMissing("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])

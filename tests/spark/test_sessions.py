@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
+
+from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -63,3 +69,21 @@ def test_a_statement_sees_what_another_session_has_changed(spark: SparkSession, 
         assert other.table(f"{namespace}.t").columns == [f"a{number}", "b"]
         one.sql(f"ALTER TABLE {namespace}.t ADD COLUMN c INT")
         assert other.table(f"{namespace}.t").columns == [f"a{number}", "b", "c"]
+
+
+@pytest.mark.parametrize("way", ["there", "stopped"])
+def test_configure_comes_late(sandbox: Sandbox, tmp_path: Path, way: str) -> None:
+    """In a shell or a notebook Spark is often there before this package is."""
+    environment = {**os.environ, **sandbox.environment()}
+    environment.pop("PYSPARK_PYTHON", None)
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "late_program.py"), way],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[1, "ann"], [2, None]]
