@@ -37,14 +37,17 @@ def stand(bench: Bench, seconds: float) -> str:
     idle_s, lines = seconds / 5, ["| nothing arrives, % of a core | driver JVM | catalog process | workers | all |"]
     lines.append("|---|--:|--:|--:|--:|")
     tell(lines[0])
-    begin = time.monotonic()
-    source, query = _query(bench, "5 minutes")
-    time.sleep(min(_SETTLED_S, idle_s))
-    lines.append(_idle(bench, f"batches of 5 minutes, for {idle_s:.0f} s", idle_s))
+    for batches in ("5 minutes", "5 seconds"):
+        source, query = _query(bench, batches)
+        time.sleep(_SETTLED_S)
+        lines.append(_idle(bench, f"batches of {batches}, for {idle_s:.0f} s", idle_s))
+        if batches != "5 seconds":
+            query.stop()
     lines += ["", f"| {_RATE:,} events/s, s | JVM, MiB | of it heap | catalog process | workers | % of a core | rows |"]
     lines.append("|--:|--:|--:|--:|--:|--:|--:|")
+    busy_s = seconds - 2 * idle_s
     with rate_of(bench.client, source, _RATE):
-        lines += _watched(bench, query, seconds - (time.monotonic() - begin))
+        lines += _watched(bench, query, busy_s)
     live = live_heap(bench.session)
     lines += ["", f"In use in the driver's heap after a collection: {live:.0f} MiB."]
     query.stop()

@@ -19,6 +19,7 @@ WARM_UPS = 4
 """How often each case runs before it is measured: so long the JVM compiles."""
 COLUMNS = 200
 NAMESPACE = "pravega.bench"
+_COLUMNAR = "pyspark.pravega.columnar"
 _WIDE = ("id * {0}", "concat('text ', (id + {0}) % 1000)", "id * 0.25D + {0}", "CAST((id + {0}) % 100 AS INT)")
 _LEAF = "named_struct('x', id + {0}, 'y', id * 0.5D, 's', concat('leaf ', id % 100))"
 _MIDDLE = f"named_struct('one', {_LEAF.format(1)}, 'two', {_LEAF.format(2)}, 'n', CAST(id % 7 AS INT))"
@@ -68,6 +69,7 @@ def _report(spark: SparkSession, events: int, runs: int) -> str:
             (_case(spark, f"{name}: all to noop", partial(_to_noop, spark.table(table))), values),
             (_case(spark, f"{name}: two values", partial(_sum, spark.table(table), few)), 2),
             (_case(spark, f"{name}: INSERT", partial(_insert, kept, spare)), values),
+            (_case(spark, f"{name}: INSERT, Spark's own way", partial(_insert_by_values, kept, spare)), values),
         ]
     for case, _ in cases * WARM_UPS:
         case.run("", events)
@@ -102,6 +104,17 @@ def _to_noop(rows: DataFrame) -> None:
 
 def _insert(rows: DataFrame, table: str) -> None:
     rows.writeTo(table).append()
+
+
+def _insert_by_values(rows: DataFrame, table: str) -> None:
+    """Each value into an Arrow vector, as Spark does it for Python data sources, instead of rows as they lie."""
+    jvm = rows.sparkSession._jvm
+    assert jvm is not None
+    jvm.java.lang.System.setProperty(_COLUMNAR, "false")
+    try:
+        _insert(rows, table)
+    finally:
+        jvm.java.lang.System.clearProperty(_COLUMNAR)
 
 
 def _sum(rows: DataFrame, columns: tuple[str, str]) -> None:

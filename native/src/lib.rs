@@ -20,6 +20,8 @@ mod protobuf_check;
 mod protobuf_wire;
 mod protobuf_write;
 mod routing;
+mod row_values;
+mod rows;
 mod source;
 mod time;
 
@@ -354,16 +356,21 @@ fn frame_parts<'py>(
         .collect()
 }
 
-/// Where routing keys lie in the key space: little-endian float64 as bytes. Takes a large string array; null is "".
+/// Where routing keys lie in the key space: little-endian float64 as bytes. Takes a large binary array of
+/// texts; null is "".
 #[pyfunction]
 fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) -> PyResult<Bound<'py, PyBytes>> {
     let made = guarded(|| {
         let keys = arrow_array::make_array(keys.0);
-        let keys = keys.as_string_opt::<i64>().ok_or_else(|| wrong("no large string array".into()))?;
+        let keys = keys.as_binary_opt::<i64>().ok_or_else(|| wrong("no large binary array".into()))?;
         let mut units = vec![];
         let mut made = Vec::with_capacity(keys.len() * 8);
-        for key in keys {
-            made.extend_from_slice(&routing::fraction(key.unwrap_or(""), seed, &mut units).to_le_bytes());
+        let (offsets, data) = (keys.value_offsets(), keys.value_data());
+        for index in 0..keys.len() {
+            let range = offsets[index] as usize..offsets[index + 1] as usize;
+            let key: &[u8] = if keys.is_null(index) { &[] } else { &data[range] };
+            let place = routing::fraction(key, seed, &mut units).ok_or_else(|| wrong("a key isn't UTF-8".into()))?;
+            made.extend_from_slice(&place.to_le_bytes());
         }
         Ok(made)
     })?;
@@ -373,10 +380,11 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What pyspark_pravega.frames.native_module.INTERFACE asks for.
-    module.add("INTERFACE", 4)?;
+    module.add("INTERFACE", 5)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;
+    module.add_class::<rows::RowReader>()?;
     module.add_function(wrap_pyfunction!(frame_parts, module)?)?;
     module.add_function(wrap_pyfunction!(key_fractions, module)?)?;
     module.add_function(wrap_pyfunction!(events::compact, module)?)?;

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.native_module import module
 
 SEED = 1741865571
@@ -36,13 +37,21 @@ def key_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
 
     Returns:
         For each key a fraction in [0, 1), shape (len(keys),).
+
+    Raises:
+        EventEncodeError: a key isn't UTF-8.
     """
     native = module()
-    if native is not None:
-        return np.frombuffer(bytearray(native.key_fractions(keys.cast(pa.large_string()), SEED)), np.float64)
-    encoded = pc.dictionary_encode(keys.cast(pa.string()).fill_null(""))
-    indices: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-    return _distinct_fractions(encoded.dictionary)[indices]
+    try:
+        if native is not None:
+            # As bytes: texts would be looked through twice.
+            texts = keys.cast(pa.large_string()).view(pa.large_binary())
+            return np.frombuffer(bytearray(native.key_fractions(texts, SEED)), np.float64)
+        encoded = pc.dictionary_encode(keys.cast(pa.string()).fill_null(""))
+        indices: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return _distinct_fractions(encoded.dictionary)[indices]
+    except ValueError as error:
+        raise EventEncodeError(f"a routing key isn't a text in UTF-8: {error}") from None
 
 
 def segment_indexes(fractions: npt.NDArray[np.float64], ranges: Sequence[SegmentRange]) -> npt.NDArray[np.intp]:

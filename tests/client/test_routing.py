@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_pravega.client import SegmentRange
 from pyspark_pravega.client.routing import SEED, key_fractions, segment_indexes
+from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.native_module import SWITCH
 
 
@@ -108,3 +109,14 @@ def test_each_key_goes_to_the_one_range_that_holds_it(keys: list[float], borders
     owners = ranges(0.0, *sorted(borders), 1.0)
     for key, index in zip(keys, segment_indexes(np.array(keys, np.float64), owners), strict=True):
         assert owners[index].min_key <= key < owners[index].max_key
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("key", [b"\xf0", b"a\xc3", b"\xed\xa0\x80"])
+def test_a_key_that_isn_t_utf8_is_refused(monkeypatch: pytest.MonkeyPatch, native: str, key: bytes) -> None:
+    """Spark's STRING may hold such bytes, and Arrow takes them unseen."""
+    monkeypatch.setenv(SWITCH, native)
+    offsets = pa.py_buffer(np.array([0, 1, 1 + len(key)], np.int32))
+    keys = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"k" + key)])
+    with pytest.raises(EventEncodeError, match="a routing key isn't a text in UTF-8"):
+        key_fractions(keys)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from unsafe_layout import as_bits, pack_of, taken_apart
+
+from pyspark_pravega.connector.write.unsafe_rows import can_unpack
+from pyspark_pravega.frames.native_module import module
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -47,13 +55,98 @@ def test_more_columns_than_a_word_has_bits(spark: SparkSession, namespace: str) 
     assert spark.table(f"{namespace}.wide").orderBy("id").collect() == expected.orderBy("id").collect()
 
 
-def test_nested_columns_go_spark_s_own_way(spark: SparkSession, namespace: str) -> None:
-    spark.sql(f"CREATE TABLE {namespace}.nested (id BIGINT, a ARRAY<STRING>, s STRUCT<x: INT, y: STRING>)")
-    expected = spark.sql(
-        "SELECT id, array('a', CAST(id AS STRING)) a, struct(CAST(id AS INT) x, 'y' y) s FROM range(9)"
+def as_they_lie(rows: DataFrame) -> pa.RecordBatch:
+    """A pack of the rows as Spark's JVM has them."""
+    return pack_of([bytes(row.getBytes()) for row in rows._jdf.queryExecution().executedPlan().executeCollect()])
+
+
+def in_three_ways(rows: DataFrame) -> tuple[list[pa.Array], list[pa.Array], list[pa.Array]]:
+    """The rows' columns: as Spark's own Arrow writer has them, from its rows by the native codec, by the plain twin."""
+    assert can_unpack(rows.schema)
+    pack = as_they_lie(rows)
+    spark_s = rows.toArrow().combine_chunks()
+    batches = (taken_apart(pack, rows.schema, native) for native in ("1" if module() else "0", "0"))
+    native, plain = ([as_bits(column) for column in batch.columns] for batch in batches)
+    return [as_bits(column.combine_chunks()) for column in spark_s.columns], native, plain
+
+
+def test_rows_of_decimals_and_texts_of_each_size(spark: SparkSession) -> None:
+    digits = "IF(id = 0, NULL, concat(IF(id % 2 = 0, '', '-'), repeat('7', CAST(1 + id % {0} AS INT))))"
+    decimals = [f"CAST({digits.format(precision)} AS DECIMAL({precision}, 0))" for precision in range(1, 39)]
+    of_texts = "transform(sequence(0, CAST(id AS INT)), at -> IF(at % 3 = 1, NULL, repeat(char(97 + at % 26), at)))"
+    rows = spark.range(0, 80, 1, 1).selectExpr(
+        *(f"{decimal} AS d{at}" for at, decimal in enumerate(decimals, 1)),
+        *(f"IF(id % 5 = 1, NULL, array({decimal}, NULL)) AS a{at}" for at, decimal in enumerate(decimals, 1)),
+        f"{of_texts} AS texts",
+        f"map_from_arrays(sequence(0, CAST(id AS INT)), {of_texts}) AS by_number",
+        "repeat('ü', CAST(id AS INT)) AS text",
     )
-    expected.writeTo(f"{namespace}.nested").append()
-    assert spark.table(f"{namespace}.nested").orderBy("id").collect() == expected.orderBy("id").collect()
+    spark_s, native, plain = in_three_ways(rows)
+    for name, *answers in zip(rows.columns, spark_s, native, plain, strict=True):
+        assert answers[0].equals(answers[1]), name
+        assert answers[0].equals(answers[2]), name
+
+
+NESTED = "id BIGINT NOT NULL, a ARRAY<STRUCT<x: INT, y: STRING>>, s STRUCT<x: INT, m: MAP<STRING, ARRAY<BIGINT>>>"
+OF_NESTED = [
+    "id",
+    "IF(id % 7 = 0, NULL, IF(id % 5 = 0, array(), array(named_struct('x', int(id), 'y', concat('y', id)), NULL))) AS a",
+    "IF(id % 6 = 0, NULL, named_struct('x', IF(id % 4 = 0, NULL, int(id)), 'm', "
+    "IF(id % 3 = 0, map(), map('k', array(id, NULL), concat('l', id), NULL)))) AS s",
+]
+
+
+def in_order(rows: DataFrame) -> list[Row]:
+    return rows.orderBy("id").collect()
+
+
+def test_nested_columns_by_each_way_to_write(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    rows = spark.range(0, 6000, 1, 3).selectExpr(*OF_NESTED)
+    later = spark.range(6000, 9000, 1, 2).selectExpr(*OF_NESTED)
+    expected = in_order(rows)
+    spark.sql(f"CREATE TABLE {namespace}.kept ({NESTED}) CLUSTERED BY (id) INTO 3 BUCKETS")
+    rows.writeTo(f"{namespace}.kept").append()
+    kept = later.cache()
+    assert kept.count() == 3000
+    kept.writeTo(f"{namespace}.kept").append()
+    kept.unpersist()
+    assert in_order(spark.table(f"{namespace}.kept")) == expected + in_order(later)
+    rows.writeTo(f"{namespace}.made").create()
+    assert in_order(spark.table(f"{namespace}.made")) == expected
+    rows.write.parquet(str(tmp_path / "rows"))
+    for mode in ("exactly-once", "at-least-once"):
+        table = f"{namespace}.{mode.replace('-', '_')}"
+        spark.sql(f"CREATE TABLE {table} ({NESTED})")
+        arriving = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "rows"))
+        writing = arriving.writeStream.option("checkpointLocation", str(tmp_path / mode)).option("writer-mode", mode)
+        writing.trigger(availableNow=True).toTable(table).awaitTermination()
+        assert in_order(spark.table(table)) == expected
+
+
+def test_nested_columns_that_are_changed(spark: SparkSession, namespace: str) -> None:
+    spark.sql(f"CREATE TABLE {namespace}.keyed ({NESTED}, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.range(0, 500).selectExpr(*OF_NESTED).writeTo(f"{namespace}.keyed").append()
+    # Rows 400 to 499 become what rows 0 to 99 were, those from 500 on are new, and each tenth one of the others goes.
+    shifted = [column.replace("id", "(id - 400)") for column in OF_NESTED[1:]]
+    spark.range(400, 600).selectExpr("id", *shifted).createOrReplaceTempView("shifted")
+    spark.sql(
+        f"MERGE INTO {namespace}.keyed t USING shifted s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.id % 10 = 0 THEN DELETE"
+    )
+    unchanged = spark.range(0, 400).where("id % 10 <> 0").selectExpr(*OF_NESTED)
+    expected = in_order(unchanged.unionAll(spark.table("shifted")))
+    assert in_order(spark.table(f"{namespace}.keyed")) == expected
+
+
+def test_a_text_that_isn_t_utf8_is_refused(spark: SparkSession, namespace: str) -> None:
+    spark.sql(f"CREATE TABLE {namespace}.texts (id BIGINT, t ARRAY<STRING>)")
+    broken = "array('good', CAST(IF(id = 700, X'C3', X'C3BC') AS STRING))"
+    with pytest.raises(PySparkException, match=r'column "t.element" holds a text that isn\'t UTF-8: make_valid_utf8'):
+        spark.sql(f"INSERT INTO {namespace}.texts SELECT id, {broken} FROM range(1000)")
+    spark.sql(
+        f"INSERT INTO {namespace}.texts SELECT id, transform({broken}, one -> make_valid_utf8(one)) FROM range(1000)"
+    )
+    assert spark.table(f"{namespace}.texts").where("id = 700").first() == (700, ["good", "\ufffd"])
 
 
 def test_large_rows_and_many_small_ones(spark: SparkSession, namespace: str) -> None:

@@ -16,9 +16,13 @@ final class RowPack {
       new StructType().add("rows", DataTypes.BinaryType).add("sizes", DataTypes.BinaryType);
 
   private static final int FULL_BYTES = 1 << 20;
+  /** A full pack, and the small row that makes it full. */
+  private static final int ROOM = FULL_BYTES + (16 << 10);
 
   private final UnsafeProjection projection;
   private byte[] data = new byte[64 << 10];
+  /** What was taken last. */
+  private byte[] taken = new byte[0];
   private int[] sizes = new int[1024];
   private int used;
   private int count;
@@ -42,7 +46,7 @@ final class RowPack {
     UnsafeRow unsafe = row instanceof UnsafeRow same ? same : projection.apply(row);
     int size = unsafe.getSizeInBytes();
     if (used + size > data.length) {
-      data = Arrays.copyOf(data, Math.max(Math.multiplyExact(data.length, 2), Math.addExact(used, size)));
+      data = Arrays.copyOf(data, Math.max(Math.min(data.length * 2, ROOM), Math.addExact(used, size)));
     }
     if (count == sizes.length) {
       sizes = Arrays.copyOf(sizes, count * 2);
@@ -57,11 +61,22 @@ final class RowPack {
     sizes[count++] = size;
   }
 
-  /** What was added, as a row with one struct of {@link #SCHEMA}; the pack is empty then. */
+  /**
+   * What was added, as a row with one struct of {@link #SCHEMA}; the pack is empty then. The row may be used until the
+   * next one is taken: a pack that is about full is handed over as it is, with room behind its rows.
+   */
   InternalRow take() {
     byte[] packedSizes = new byte[count * Integer.BYTES];
     Platform.copyMemory(sizes, Platform.INT_ARRAY_OFFSET, packedSizes, Platform.BYTE_ARRAY_OFFSET, packedSizes.length);
-    InternalRow pack = new GenericInternalRow(new Object[] {Arrays.copyOf(data, used), packedSizes});
+    byte[] rows;
+    if (used >= data.length - data.length / 16) {
+      rows = data;
+      data = taken.length == rows.length ? taken : new byte[rows.length];
+      taken = rows;
+    } else {
+      rows = Arrays.copyOf(data, used);
+    }
+    InternalRow pack = new GenericInternalRow(new Object[] {rows, packedSizes});
     used = 0;
     count = 0;
     return new GenericInternalRow(new Object[] {pack});
