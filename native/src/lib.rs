@@ -13,6 +13,7 @@ mod frames;
 mod json;
 mod json_text;
 mod json_write;
+mod layout;
 mod numbers;
 mod plan;
 mod protobuf;
@@ -389,5 +390,6 @@ fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(key_fractions, module)?)?;
     module.add_function(wrap_pyfunction!(events::compact, module)?)?;
     module.add_function(wrap_pyfunction!(events::header_ids, module)?)?;
-    module.add_function(wrap_pyfunction!(events::split, module)?)
+    module.add_function(wrap_pyfunction!(events::split, module)?)?;
+    module.add_function(wrap_pyfunction!(layout::lay, module)?)
 }

@@ -1,23 +1,31 @@
 """Batches that a Spark worker hands to the JVM in memory that both share, instead of through a socket.
 
 A task's worker makes a ring of buffers in a memory file of Linux (`memfd`), which has no name and is gone when nobody
-has it open any more. It writes each batch into a free buffer, as an Arrow stream, and sends where that is. The JVM maps
-the file (`jvm/pyspark/pravega/SharedRing.java`), and reads the batch where it lies. What it says comes back through a
-pipe, a byte each: the number of a buffer that is free again, or `ASK` before it waits for the worker's next message.
+has it open any more. It writes each batch into a free buffer, as an Arrow stream, and notes where that is in a pipe.
+The JVM maps the file (`jvm/pyspark/pravega/SharedRing.java`), and reads the batch where it lies. What it says comes
+back through another pipe, a byte each: the number of a buffer that is free again, or `ASK` before it waits for the
+worker's next note.
 
-Messages are batches of one binary column and one row, numbers in the machine's order:
+What goes through Spark's socket are messages: batches of one binary column and one row. Numbers are in the machine's
+order.
 
-| first byte | what follows |
+| first byte of a message | what follows |
 |---|---|
-| `OFFER` | int32 process id, memory file, pipe (as files of that process); int64 size; the ring's first bytes |
-| `PLACED` | int32 buffer, int64 offset in the ring, int64 length of an Arrow stream |
+| `OFFER` | int32 process id, and of its files: memory, replies, notes; int64 size; the ring's first bytes |
 | `ENCLOSED` | an Arrow stream, from byte 8 on |
 
-A task whose first batch is small sends no messages, but its batches as they are.
+| first byte of a note | what follows |
+|---|---|
+| `PLACED` | int32 buffer, int64 offset in the ring, int64 length of an Arrow stream |
+| `LAID` | the same, of a batch as the native module's `lay` writes it, behind one that was `PLACED`: same schema |
+| `ENCLOSED` | nothing that counts: the next batch comes in a message |
 
-Nothing depends on the JVM's taking the offer: batches are enclosed until it has spoken. They are enclosed, too, when
-they are small, when a row doesn't fit into a buffer, when the system has no memory for the ring, and when the JVM holds
-all buffers and waits for more.
+So each batch behind the offer has a note. Where the pipe of notes ends, all that follows comes in messages. A task
+whose first batch is small sends no messages, but its batches as they are.
+
+Nothing depends on the JVM's taking the offer: when it hasn't spoken in time the pipe of notes is closed. Batches are
+enclosed, too, when they are small, when a row doesn't fit into a buffer, when the system has no memory for the ring,
+and when the JVM holds all buffers and waits for more.
 """
 
 from __future__ import annotations
@@ -35,11 +43,14 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 
+from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.settings import LEAST_SHARED_MEMORY
 
-ENCLOSED, PLACED, OFFER = 0, 1, 2
+ENCLOSED, PLACED, OFFER, LAID = 0, 1, 2, 3
 ASK = 255
 BUFFERS = 4
 WORTH_BYTES = 256 << 10
@@ -51,9 +62,16 @@ _HEAD_BYTES = mmap.PAGESIZE
 """Before the first buffer: what shows the JVM that it has opened the right file."""
 _STEP_BYTES = 256 << 10
 """Memory is taken in steps, as batches need it."""
+_TABLE_BYTES = 64 << 10
+"""What a batch that is laid may need beside its own bytes."""
 _ALIVE_S = 2.0
 """How often a worker that waits for the JVM looks whether it still has a parent."""
-_offer, _placed = struct.Struct("=B3xiiiq"), struct.Struct("=B3xiqq")
+_ANSWER_S = 0.5
+"""How long the JVM is waited for to take an offer. It waits for the worker meanwhile, so a millisecond is usual."""
+_MOST_UNANSWERED = 2
+"""A worker that had so many offers unanswered makes no more: its JVM can't open its files."""
+_taking_views = False
+_offer, _note = struct.Struct("=B3xiiiiq"), struct.Struct("=B3xiqq")
 
 
 @functools.cache
@@ -137,22 +155,42 @@ def _messages(
         column = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, text])
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
-    sender: _Sender | None = None
-    with contextlib.suppress(OSError):
-        sender = _Sender(size, first.schema)
+    sender = _Sender.offering(size, first.schema)
     try:
         if sender is not None:
             yield message(pa.py_buffer(sender.offer))
             output.flush()
+            sender.wait_for_answer()
         for batch in chain([first], batches):
-            for piece in [batch] if sender is None else sender.fitting(batch):
-                placed = None if sender is None else sender.place(piece)
-                yield message(_enclosed(piece) if placed is None else pa.py_buffer(placed))
-                # Spark's worker collects 64 KiB: the JVM would wait for what is said here, and this for the JVM.
-                output.flush()
+            if sender is not None and sender.lay(batch):
+                continue
+            whole = _compact(batch)
+            for piece in [whole] if sender is None else sender.fitting(whole):
+                if sender is None or not sender.place(piece):
+                    yield message(_enclosed(piece))
+                    # Spark's worker collects 64 KiB: the JVM would wait for what is said here, and this for the JVM.
+                    output.flush()
     finally:
         if sender is not None:
             sender.close()
+
+
+def takes_views() -> bool:
+    """Whether the batches that are given now may have columns of binary views in place of binary ones.
+
+    They are put together where the JVM reads them, so the values are copied once.
+    """
+    return _taking_views
+
+
+def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch without columns of views."""
+    if pa.binary_view() not in batch.schema.types:
+        return batch
+    schema = pa.schema(
+        [field.with_type(pa.binary()) if field.type == pa.binary_view() else field for field in batch.schema]
+    )
+    return pa.RecordBatch.from_arrays([framing.compact(column) for column in batch.columns], schema=schema)
 
 
 def _enclosed(batch: pa.RecordBatch) -> pa.Buffer:
@@ -219,6 +257,11 @@ class Ring:
             self._taken[buffer] = wanted
         return True
 
+    def memory(self, buffer: int, size: int) -> memoryview:
+        """The first bytes of a buffer."""
+        begin = self.offset(buffer)
+        return self._memory[begin : begin + size]
+
     def write(self, buffer: int, batch: pa.RecordBatch) -> int:
         """Write a batch, as an Arrow stream.
 
@@ -229,8 +272,7 @@ class Ring:
         Returns:
             The length in bytes.
         """
-        begin = self.offset(buffer)
-        target = pa.py_buffer(self._memory[begin : begin + self.buffer_bytes])
+        target = pa.py_buffer(self.memory(buffer, self.buffer_bytes))
         with pa.FixedSizeBufferWriter(target) as sink:
             with pa.ipc.RecordBatchStreamWriter(sink, batch.schema) as writer:
                 writer.write_batch(batch)
@@ -240,31 +282,58 @@ class Ring:
 class _Sender:
     """The worker's side of one task."""
 
+    _unanswered = 0
+    """Offers of this process that the JVM hasn't taken, since it took one."""
+
     def __init__(self, size: int, schema: pa.Schema) -> None:
         self._replies, said = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        noted, self._notes = os.pipe2(os.O_CLOEXEC)
+        self._jvms: list[int] = [said, noted]
+        """The JVM's ends of both pipes, open here until it has opened them."""
         try:
             self._ring = Ring(size)
         except OSError:
-            os.close(self._replies)
-            os.close(said)
+            for file in (self._replies, self._notes, *self._jvms):
+                os.close(file)
             raise
         self._around = len(schema.serialize()) + 64
         """What a stream has around its batch, at most, in bytes."""
-        self._said: int | None = said
-        """This process's own way into the pipe, open until the JVM has one."""
         self._free = list(range(BUFFERS))
         self._asked = self._sent = 0
-        """The messages behind the offer that the JVM has waited for, and those that were given."""
+        """The batches that the JVM has waited for, and those that were given."""
         self._over = False
+        """Whether all that follows is enclosed, and not noted."""
+        self._lay = None if (native := module()) is None else native.lay
+        self._schema_told = False
         self._parent = os.getppid()
-        head = _offer.pack(OFFER, os.getpid(), self._ring.file, said, self._ring.size)
+        head = _offer.pack(OFFER, os.getpid(), self._ring.file, said, noted, self._ring.size)
         self.offer = head + self._ring.token
 
+    @classmethod
+    def offering(cls, size: int, schema: pa.Schema) -> _Sender | None:
+        """One with something to offer; None where the system has no memory for it, or the JVM takes nothing."""
+        with contextlib.suppress(OSError):
+            return cls(size, schema) if cls._unanswered < _MOST_UNANSWERED else None
+        return None
+
     def close(self) -> None:
+        global _taking_views
+        _taking_views = False
+        self._end_notes()
         self._ring.close()
-        os.close(self._replies)
-        if self._said is not None:
-            os.close(self._said)
+        for file in (self._replies, *self._jvms):
+            os.close(file)
+
+    def wait_for_answer(self) -> None:
+        """Wait until the JVM has taken the offer, or must be taken for one that can't."""
+        taken = bool(select.select([self._replies], [], [], _ANSWER_S)[0])
+        type(self)._unanswered = 0 if taken else self._unanswered + 1
+        if taken:
+            # From now on the pipes' ends are the JVM's.
+            while self._jvms:
+                os.close(self._jvms.pop())
+        else:
+            self._end_notes()
 
     def fitting(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         """A batch in pieces that fit into a buffer, if its rows do."""
@@ -275,22 +344,61 @@ class _Sender:
         yield from self.fitting(batch.slice(0, half))
         yield from self.fitting(batch.slice(half))
 
-    def place(self, batch: pa.RecordBatch) -> bytes | None:
-        """Put a batch into the ring.
+    def lay(self, batch: pa.RecordBatch) -> bool:
+        """Lay a batch into the ring as it is, and note that; False when that can't be done, and `place` has to."""
+        if self._over or self._lay is None or not self._schema_told:
+            return False
+        size = min(batch.nbytes + _TABLE_BYTES, self._ring.buffer_bytes)
+        self._sent += 1
+        if size > SMALL_BYTES + _TABLE_BYTES and self._wait_for_buffer() and self._ring.take(self._free[-1], size):
+            buffer = self._free[-1]
+            memory = pa.array(np.frombuffer(self._ring.memory(buffer, size), np.uint8))
+            length = self._lay(batch, memory)
+            if length is not None:
+                self._free.pop()
+                return self._noted(LAID, buffer, self._ring.offset(buffer), length)
+        self._sent -= 1
+        return False
+
+    def place(self, batch: pa.RecordBatch) -> bool:
+        """Put a batch into the ring and note it, or note that it comes in a message.
 
         Returns:
-            The message that tells where it is; None when it must be enclosed.
+            Whether it is in the ring; else it must be enclosed.
         """
+        if self._over:
+            return False
         size = self._bytes(batch)
         self._sent += 1
-        if not SMALL_BYTES < size <= self._ring.buffer_bytes or not self._wait_for_buffer():
-            return None
-        # The one that was used last: its memory is there already, and may still be in the processor's cache.
-        buffer = self._free[-1]
-        if not self._ring.take(buffer, size):
-            return None
-        self._free.pop()
-        return _placed.pack(PLACED, buffer, self._ring.offset(buffer), self._ring.write(buffer, batch))
+        if SMALL_BYTES < size <= self._ring.buffer_bytes and self._wait_for_buffer():
+            # The one that was used last: its memory is there already, and may still be in the processor's cache.
+            buffer = self._free[-1]
+            if self._ring.take(buffer, size):
+                self._free.pop()
+                length = self._ring.write(buffer, batch)
+                self._tell_schema()
+                return self._noted(PLACED, buffer, self._ring.offset(buffer), length)
+        self._noted(ENCLOSED, 0, 0, 0)
+        return False
+
+    def _tell_schema(self) -> None:
+        global _taking_views
+        self._schema_told = True
+        _taking_views = self._lay is not None
+
+    def _noted(self, *note: int) -> bool:
+        """Write a note; False when there is nobody to read it."""
+        if not self._over:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._notes, _note.pack(*note))
+                return True
+            self._end_notes()
+        return False
+
+    def _end_notes(self) -> None:
+        if not self._over:
+            self._over = True
+            os.close(self._notes)
 
     def _bytes(self, batch: pa.RecordBatch) -> int:
         return int(pa.ipc.get_record_batch_size(batch)) + self._around
@@ -298,11 +406,9 @@ class _Sender:
     def _wait_for_buffer(self) -> bool:
         """Whether a buffer is free, now or when the JVM has gone on."""
         self._listen()
-        if self._said is not None:
-            return False
         while not self._free and not self._over and self._asked < self._sent:
             if not select.select([self._replies], [], [], _ALIVE_S)[0] and os.getppid() != self._parent:
-                self._over = True
+                self._end_notes()
             self._listen()
         return bool(self._free) and not self._over
 
@@ -312,13 +418,10 @@ class _Sender:
             replies = os.read(self._replies, 4096)
         except BlockingIOError:
             return
-        self._over = not replies
+        if not replies:
+            self._end_notes()
         for reply in replies:
             if reply == ASK:
                 self._asked += 1
             else:
                 self._free.append(reply)
-        if self._said is not None:
-            # The JVM has opened the pipe: from now on its end is the pipe's end.
-            os.close(self._said)
-            self._said = None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import queue
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -13,27 +16,47 @@ import pyarrow as pa
 import pytest
 
 from pyspark_pravega.connector import handover
-from pyspark_pravega.connector.handover import ASK, ENCLOSED, OFFER, PLACED, Handover
+from pyspark_pravega.connector.handover import ASK, ENCLOSED, LAID, OFFER, PLACED, Handover
+from pyspark_pravega.frames.native_module import module
 
 MARK = "mark"
 SIZE = 4 << 20
 
 
 class Reader:
-    """What the JVM does: opens the files, says what it waits for, and gives buffers back."""
+    """What the JVM does: opens the files, says what it waits for, and gives buffers back. The worker is a thread."""
 
     def __init__(self, messages: Iterator[pa.RecordBatch], *, takes: bool = True) -> None:
-        self._messages, self._takes = messages, takes
+        self._takes = takes
         self.kinds: list[int] = []
+        """Of what came: of messages where there were no notes, else of notes."""
         self.held: list[int] = []
+        self._sent: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
+        self._schema: pa.Schema | None = None
         self._memory: mmap.mmap | None = None
         self._replies: int | None = None
+        self._notes: int | None = None
+        self.worker = threading.Thread(target=self._send, args=[messages])
+        self.worker.start()
+
+    def _send(self, messages: Iterator[pa.RecordBatch]) -> None:
+        for message in messages:
+            self._sent.put(message)
+        self._sent.put(None)
 
     def next(self) -> pa.RecordBatch | None:
-        """The next batch, in a copy; None for an offer."""
-        if self._replies is not None:
+        """The next batch, in a copy; None for an offer, and behind the last one."""
+        if self._notes is not None and self._replies is not None:
             self._say(ASK)
-        message = next(self._messages)
+            note = os.read(self._notes, 24)
+            if note and note[0] != ENCLOSED:
+                self.kinds.append(note[0])
+                return self._shared(note)
+            if not note:
+                self._end_notes()
+        message = self._sent.get(timeout=30)
+        if message is None:
+            return None
         assert message.schema.names == [MARK]
         assert message.num_rows == 1
         text = message.column(0)[0].as_py()
@@ -42,13 +65,8 @@ class Reader:
             if self._takes:
                 self._open(text)
             return None
-        if text[0] == ENCLOSED:
-            return pa.ipc.open_stream(text[8:]).read_next_batch()
-        buffer, offset, length = struct.unpack_from("=iqq", text, 4)
-        assert buffer not in self.held
-        self.held.append(buffer)
-        assert self._memory is not None
-        return pa.ipc.open_stream(self._memory[offset : offset + length]).read_next_batch()
+        assert text[0] == ENCLOSED
+        return pa.ipc.open_stream(text[8:]).read_next_batch()
 
     def give_back(self) -> None:
         """The buffer that has been held longest."""
@@ -58,18 +76,59 @@ class Reader:
         """As at a task's end."""
         assert self._replies is not None
         os.close(self._replies)
+        self._end_notes()
+
+    def _end_notes(self) -> None:
+        if self._notes is not None:
+            os.close(self._notes)
+            self._notes = None
 
     def _open(self, text: bytes) -> None:
-        pid, file, pipe, size = struct.unpack_from("=iiiq", text, 4)
+        pid, file, replies, notes, size = struct.unpack_from("=iiiiq", text, 4)
         opened = os.open(f"/proc/{pid}/fd/{file}", os.O_RDWR)
         self._memory = mmap.mmap(opened, size)
         os.close(opened)
-        assert self._memory[:16] == text[24:]
-        self._replies = os.open(f"/proc/{pid}/fd/{pipe}", os.O_WRONLY)
+        assert self._memory[:16] == text[28:]
+        self._notes = os.open(f"/proc/{pid}/fd/{notes}", os.O_RDONLY)
+        self._replies = os.open(f"/proc/{pid}/fd/{replies}", os.O_WRONLY)
 
     def _say(self, what: int) -> None:
         assert self._replies is not None
-        os.write(self._replies, bytes([what]))
+        # The worker may have ended by now.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._replies, bytes([what]))
+
+    def _shared(self, note: bytes) -> pa.RecordBatch:
+        buffer, offset, length = struct.unpack_from("=iqq", note, 4)
+        assert buffer not in self.held
+        self.held.append(buffer)
+        assert self._memory is not None
+        memory = self._memory[offset : offset + length]
+        if note[0] == LAID:
+            assert self._schema is not None
+            return laid(memory, self._schema)
+        batch = pa.ipc.open_stream(memory).read_next_batch()
+        self._schema = batch.schema
+        return batch
+
+
+def laid(memory: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch by the table before it: see native/src/layout.rs."""
+    rows, node_count, piece_count = struct.unpack_from("=qii", memory)
+    numbers = struct.iter_unpack("=qq", memory[16 : 16 + 16 * (node_count + piece_count)])
+    nodes = [next(numbers) for _ in range(node_count)]
+    pieces = [pa.py_buffer(memory[at : at + size]) for at, size in numbers]
+
+    def array(kind: pa.DataType) -> pa.Array:
+        length, nulls = nodes.pop(0)
+        buffers = [pieces.pop(0) for _ in range(kind.num_buffers)]
+        buffers[0] = buffers[0] if nulls else None
+        children = [array(kind.field(at).type) for at in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, length, buffers, nulls, children=children)
+
+    batch = pa.RecordBatch.from_arrays([array(field.type) for field in schema], schema=schema)
+    assert (batch.num_rows, nodes, pieces) == (rows, [], [])
+    return batch
 
 
 @pytest.fixture
@@ -88,6 +147,8 @@ def numbers(count: int, first: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(first, first + count))})
 
 
+SHARED = PLACED if module() is None else LAID
+"""How batches behind the first one are shared."""
 BATCHES = [numbers(40_000, at) for at in range(0, 400_000, 40_000)]
 """Of 320 kB each: buffers have 1 MiB."""
 
@@ -101,17 +162,17 @@ def test_batches_lie_in_buffers_that_are_used_again(output: IO[bytes]) -> None:
         assert batch.equals(expected)
         if len(reader.held) > 1:
             reader.give_back()
-    # The first one was written before the reader had said anything.
-    assert reader.kinds == [OFFER, *[PLACED] * 10] or reader.kinds == [OFFER, ENCLOSED, *[PLACED] * 9]
-    with pytest.raises(StopIteration):
-        reader.next()
+    assert reader.kinds == [OFFER, PLACED, *[SHARED] * 9]
+    assert reader.next() is None
+    reader.worker.join(30)
+    assert not reader.worker.is_alive()
 
 
 def test_a_reader_that_holds_all_buffers_and_waits_gets_enclosed_batches(output: IO[bytes]) -> None:
     reader = Reader(dump_stream(BATCHES, output))
     reader.next()
     assert [reader.next() for _ in BATCHES] == BATCHES
-    assert reader.kinds.count(PLACED) == handover.BUFFERS
+    assert reader.kinds.count(PLACED) + reader.kinds.count(LAID) == handover.BUFFERS
     assert sorted(reader.held) == list(range(handover.BUFFERS))
 
 
@@ -119,14 +180,13 @@ def test_nobody_waits_for_a_reader_that_takes_no_offer_or_has_ended(output: IO[b
     deaf = Reader(dump_stream(BATCHES, output), takes=False)
     assert [deaf.next() for _ in range(11)] == [None, *BATCHES]
     assert deaf.kinds == [OFFER, *[ENCLOSED] * 10]
-    messages = dump_stream(BATCHES, output)
-    ended = Reader(messages)
+    ended = Reader(dump_stream(BATCHES, output))
     ended.next()
-    first = [ended.next() for _ in range(3)]
+    assert [ended.next() for _ in range(3)] == BATCHES[:3]
     ended.end()
-    rest = list(messages)
-    assert first == BATCHES[:3]
-    assert [message.column(0)[0].as_py()[0] for message in rest] == [ENCLOSED] * 7
+    # What had been noted before is lost; all that follows is enclosed.
+    ended.worker.join(30)
+    assert not ended.worker.is_alive()
 
 
 def test_large_batches_come_in_pieces_and_large_rows_enclosed(output: IO[bytes]) -> None:
@@ -145,6 +205,34 @@ def test_large_batches_come_in_pieces_and_large_rows_enclosed(output: IO[bytes])
     reader = Reader(dump_stream(mixed, output))
     assert [reader.next() for _ in range(4)] == [None, *mixed]
     assert reader.kinds == [OFFER, ENCLOSED, ENCLOSED, ENCLOSED]
+
+
+def test_batches_of_every_type_are_laid_out_as_they_are(output: IO[bytes]) -> None:
+    if module() is None:
+        # The plain way is the whole of it.
+        assert SHARED == PLACED
+    pad = pa.array(["p" * 300] * 1000)
+    columns = {
+        "bo": [True, None, False],
+        "it": pa.array([1, None, 3], pa.int32()),
+        "de": pa.array([1, None, 3], pa.decimal128(20, 3)),
+        "st": ["ü", None, ""],
+        "ar": [[{"p": 1, "q": "q"}, None], None, []],
+        "ma": pa.array([[("k", 1)], None, [("a", None), ("b", 2)]], pa.map_(pa.string(), pa.int64())),
+        "sr": [{"x": {"y": [1.5, None]}}, None, {"x": None}],
+        "ti": pa.array([1, None, 3], pa.timestamp("us", "UTC")),
+    }
+    rows = {name: pa.array(values).take(pa.array([0, 1, 2, 1] * 250)) for name, values in columns.items()}
+    batch = pa.record_batch({"pad": pad, **rows})
+    views = batch.set_column(0, pa.field("pad", pa.binary_view()), pad.cast(pa.binary_view()))
+    whole = batch.set_column(0, pa.field("pad", pa.binary()), pad.cast(pa.binary()))
+    # A slice isn't laid out as it is.
+    for second, expected in ((batch, batch), (batch.slice(1), batch.slice(1)), (views, whole)):
+        first = whole if second is views else batch
+        reader = Reader(dump_stream([first, second], output))
+        assert [reader.next() for _ in range(3)] == [None, first, expected]
+        assert reader.kinds == [OFFER, PLACED, PLACED if second.column(0).offset else SHARED]
+        reader.end()
 
 
 def test_what_is_small_or_not_asked_for_goes_as_it_is(output: IO[bytes]) -> None:
@@ -171,12 +259,11 @@ def test_no_memory_is_enclosed(output: IO[bytes], monkeypatch: pytest.MonkeyPatc
 def test_nothing_stays(output: IO[bytes]) -> None:
     before = set(os.listdir("/proc/self/fd"))
     for taken in (1, 5, 11):
-        messages = dump_stream(BATCHES, output)
-        reader = Reader(messages)
+        reader = Reader(dump_stream(BATCHES, output))
         for _ in range(taken):
             reader.next()
         reader.end()
-        messages.close()  # type: ignore[attr-defined]
+        reader.worker.join(30)
         del reader
     assert set(os.listdir("/proc/self/fd")) == before
     assert "pravega-batches" not in Path("/proc/self/maps").read_text()

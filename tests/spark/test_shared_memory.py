@@ -98,11 +98,16 @@ def opened(pid: int, kind: str = "memfd:pravega-batches") -> list[str]:
     return [name for name in found if kind in name]
 
 
+def shared_files() -> set[str]:
+    """What lies in /dev/shm, without the semaphores of Python programs on this machine."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.mp-")}
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """After each test: no mapped memory, no file of a worker's, no file in /dev/shm, no Arrow memory."""
     assert spark._jvm is not None
-    pid, files = jvm(spark), set(os.listdir("/dev/shm"))
+    pid, files = jvm(spark), shared_files()
     batches = spark._jvm.pyspark.pravega.OwnedBatches
     everything = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
     before = everything.getAllocatedMemory()
@@ -118,7 +123,7 @@ def nothing_stays(spark: SparkSession, request: pytest.FixtureRequest) -> Iterat
     while any(remains()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(remains())
-    assert set(os.listdir("/dev/shm")) <= files
+    assert shared_files() <= files
 
 
 @pytest.mark.parametrize("form", FORMATS)

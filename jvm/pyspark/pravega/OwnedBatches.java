@@ -1,5 +1,7 @@
 package pyspark.pravega;
 
+import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import org.apache.arrow.memory.BufferAllocator;
@@ -36,6 +38,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   private final BufferAllocator allocator;
   private final String mark;
   private final SharedBatches shared;
+  private final TaskContext task;
   private final Deque<OwnedVector[]> open = new ArrayDeque<>();
   private boolean taskEnded;
   private ColumnarBatch current;
@@ -64,6 +67,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     this.received = received;
     this.columns = columns;
     this.mark = mark;
+    this.task = task;
     // The runner closes its own allocator behind its last batch, which Spark may not have used up by then.
     allocator = ALL_BATCHES.newChildAllocator("pravega batches", 0, Long.MAX_VALUE);
     shared = new SharedBatches(allocator);
@@ -80,7 +84,16 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   public boolean next() {
     current = null;
     while (current == null) {
-      shared.ask();
+      ByteBuffer note = nextPlaced();
+      if (note != null) {
+        synchronized (this) {
+          if (taskEnded) {
+            return false;
+          }
+          current = owned(shared.placed(note));
+        }
+        continue;
+      }
       if (!received.hasNext()) {
         return false;
       }
@@ -96,6 +109,23 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     }
     rows += current.numRows();
     return true;
+  }
+
+  private ByteBuffer nextPlaced() {
+    try {
+      ByteBuffer note = shared.nextPlaced();
+      task.killTaskIfInterrupted();
+      return note;
+    } catch (IOException error) {
+      task.killTaskIfInterrupted();
+      synchronized (this) {
+        if (taskEnded) {
+          // Spark may ask in another thread.
+          return null;
+        }
+      }
+      throw Unchecked.sneak(error);
+    }
   }
 
   /** How many rows there were so far. */
@@ -127,9 +157,10 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     SharedBatches.Batch batch = shared.read((VarBinaryVector) struct.getChildByOrdinal(0));
     // An enclosed batch keeps what it needs of the message.
     struct.clear();
-    if (batch == null) {
-      return null;
-    }
+    return batch == null ? null : owned(batch);
+  }
+
+  private ColumnarBatch owned(SharedBatches.Batch batch) {
     OwnedVector[] vectors = new OwnedVector[columns];
     for (int i = 0; i < batch.columns().size(); i++) {
       if (i < columns) {

@@ -12,17 +12,20 @@ import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VarBinaryVector;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * Reads a worker's messages about batches in shared memory ({@code pyspark_pravega/connector/handover.py} lists them).
+ * Reads a worker's messages, and its notes about batches in shared memory ({@code
+ * pyspark_pravega/connector/handover.py} lists them).
  */
 final class SharedBatches {
   private static final int ENCLOSED = 0;
   private static final int PLACED = 1;
   private static final int OFFER = 2;
+  private static final int LAID = 3;
   private static final int ENCLOSED_BEGIN = 8;
   private static final int HEAD_BYTES = 8;
 
@@ -38,11 +41,27 @@ final class SharedBatches {
     this.allocator = allocator;
   }
 
-  /** To be called before the next message is waited for. */
-  void ask() {
-    if (ring != null) {
-      ring.ask();
-    }
+  /**
+   * Waits until the next batch is there, if the worker notes its batches.
+   *
+   * @return a note about a batch in shared memory; null when the next batch comes in a message
+   * @throws IOException when the thread is interrupted meanwhile, or the task has ended
+   */
+  ByteBuffer nextPlaced() throws IOException {
+    ByteBuffer note = ring == null ? null : ring.nextNote();
+    return note == null || note.get(0) == ENCLOSED ? null : note;
+  }
+
+  /**
+   * Reads a batch in shared memory.
+   *
+   * @param note what the worker has noted about it
+   * @return the batch's columns, which are the caller's to close, and its rows
+   */
+  Batch placed(ByteBuffer note) {
+    long size = note.getLong(16);
+    ArrowBuf memory = ring.lend(allocator, note.getInt(4), note.getLong(8), size);
+    return note.get(0) == LAID ? laid(memory, size) : load(memory, 0, size);
   }
 
   /** How many bytes of batches were in the messages or in shared memory. */
@@ -71,10 +90,6 @@ final class SharedBatches {
       case OFFER -> {
         ring = SharedRing.open(text.position(4));
         return null;
-      }
-      case PLACED -> {
-        long size = text.getLong(16);
-        return load(ring.lend(allocator, text.getInt(4), text.getLong(8), size), 0, size);
       }
       case ENCLOSED -> {
         data.getReferenceManager().retain();
@@ -115,6 +130,43 @@ final class SharedBatches {
       throw Unchecked.sneak(error);
     } finally {
       stream.getReferenceManager().release();
+    }
+  }
+
+  /**
+   * Loads a batch that the worker's native module has laid into memory ({@code native/src/layout.rs}), without a copy.
+   *
+   * @param memory that holds it; one reference to it is used up
+   * @param size of it in bytes
+   */
+  private Batch laid(ArrowBuf memory, long size) {
+    bytes += size;
+    VectorSchemaRoot root = null;
+    try {
+      ByteBuffer table = memory.nioBuffer(0, Math.toIntExact(size)).order(ByteOrder.nativeOrder());
+      int rows = Math.toIntExact(table.getLong());
+      int nodeCount = table.getInt();
+      int pieceCount = table.getInt();
+      List<ArrowFieldNode> nodes = new ArrayList<>(nodeCount);
+      for (int i = 0; i < nodeCount; i++) {
+        nodes.add(new ArrowFieldNode(table.getLong(), table.getLong()));
+      }
+      List<ArrowBuf> pieces = new ArrayList<>(pieceCount);
+      for (int i = 0; i < pieceCount; i++) {
+        pieces.add(memory.slice(table.getLong(), table.getLong()));
+      }
+      root = VectorSchemaRoot.create(schema, allocator);
+      try (ArrowRecordBatch loaded = new ArrowRecordBatch(rows, nodes, pieces)) {
+        new VectorLoader(root).load(loaded);
+      }
+      return new Batch(new ArrayList<>(root.getFieldVectors()), rows);
+    } catch (RuntimeException error) {
+      if (root != null) {
+        root.close();
+      }
+      throw error;
+    } finally {
+      memory.getReferenceManager().release();
     }
   }
 

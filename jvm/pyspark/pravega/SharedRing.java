@@ -5,8 +5,11 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -27,6 +30,7 @@ import org.apache.spark.storage.StorageUtils;
 final class SharedRing {
   private static final int ASK = 255;
   private static final int TOKEN_BYTES = 16;
+  private static final int NOTE_BYTES = 24;
 
   /**
    * Memory that was read stays mapped for so long: a task that is killed may have threads, as that of a script, which are
@@ -44,25 +48,30 @@ final class SharedRing {
 
   private final MappedByteBuffer memory;
   private final OutputStream replies;
+  private final FileChannel notes;
+  private final ByteBuffer note = ByteBuffer.allocateDirect(NOTE_BYTES).order(ByteOrder.nativeOrder());
+  private boolean notesEnded;
   private int lent;
   private boolean ended;
 
-  private SharedRing(MappedByteBuffer memory, OutputStream replies) {
+  private SharedRing(MappedByteBuffer memory, OutputStream replies, FileChannel notes) {
     this.memory = memory;
     this.replies = replies;
+    this.notes = notes;
   }
 
   /**
    * Maps what a worker offers.
    *
-   * @param offer the worker's process id, its numbers of the memory file and of the pipe, the file's size, and its first
-   *     bytes
+   * @param offer the worker's process id, its numbers of the memory file and of the pipes of replies and notes, the
+   *     file's size, and its first bytes
    * @return null where this process can't open the worker's files: the worker goes on without them
    */
   static SharedRing open(ByteBuffer offer) {
     String files = "/proc/" + offer.getInt() + "/fd/";
     int file = offer.getInt();
     int pipe = offer.getInt();
+    int notesPipe = offer.getInt();
     long size = offer.getLong();
     byte[] token = new byte[TOKEN_BYTES];
     offer.get(token);
@@ -74,8 +83,13 @@ final class SharedRing {
         byte[] first = new byte[TOKEN_BYTES];
         memory.get(0, first);
         if (Arrays.equals(first, token)) {
-          // No channel: that would be closed when the task's thread is interrupted.
-          return new SharedRing(memory, new FileOutputStream(files + pipe));
+          FileChannel notes = FileChannel.open(Path.of(files + notesPipe), StandardOpenOption.READ);
+          try {
+            // No channel: that would be closed when the task's thread is interrupted.
+            return new SharedRing(memory, new FileOutputStream(files + pipe), notes);
+          } catch (IOException error) {
+            notes.close();
+          }
         }
       }
     } catch (IOException | RuntimeException error) {
@@ -87,9 +101,21 @@ final class SharedRing {
     return null;
   }
 
-  /** Tells the worker that this task waits for its next message. */
-  void ask() {
-    reply(ASK);
+  /**
+   * Waits for the worker's note about the next batch, and tells it that.
+   *
+   * @return the note; null when the worker writes none any more, so that everything comes in messages
+   * @throws IOException when the thread is interrupted meanwhile, or the task has ended
+   */
+  ByteBuffer nextNote() throws IOException {
+    if (!notesEnded) {
+      reply(ASK);
+      note.clear();
+      while (note.hasRemaining() && !notesEnded) {
+        notesEnded = notes.read(note) < 0;
+      }
+    }
+    return notesEnded ? null : note.flip();
   }
 
   /**
@@ -130,6 +156,7 @@ final class SharedRing {
       ended = true;
       try {
         replies.close();
+        notes.close();
       } catch (IOException error) {
         // The worker is gone.
       }

@@ -19,8 +19,8 @@ from pyspark_pravega.errors import (
     WireError,
 )
 
-REQUEST_BYTES = 1 << 20
-"""What one request asks for: servers answer with at most 2 MiB, mostly 1."""
+REQUEST_BYTES = 2 << 20
+"""What one request asks for: servers answer with no more."""
 REQUESTS_IN_FLIGHT = 3
 _ASKED_AT_ONCE = 200
 """Questions that wait for their answers on one connection."""

@@ -19,6 +19,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import EventBatch, event_batches
 from pyspark_pravega.client.segments import read_range, segment_states
+from pyspark_pravega.connector import handover
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
@@ -32,6 +33,7 @@ from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import takes_views
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
+from pyspark_pravega.serde.raw import EVENT, RawCodec
 
 _log = logging.getLogger(__name__)
 
@@ -179,8 +181,15 @@ class BatchReader(DataSourceReader):
         return after
 
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
-        frames, decoded = self._decode(frames, segment_id, position, self._wanted_fields())
-        columns = self._columns_of(decoded.batch)
+        fields, schema = self._wanted_fields(), self._arrow_schema
+        if type(self._codec) is RawCodec and fields == [EVENT] and self._mode == FAIL_FAST and handover.takes_views():
+            frames, _ = self._decode(frames, segment_id, position, [])
+            columns = {EVENT: frames.events}
+            place = schema.get_field_index(EVENT)
+            schema = schema.set(place, schema.field(place).with_type(frames.events.type))
+        else:
+            frames, decoded = self._decode(frames, segment_id, position, fields)
+            columns = self._columns_of(decoded.batch)
         if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
             is_bad = np.zeros(len(frames), np.bool_)
             is_bad[decoded.bad if self._mode == PERMISSIVE else []] = True
@@ -189,7 +198,7 @@ class BatchReader(DataSourceReader):
             columns[field.name] if field.name in columns else self._metadata(field, frames, segment_id, position)
             for field in self._arrow_schema
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _wanted_fields(self) -> list[str]:
         """The fields of the events that make the wanted columns."""

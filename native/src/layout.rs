@@ -1,0 +1,150 @@
+//! A batch laid into memory that another process has mapped.
+//!
+//! The memory begins with a table: int64 rows, int32 nodes, int32 pieces; for each node (an array, before its children)
+//! int64 length and nulls; for each piece (a buffer, as Arrow's messages order them) int64 place and length. Places are
+//! counted from the memory's begin. Numbers are in the machine's order.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, UInt8Array};
+use arrow_data::ArrayData;
+use arrow_pyarrow::PyArrowType;
+use arrow_schema::DataType;
+use pyo3::prelude::*;
+
+use crate::{guarded, wrong};
+
+const ALIGNMENT: usize = 64;
+
+enum Piece<'a> {
+    Bytes(&'a [u8]),
+    /// The offsets of what views show when it lies one after another.
+    Ends(&'a BinaryViewArray),
+    /// What views show.
+    Values(&'a BinaryViewArray, usize),
+}
+
+impl Piece<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Ends(views) => 4 * (views.len() + 1),
+            Piece::Values(_, size) => *size,
+        }
+    }
+
+    fn write(&self, memory: &mut [u8]) {
+        match self {
+            Piece::Bytes(bytes) => memory.copy_from_slice(bytes),
+            Piece::Ends(views) => {
+                let mut end = 0i32;
+                let (first, rest) = memory.split_at_mut(4);
+                first.copy_from_slice(&end.to_ne_bytes());
+                for (place, view) in rest.chunks_exact_mut(4).zip(views.views().iter()) {
+                    // A view's first 32 bits are the length.
+                    end += *view as u32 as i32;
+                    place.copy_from_slice(&end.to_ne_bytes());
+                }
+            }
+            Piece::Values(views, _) => {
+                let mut rest = memory;
+                for index in 0..views.len() {
+                    let value = views.value(index);
+                    let (place, behind) = rest.split_at_mut(value.len());
+                    place.copy_from_slice(value);
+                    rest = behind;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Layout<'a> {
+    nodes: Vec<[i64; 2]>,
+    pieces: Vec<Piece<'a>>,
+}
+
+impl<'a> Layout<'a> {
+    /// Adds a column. `None` when it can't be laid out without a change.
+    fn add_column(&mut self, column: &'a dyn Array, data: &'a ArrayData) -> Option<()> {
+        let Some(views) = column.as_binary_view_opt() else { return self.add(data) };
+        if views.null_count() > 0 {
+            return None;
+        }
+        let size: u64 = views.views().iter().map(|view| u64::from(*view as u32)).sum();
+        self.nodes.push([views.len() as i64, 0]);
+        let values = Piece::Values(views, i32::try_from(size).ok()? as usize);
+        self.pieces.extend([Piece::Bytes(&[]), Piece::Ends(views), values]);
+        Some(())
+    }
+
+    fn add(&mut self, data: &'a ArrayData) -> Option<()> {
+        let laid_out_alike = !matches!(
+            data.data_type(),
+            DataType::Null
+                | DataType::BinaryView
+                | DataType::Utf8View
+                | DataType::ListView(_)
+                | DataType::LargeListView(_)
+                | DataType::Union(_, _)
+                | DataType::Dictionary(_, _)
+                | DataType::RunEndEncoded(_, _)
+        );
+        if !laid_out_alike || data.offset() != 0 {
+            return None;
+        }
+        self.nodes.push([data.len() as i64, data.null_count() as i64]);
+        let valid: &[u8] = match data.nulls().filter(|nulls| nulls.null_count() > 0) {
+            Some(nulls) if nulls.offset() != 0 => return None,
+            Some(nulls) => nulls.validity(),
+            None => &[],
+        };
+        self.pieces.push(Piece::Bytes(valid));
+        self.pieces.extend(data.buffers().iter().map(|buffer| Piece::Bytes(buffer)));
+        data.child_data().iter().try_for_each(|child| self.add(child))
+    }
+
+    /// Writes it. Returns where it ends; `None` when the memory is too small.
+    fn write(&self, rows: usize, memory: &mut [u8]) -> Option<usize> {
+        let mut at = 16 + 16 * (self.nodes.len() + self.pieces.len());
+        let mut table = Vec::with_capacity(at);
+        table.extend_from_slice(&(rows as i64).to_ne_bytes());
+        table.extend_from_slice(&(self.nodes.len() as i32).to_ne_bytes());
+        table.extend_from_slice(&(self.pieces.len() as i32).to_ne_bytes());
+        self.nodes.iter().flatten().for_each(|number| table.extend_from_slice(&number.to_ne_bytes()));
+        for piece in &self.pieces {
+            at = at.next_multiple_of(ALIGNMENT);
+            let end = at.checked_add(piece.len())?;
+            piece.write(memory.get_mut(at..end)?);
+            table.extend_from_slice(&(at as i64).to_ne_bytes());
+            table.extend_from_slice(&(piece.len() as i64).to_ne_bytes());
+            at = end;
+        }
+        memory.get_mut(..table.len())?.copy_from_slice(&table);
+        Some(at)
+    }
+}
+
+/// Lays a batch into memory: a uint8 array over memory that may be written to, and that nobody reads meanwhile. A column
+/// of binary views becomes one of plain binary values.
+///
+/// Returns how many bytes it takes; None when they are more than there are, or the batch is one of those whose arrays
+/// can't be laid out as they are, such as slices.
+#[pyfunction]
+pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>) -> PyResult<Option<usize>> {
+    guarded(|| {
+        let batch = batch.0;
+        let memory: ArrayRef = arrow_array::make_array(memory.0);
+        let memory = memory.as_any().downcast_ref::<UInt8Array>().ok_or_else(|| wrong("no memory".into()))?;
+        let datas: Vec<ArrayData> = batch.columns().iter().map(|column| column.to_data()).collect();
+        let mut layout = Layout::default();
+        for (column, data) in batch.columns().iter().zip(&datas) {
+            if layout.add_column(column, data).is_none() {
+                return Ok(None);
+            }
+        }
+        // SAFETY: the caller has the memory mapped for writing, and lends it to nobody else meanwhile.
+        let memory = unsafe { std::slice::from_raw_parts_mut(memory.values().as_ptr().cast_mut(), memory.len()) };
+        Ok(layout.write(batch.num_rows(), memory))
+    })
+}
