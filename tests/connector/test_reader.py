@@ -124,7 +124,7 @@ def test_a_snapshot_is_read_as_it_was_taken_whatever_comes_after(client: Client,
 
 
 def test_events_larger_than_a_read_request_are_read_whole(client: Client, raw: TableDefinition) -> None:
-    events = [b"a", b"b" * (8 << 20), b"c", b"d" * ((1 << 20) - 8), b"", b"e" * (3 << 20), b"f"]
+    events = [b"a", b"b" * (8 << 20), b"c", b"d" * ((1 << 20) - 8), b"", b"e" * (3 << 20), b"f" * ((2 << 20) - 8), b"g"]
     append(client, raw.stream, 0, *map(framed, events))
     values = rows(client, raw, "event", "_offset", "_event_size")
     assert [event for event, _, _ in values] == events
@@ -134,7 +134,7 @@ def test_events_larger_than_a_read_request_are_read_whole(client: Client, raw: T
 
 
 def test_events_are_found_wherever_an_answer_of_the_server_is_cut(client: Client, raw: TableDefinition) -> None:
-    events = [b"x" * (i % 2000) for i in range(4000)]
+    events = [b"x" * (i % 2000) for i in range(8000)]
     append(client, raw.stream, 0, b"".join(map(framed, events)))
     assert [event for (event,) in rows(client, raw, "event")] == events
     assert len(batches(client, raw, ["event"])) > 3

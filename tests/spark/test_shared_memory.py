@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -246,6 +248,39 @@ def test_killed_workers_and_tasks(spark: SparkSession, tables: str, tmp_path: Pa
         if kill == "task":
             assert errors
         assert table.selectExpr("sum(id)").first() == expected
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SHARED_MEMORY_SEEDS", "3"))))
+def test_killed_at_any_moment(spark: SparkSession, tables: str, seed: int) -> None:
+    """A worker is killed, or its job cancelled, somewhere in a read; what stays is looked for behind each seed."""
+    random = Random(seed)
+    manner, kill = random.choice(("1m", "16m")), random.choice(("worker", "task"))
+    table = read(spark, f"{tables}.{random.choice(FORMATS)}", manner).selectExpr("sum(id)", "sum(length(st))")
+    expected = table.first()
+    group = f"killed {seed}"
+
+    def run() -> None:
+        spark.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
+        # A cancelled job's error; the read of a killed worker is made again.
+        with contextlib.suppress(Exception):
+            for _ in range(20):
+                table.collect()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not (workers := readers()) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert workers
+    time.sleep(random.uniform(0, 0.1))
+    if kill == "worker":
+        for worker in readers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+    spark.sparkContext.cancelJobGroup(group)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert table.first() == expected
 
 
 def readers() -> list[int]:
