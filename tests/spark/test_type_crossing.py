@@ -269,9 +269,5 @@ def test_structs_of_several_batches_in_one_task(spark: SparkSession, namespace: 
     assert spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
     spark.sql(f"CREATE TABLE {namespace}.two (k STRING, st STRUCT<x: INT>) CLUSTERED BY (k) INTO 2 BUCKETS")
     spark.sql(f"INSERT INTO {namespace}.two SELECT concat('k', id), named_struct('x', int(id)) FROM range(10)")
-    query, explain = f"SELECT sum(st.x), count(*) FROM {namespace}.two", f"EXPLAIN SELECT k FROM {namespace}.two"
-    assert spark.sql(query).first() == (45, 10)
-    assert "ColumnarToRow" in str(spark.sql(explain).first())
-    with columnar_off(spark):
-        assert spark.sql(query).first() == (45, 10)
-        assert "ColumnarToRow" not in str(spark.sql(explain).first())
+    assert spark.sql(f"SELECT sum(st.x), count(*) FROM {namespace}.two").first() == (45, 10)
+    assert "ColumnarToRow" in str(spark.sql(f"EXPLAIN SELECT k FROM {namespace}.two").first())
