@@ -138,16 +138,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(file: Path, used: set[str]) -> int:
     """Where a file stands in the schedule, which begins at both ends (`BothEnds`).
 
-    First those of the Spark session, then programs with a JVM of their own, what needs nothing, what needs servers
-    only, and last what needs servers with authentication.
+    First those of the Spark session, then what needs nothing, programs with a JVM of their own, what needs servers
+    only, and last what needs servers with authentication. Those that need nothing are short: where the processes meet,
+    neither waits long for the other.
     """
     if kinds_named(file) - {"sandbox"}:
         return 5
     if "sessions" in used:
         return 1
     if "spark" in used:
-        return 2
-    return 4 if "server" in used else 3
+        return 3
+    return 4 if "server" in used else 2
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,17 @@ ROOT = Path(__file__).parents[2]
 DEMO = runpy.run_path(str(ROOT / "examples" / "nyc_flights.py"))
 BUILT = {"model": 3, "seed": 1, "test": 12}
 AIRPORTS = 3
+SEVERAL = """
+import json, sys
+from dbt.cli.main import dbtRunner
+for arguments in json.loads(sys.argv[1]):
+    ended = dbtRunner().invoke(arguments)
+    if ended.exception:
+        raise ended.exception
+    if not ended.success:
+        sys.exit(1)
+"""
+"""Commands of dbt in one process: with the session's target that is one JVM for all of them."""
 
 
 @pytest.fixture(scope="session")
@@ -65,18 +76,34 @@ def flights(thrift: ThriftServer, tmp_path_factory: pytest.TempPathFactory) -> A
             ask(cursor, f"DROP NAMESPACE IF EXISTS {namespace} CASCADE")
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of the project, for what dbt writes, and of the package that it names."""
+@pytest.fixture(scope="module")
+def with_packages(dbt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the project, and the package that it names, as `dbt deps` leaves them."""
+    folder = tmp_path_factory.mktemp("project")
     written = shutil.ignore_patterns("target", "logs", "dbt_packages", "package-lock.yml")
-    shutil.copytree(ROOT / "dbt-pravega", tmp_path / "dbt-pravega")
-    return shutil.copytree(ROOT / "examples" / "dbt", tmp_path / "examples" / "dbt", ignore=written)
+    shutil.copytree(ROOT / "dbt-pravega", folder / "dbt-pravega")
+    project = shutil.copytree(ROOT / "examples" / "dbt", folder / "examples" / "dbt", ignore=written)
+    ran(dbt, ["deps", "--profiles-dir", "."], project, {})
+    return folder
 
 
-def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str], *arguments: str) -> str:
-    """Run dbt; what it said. It has to succeed."""
+@pytest.fixture
+def project(with_packages: Path, tmp_path: Path) -> Path:
+    """A copy of it, for what dbt writes."""
+    shutil.copytree(with_packages, tmp_path, dirs_exist_ok=True, symlinks=True)
+    return tmp_path / "examples" / "dbt"
+
+
+def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str], *commands: str) -> None:
+    """Run commands of dbt, one after another; they have to succeed."""
+    several = [[*command.split(), "--target", target, "--profiles-dir", "."] for command in commands]
+    ran(dbt.with_name("python"), ["-c", SEVERAL, json.dumps(several)], project, environment)
+
+
+def ran(program: Path, arguments: Sequence[str], project: Path, environment: Mapping[str, str]) -> None:
+    """Run a program in the project's folder; it has to succeed."""
     process = subprocess.run(
-        [str(dbt), *arguments, "--target", target, "--profiles-dir", "."],
+        [str(program), *arguments],
         env={**clean_environment(environment), "NO_COLOR": "1"},
         cwd=project,
         capture_output=True,
@@ -85,15 +112,14 @@ def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str
         check=False,
     )
     log = project / "logs" / "dbt.log"
-    assert process.returncode == 0, process.stdout[-6000:] + process.stderr[-3000:] + log.read_text()[-3000:]
-    return process.stdout
+    said = process.stdout[-6000:] + process.stderr[-3000:]
+    assert process.returncode == 0, said + (log.read_text()[-3000:] if log.exists() else "")
 
 
 def builds_twice_and_documents(
     dbt: Path, project: Path, target: str, schema: str, days: range, flights: Any, environment: Mapping[str, str]
 ) -> None:
     """Build, let flights of more days come, build again, and make the docs."""
-    run_dbt(dbt, project, target, environment, "deps")
     run_dbt(dbt, project, target, environment, "build")
     results = json.loads((project / "target" / "run_results.json").read_text())["results"]
     assert {result["status"] for result in results} == {"success", "pass"}
@@ -103,7 +129,7 @@ def builds_twice_and_documents(
 
     more = f"FROM flights_file WHERE month = 1 AND day BETWEEN {days[0]} AND {days[-1]}"
     ask(flights, f"INSERT INTO nyc.flights SELECT * {more}")
-    run_dbt(dbt, project, target, environment, "build")
+    run_dbt(dbt, project, target, environment, "build", "docs generate")
     added = ask(flights, f"SELECT rows FROM {schema}.`daily_flights$commits` ORDER BY version")
     assert added[1:] == [str(len(days) * AIRPORTS)]
     changes = f"{schema}.daily_flights CHANGES FROM VERSION 2 TO VERSION 2"
@@ -112,7 +138,6 @@ def builds_twice_and_documents(
         flights, "SELECT count(*) FROM nyc.flights"
     )
 
-    run_dbt(dbt, project, target, environment, "docs", "generate")
     catalog = json.loads((project / "target" / "catalog.json").read_text())
     assert catalog["errors"] is None
     kinds_of = {node.split(".")[-1]: description["metadata"]["type"] for node, description in catalog["nodes"].items()}

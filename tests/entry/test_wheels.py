@@ -83,11 +83,15 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return Machine(copy, sorted((copy / "dist").glob("*.whl")))
 
 
-def test_the_demo_answers_rightly(machine: Machine, tmp_path: Path) -> None:
+def test_the_demo_answers_rightly_and_stops_its_servers(machine: Machine, tmp_path: Path) -> None:
+    """What `make demo` runs, here with nothing but the wheels."""
     done = machine.run("python", ROOT / "examples" / "nyc_flights.py", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\n    336776\n" in done.stdout
+    assert "United Air Lines Inc." in done.stdout
+    assert "2013-11-27" in done.stdout
     assert "Checked: the answers equal those computed from the files" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_native_codec_is_used(machine: Machine, tmp_path: Path) -> None:
