@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 import pyspark_pravega
@@ -72,6 +73,10 @@ class Sessions:
             conf["spark.python.daemon.module"] = "coverage_daemon"
         for key, value in conf.items():
             builder = builder.config(key, value)
-        session = builder.getOrCreate()
+        # Spark's own daemon has loaded it all, too (sitecustomize.py), for this session only.
+        with pytest.MonkeyPatch.context() as patch:
+            if not MEASURED:
+                patch.setenv("TESTS_PRELOADED", "1")
+            session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         return session
