@@ -205,8 +205,10 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
         crossing.check_rows("many batches, in made code", lambda: digests(crossing.rows))
         crossing.check("fields projected, in made code", projected)
         crossing.check("aggregates, in made code", summed)
+    assert "ColumnarToRow" in plan_of(spark.table(crossing.table))
     with columnar_off(spark):
-        crossing.check_rows("columnar off", lambda: digests(crossing.rows))
+        assert "ColumnarToRow" not in plan_of(spark.table(crossing.table))
+        crossing.check_rows("columnar off", lambda: digests(spark.table(crossing.table)))
     first_version = spark.sql(f"SELECT * FROM {crossing.table} VERSION AS OF 1")
     crossing.check_rows("time travel", lambda: digests(first_version), range(FIRST))
     changes = spark.sql(f"SELECT * FROM {crossing.table} CHANGES FROM VERSION 2 TO VERSION 2")
@@ -219,6 +221,10 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
     add_column(crossing, every_row, tmp_path, table_format)
     spark.catalog.clearCache()
     assert not crossing.wrong, "\n".join(f"{way}: {how}" for way, how in crossing.wrong.items())
+
+
+def plan_of(rows: DataFrame) -> str:
+    return str(rows._jdf.queryExecution().executedPlan().toString())
 
 
 @contextmanager

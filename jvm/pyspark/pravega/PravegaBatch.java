@@ -19,8 +19,6 @@ import scala.Option;
 
 /** A batch read. The catalog process plans it when Spark first asks about it: its ends are fixed from then on. */
 final class PravegaBatch implements Batch {
-  private static final boolean COLUMNAR = ColumnarReaderFactory.available();
-
   private final PravegaTable table;
   private final StructType readSchema;
   private final boolean limited;
@@ -120,7 +118,9 @@ final class PravegaBatch implements Batch {
 
   /** Whether tasks hand over batches of columns. */
   static Scan.ColumnarSupportMode columnarSupportMode() {
-    return COLUMNAR ? Scan.ColumnarSupportMode.SUPPORTED : Scan.ColumnarSupportMode.UNSUPPORTED;
+    return ColumnarReaderFactory.available()
+        ? Scan.ColumnarSupportMode.SUPPORTED
+        : Scan.ColumnarSupportMode.UNSUPPORTED;
   }
 
   /**
@@ -136,7 +136,7 @@ final class PravegaBatch implements Batch {
       StructType batchSchema,
       boolean endsSoon,
       long sharedMemory) {
-    if (COLUMNAR) {
+    if (ColumnarReaderFactory.available()) {
       return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon, sharedMemory);
     }
     return new PythonPartitionReaderFactory(python, function, batchSchema, Option.empty(), Option.empty());
