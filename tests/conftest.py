@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from spark_tools import Sessions
 
     from pyspark_pravega.catalog.catalog import Catalog
-    from tests.jars.java_client import JavaPrograms
     from tests.jars.kept_java import KeptPrograms
 
 # Property tests on machines that are busy with something else, too; HYPOTHESIS_EXAMPLES=5000 digs deeper.
@@ -254,7 +253,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptPrograms]
 
 
 @pytest.fixture(scope="module")
-def java(compiled: KeptPrograms, settings: Settings) -> JavaPrograms:
+def java(compiled: KeptPrograms, settings: Settings) -> KeptPrograms:
     assert settings.schema_registry_uri
     return replace(compiled, controller_uri=settings.controller_uri, schema_registry_uri=settings.schema_registry_uri)
 

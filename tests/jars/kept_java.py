@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from pyspark_pravega.sandbox import places
 from tests.jars.java_client import JavaPrograms
 
 
@@ -38,7 +39,7 @@ class Machine:
             running = self._running
             assert running.stdin is not None
             assert running.stdout is not None
-            over = threading.Timer(timeout_s, running.kill)
+            over = threading.Timer(timeout_s, self._give_up, [running])
             over.start()
             try:
                 running.stdin.write(struct.pack(">i", len(texts)) + b"".join(map(_packed, texts)))
@@ -68,6 +69,13 @@ class Machine:
                 env=self._programs.environment(),
             )
 
+    def _give_up(self, running: subprocess.Popen[bytes]) -> None:
+        """End a JVM whose program takes too long, and note what its threads were doing."""
+        tool = places.java().resolve().with_name("jcmd")
+        with self._log.open("ab") as said:
+            subprocess.run([tool, str(running.pid), "Thread.print"], stdout=said, stderr=said, timeout=60, check=False)
+        running.kill()
+
     def _end(self) -> None:
         if self._running is not None:
             self._running.kill()
@@ -88,6 +96,15 @@ class KeptPrograms(JavaPrograms):
         if status:
             raise AssertionError(f"{main} {' '.join(arguments)} failed:\n{failure}")
         return printed
+
+    def alone(self) -> JavaPrograms:
+        """The same programs, each in a JVM of its own."""
+        return JavaPrograms(
+            classes=self.classes,
+            jars=self.jars,
+            controller_uri=self.controller_uri,
+            schema_registry_uri=self.schema_registry_uri,
+        )
 
 
 def _packed(text: str) -> bytes:

@@ -52,10 +52,12 @@ public final class InteropWrite {
         Schema v0 = new Schema.Parser().parse(a[2]);
         Schema v1 = new Schema.Parser().parse(a[3]);
         InteropWrite w = new InteropWrite(a[0], a[1]);
-        w.write(v0, Codecs.None, 0, 400);
-        w.write(v0, Codecs.GzipCompressor, 400, 600);
-        w.write(v1, Codecs.SnappyCompressor, 600, 800);
-        w.writeTransaction(v1, 800, 1000);
+        try (EventStreamClientFactory closed = w.factory) {
+            w.write(v0, Codecs.None, 0, 400);
+            w.write(v0, Codecs.GzipCompressor, 400, 600);
+            w.write(v1, Codecs.SnappyCompressor, 600, 800);
+            w.writeTransaction(v1, 800, 1000);
+        }
     }
 
     private Serializer<GenericRecord> serializer(Schema schema, Codecs codecs) {
