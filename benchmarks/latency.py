@@ -19,8 +19,9 @@ from pyspark_pravega.client import Client, Stream
 
 _RATE = 1_000
 _STAMP = struct.Struct(">d")
-_WARM_UP_S = 10.0
-"""How long a query runs before its latency is measured."""
+_WARM_UP_S = 30.0
+"""How long a query runs before its latency is measured: a JVM compiles for about as long, and batches of a query that
+has just begun take twice as long."""
 _PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "commitBatch", "triggerExecution")
 
 
