@@ -142,7 +142,8 @@ impl RowReader {
     /// A batch of rows.
     ///
     /// Takes a binary array whose one value are the rows, one after another, and perhaps more behind them; and one whose
-    /// one value are their sizes in bytes, 32 bits each, little-endian. A row that isn't laid out as it should be is a ValueError.
+    /// one value are their sizes in bytes, 32 bits each, little-endian. A row that isn't laid out as it should be is a
+    /// ValueError.
     fn read<'py>(
         &self,
         py: Python<'py>,

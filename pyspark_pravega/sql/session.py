@@ -99,10 +99,10 @@ def configure(
         builder = builder.config(key, value)
     public, whole = settings.to_options(secrets=False), settings.to_options()
     secrets = {key: value for key, value in whole.items() if key not in public}
-    return _with_more(builder, catalog, secrets)
+    return _then_set_up(builder, catalog, secrets)
 
 
-def _with_more(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
+def _then_set_up(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
     """Let a builder do more when it has made the session, or got one that was there: see that it has the jar, say how
     checkpoints are written, and hand secrets to the JVM."""
     make = builder.getOrCreate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from entry_tools import FEW_TASKS, clean_environment, descendants, spark_server, wait_until_gone
+from program_tools import answer_of
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -86,18 +86,8 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
 def test_a_pipeline_runs_again_and_its_view_is_never_empty(connect: str, tmp_path: Path) -> None:
     demo = nyc_flights()
     flights = demo.unpack(tmp_path)["flights"]
-    client = str(Path(__file__).with_name("pipeline_client.py"))
-    process = subprocess.run(
-        [sys.executable, client, connect, str(tmp_path), flights, demo.COLUMNS],
-        env=clean_environment({}),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
-    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
-    seen = json.loads(process.stdout.splitlines()[-1])
+    program, arguments = Path(__file__).with_name("pipeline_client.py"), [connect, str(tmp_path), flights, demo.COLUMNS]
+    seen = answer_of(program, *arguments, environment=clean_environment({}), folder=tmp_path, timeout_s=540)
 
     table = pd.read_csv(flights, usecols=["month", "carrier", "origin", "dep_time", "dep_delay"], na_values="NA")
     left = table[table.dep_time.notna()]
@@ -123,17 +113,8 @@ def test_auto_cdc_keeps_the_last_rows_and_the_history_of_each_key(connect: str, 
     """SCD types 1 and 2 into tables with keys, against a dict: changes come late, delete, and change nothing; the
     pipeline is run again, after compactions, and with a full refresh.
     """
-    process = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("cdc_client.py")), connect, str(tmp_path)],
-        env=clean_environment({}),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
-    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
-    seen = json.loads(process.stdout.splitlines()[-1])
+    program = Path(__file__).with_name("cdc_client.py")
+    seen = answer_of(program, connect, str(tmp_path), environment=clean_environment({}), folder=tmp_path, timeout_s=540)
     assert seen["rows"] == seen["wanted"]
     assert seen["one"] == [row for row in seen["wanted"][-1][1] if row[0] == 3]
     assert seen["key"] == "id,__spark_autocdc_metadata"

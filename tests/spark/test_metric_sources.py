@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from program_tools import answer_of
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -17,17 +15,8 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 def test_reads_and_writes_are_served_to_prometheus_and_by_jmx(sandbox: Sandbox, tmp_path: Path) -> None:
     """Of INSERTs, a SELECT and a streaming query; figures are those of the commit log and of the rows."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "metrics_program.py"), str(tmp_path / "checkpoint")],
-        env={**os.environ, **sandbox.environment()},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    program, environment = Path(__file__).with_name("metrics_program.py"), {**os.environ, **sandbox.environment()}
+    told = answer_of(program, str(tmp_path / "checkpoint"), environment=environment, folder=tmp_path)
     written, read, streamed = told["written"], told["read"], told["streamed"]
     names = [f"write_{name}_Count" for name in ("rows", "bytes", "commits", "commitDuration")]
     assert [written[name] for name in names] == [150, told["bytes"], 2, 2]

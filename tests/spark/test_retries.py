@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from program_tools import answer_of
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from transactions import open_transactions
@@ -70,16 +68,8 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, client: Client, na
 
 def test_speculative_attempts_leave_no_duplicate_and_no_open_transaction(sandbox: Sandbox) -> None:
     """Spark speculates only with executors of their own, so this runs in a program of its own."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "speculation.py")],
-        env={**os.environ, **sandbox.environment()},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    environment = {**os.environ, **sandbox.environment()}
+    found = answer_of(Path(__file__).with_name("speculation.py"), environment=environment)
     assert found["speculative attempts"] > 0, "Spark has not speculated: the test proves nothing"
     assert found["rows"] == [8_000, 8_000]
     assert found["open transactions"] == []

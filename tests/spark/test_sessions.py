@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from program_tools import answer_of
 from pyspark.sql import Row, SparkSession
 
 from pyspark_pravega.sandbox import Sandbox
@@ -76,14 +75,5 @@ def test_configure_comes_late(sandbox: Sandbox, tmp_path: Path, way: str) -> Non
     """In a shell or a notebook Spark is often there before this package is."""
     environment = {**os.environ, **sandbox.environment()}
     environment.pop("PYSPARK_PYTHON", None)
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "late_program.py"), way],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [[1, "ann"], [2, None]]
+    program = Path(__file__).with_name("late_program.py")
+    assert answer_of(program, way, environment=environment, folder=tmp_path) == [[1, "ann"], [2, None]]

@@ -32,7 +32,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  */
 public class CheckpointFiles implements CheckpointFileManager {
   /** Spark's key. */
-  static final String CONFIGURED = "spark.sql.streaming.checkpointFileManagerClass";
+  private static final String CONFIGURED = "spark.sql.streaming.checkpointFileManagerClass";
 
   private final CheckpointFileManager files;
 
@@ -63,11 +63,6 @@ public class CheckpointFiles implements CheckpointFileManager {
   @Override
   public FileStatus[] list(org.apache.hadoop.fs.Path path, PathFilter filter) {
     return files.list(path, filter);
-  }
-
-  @Override
-  public FileStatus[] list(org.apache.hadoop.fs.Path path) {
-    return files.list(path);
   }
 
   @Override
