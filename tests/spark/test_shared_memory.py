@@ -208,7 +208,7 @@ def test_streams_of_micro_batches(spark: SparkSession, tables: str, tmp_path: Pa
 
 def test_killed_workers_and_tasks(spark: SparkSession, tables: str, tmp_path: Path) -> None:
     """A worker that dies while it reads, and a task that ends while its worker waits for a buffer."""
-    reached = tmp_path / "reached"
+    reached, pid = tmp_path / "reached", jvm(spark)
 
     def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -237,7 +237,7 @@ def test_killed_workers_and_tasks(spark: SparkSession, tables: str, tmp_path: Pa
         while not reached.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         if kill == "worker":
-            for worker in readers():
+            for worker in readers(pid):
                 os.kill(worker, signal.SIGKILL)
             (tmp_path / "go on").touch()
         else:
@@ -258,42 +258,57 @@ def test_killed_at_any_moment(spark: SparkSession, tables: str, seed: int) -> No
     table = read(spark, f"{tables}.{random.choice(FORMATS)}", manner).selectExpr("sum(id)", "sum(length(st))")
     expected = table.first()
     group = f"killed {seed}"
+    ended = threading.Event()
+    errors: list[Exception] = []
 
     def run() -> None:
         spark.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
-        # A cancelled job's error; the read of a killed worker is made again.
-        with contextlib.suppress(Exception):
-            for _ in range(20):
+        while not ended.is_set():
+            try:
                 table.collect()
+            except Exception as error:  # a cancelled job's; the read of a killed worker is made again
+                errors.append(error)
+                return
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 60
-    while not (workers := readers()) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert workers
-    time.sleep(random.uniform(0, 0.1))
-    if kill == "worker":
-        for worker in readers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
-    spark.sparkContext.cancelJobGroup(group)
-    thread.join(60)
+    try:
+        deadline = time.monotonic() + 60
+        # A worker has its ring for some milliseconds of each read only.
+        while not readers(jvm(spark)) and not errors and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert not errors
+        assert time.monotonic() < deadline
+        time.sleep(random.uniform(0, 0.1))
+        if kill == "worker":
+            while not (workers := readers(jvm(spark))) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert workers
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+    finally:
+        ended.set()
+        spark.sparkContext.cancelJobGroup(group)
+        thread.join(60)
     assert not thread.is_alive()
     assert table.first() == expected
 
 
-def readers() -> list[int]:
-    """Processes that have made a ring."""
-    found = []
+def readers(driver: int) -> list[int]:
+    """The workers of a driver that have a ring: not those of another test process, on the same machine."""
+    workers = []
     for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                if opened(int(process.name)):
-                    found.append(int(process.name))
-            except OSError:
-                continue
-    return [pid for pid in found if "daemon" in Path(f"/proc/{pid}/cmdline").read_text()]
+        # A worker's parent is Spark's daemon, whose parent is the driver.
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if process.name.isdigit() and parent(parent(int(process.name))) == driver and opened(int(process.name)):
+                workers.append(int(process.name))
+    return workers
+
+
+def parent(pid: int) -> int:
+    """A process's parent; 0 has none."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]) if pid else 0
 
 
 def test_many_queries_leave_memory_as_it_was(spark: SparkSession, tables: str) -> None:

@@ -1,0 +1,74 @@
+"""One side of `benchmarks.checkouts`: a session that reads and writes as it is told, by lines of JSON.
+
+It runs in the environment of any checkout, so it uses nothing of this folder, and of the package only `configure`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+
+import pyspark_pravega
+
+ROWS = "rows_to_write"
+
+
+def main() -> None:
+    """Answer each line [what, table, events, options]."""
+    controller, registry, rows, events, threads = sys.argv[1:]
+    builder: SparkSession.Builder = SparkSession.builder
+    builder = builder.master(f"local[{threads}]").appName("benchmark")
+    builder = pyspark_pravega.configure(builder, controller=controller, schema_registry=registry)
+    for key, value in {
+        "spark.sql.catalog.pravega.timeout": "120",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "4g",
+        "spark.driver.host": "localhost",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    _cache(session, rows, int(events), int(threads) * 2)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        what, table, count, options = json.loads(line)
+        try:
+            _do(session, what, table, count, options)
+            print("done", flush=True)
+        except Exception as error:
+            print(" ".join(str(error).split()), flush=True)
+    session.stop()
+
+
+def _cache(session: SparkSession, file: str, events: int, partitions: int) -> None:
+    rows = session.read.parquet(file)
+    copies = session.range(0, -(-events // rows.count()), 1, partitions)
+    repeated = copies.withColumnRenamed("id", "copy").crossJoin(rows).drop("copy").limit(events)
+    repeated.repartition(partitions).cache().createOrReplaceTempView(ROWS)
+    assert session.table(ROWS).count() == events
+
+
+def _do(session: SparkSession, what: str, table: str, events: int, options: dict[str, str]) -> None:
+    if what == "write":
+        session.sql(f"INSERT INTO {table} SELECT * FROM {ROWS}")
+        return
+    rows = session.read.options(**options).table(table)
+    if what == "sum":
+        rows.selectExpr("sum(amount)", "avg(discount)").collect()
+    elif what == "count":
+        # A sum over a pseudo-column keeps Spark from taking the number that the commit log knows.
+        assert rows.selectExpr("count(_offset)").collect()[0][0] == events
+    else:
+        _to_noop(rows.select("id", "customer") if what == "two columns" else rows)
+
+
+def _to_noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""This checkout and an earlier one by turns, on the same servers: `python -m benchmarks.checkouts --help`.
+
+Each side is a program of its own with the environment of its checkout (`make setup` there), a session with two task
+slots, and the catalog as `configure` sets it. The programs do one thing after the other, never two at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, closing, nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from benchmarks.events import make_rows
+from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table
+from benchmarks.ours import SEGMENTS, THREADS, Ours
+from benchmarks.results import append, describe_machine
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
+
+SCOPE = "bench"
+BEFORE, HERE = "before", "here"
+RAW = StructType([StructField("event", BinaryType())])
+_SIDE = Path(__file__).with_name("checkout_side.py")
+
+
+class Side:
+    """The program of one checkout."""
+
+    def __init__(self, checkout: Path, sandbox: Sandbox, rows: Path, events: int) -> None:
+        addresses = (sandbox.controller_uri, sandbox.schema_registry_uri or "")
+        # -P: what the program imports comes from its own checkout, not from the folder of this file.
+        command = [
+            str(checkout / ".venv/bin/python"),
+            "-P",
+            str(_SIDE),
+            *addresses,
+            str(rows),
+            str(events),
+            str(THREADS),
+        ]
+        self._program = subprocess.Popen(
+            command, cwd=checkout, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        if self._answer() != "ready":
+            raise RuntimeError(f"{checkout} gave no session; run `make setup` there")
+
+    def do(self, what: str, stream: str, events: int, options: dict[str, str]) -> int:
+        """Let it read or write; returns the number of events."""
+        assert self._program.stdin is not None
+        self._program.stdin.write(json.dumps([what, stream, events, options]) + "\n")
+        self._program.stdin.flush()
+        if (answer := self._answer()) != "done":
+            raise RuntimeError(f"{what}: {answer}")
+        return events
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far, with the JVM, Spark's Python workers and the catalog's process."""
+        return process_tree_cpu_seconds(self._program.pid)
+
+    def close(self) -> None:
+        """Let it end."""
+        self._program.communicate()
+
+    def _answer(self) -> str:
+        assert self._program.stdout is not None
+        return self._program.stdout.readline().strip()
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    arguments = _arguments()
+    with Sandbox(heap=arguments.heap, preallocate=True) as sandbox:
+        report = _report(sandbox, arguments)
+    print(f"\n{describe_machine()}\n\n{report}")
+    if arguments.record:
+        append(report, "benchmarks.checkouts", sys.argv[1:])
+
+
+def _report(sandbox: Sandbox, arguments: argparse.Namespace) -> str:
+    settings = Settings.resolve(
+        {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, "timeout": "120"}
+    )
+    catalog = Catalog(settings)
+    catalog.create_namespace([SCOPE])
+    ours = Ours(catalog, SCOPE)
+    size, events = arguments.events_size, arguments.events
+    decoded = ours.create_table().stream.name
+    codec = catalog.load_table([SCOPE], decoded).for_writing()
+    rows = make_rows(codec, size)
+    ours.write(decoded, rows, events)
+    raw = catalog.create_table([SCOPE], "raw", RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
+    payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
+    ours.write(raw.stream.name, payloads, events)
+    with ExitStack() as stack:
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-"))) / "rows.parquet"
+        pq.write_table(pa.Table.from_batches([rows]), file)
+        sides = {
+            name: stack.enter_context(closing(Side(checkout, sandbox, file, events)))
+            for name, checkout in ((BEFORE, arguments.before), (HERE, Path(__file__).parents[1]))
+        }
+        streams = {"raw": raw.stream.name, "decoded": decoded, "two columns": decoded, "sum": decoded, "count": decoded}
+        reads = [case for what, stream in streams.items() for case in _cases(sides, what, stream)]
+        for case in reads * arguments.warm_ups:
+            case.run("", events)
+        measured = measure(reads, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=_tell)
+        report = table(f"read: {events:,} events of {size} bytes", measured, events)
+        if arguments.writes:
+            writes = _cases(sides, "write", None)
+            for case in writes * arguments.warm_ups:
+                with ours.fresh_stream() as stream:
+                    case.run(stream, events)
+            measured = measure(writes, runs=arguments.runs, events=events, stage=ours.fresh_checked(events), tell=_tell)
+            report += "\n\n" + table("written", measured, events)
+        return report
+
+
+def _cases(sides: dict[str, Side], what: str, stream: str | None) -> list[Case]:
+    cases = []
+    for name, side, options in (
+        (BEFORE, BEFORE, {}),
+        (HERE, HERE, {"shared-memory": "0"}),
+        (f"{HERE}, shared memory", HERE, {"shared-memory": "16m"}),
+    ):
+        if stream is None and "shared memory" in name:
+            continue  # a write has none
+
+        def run(fresh: str, events: int, side: str = side, options: dict[str, str] = options) -> int:
+            return sides[side].do(what, f"pravega.`{SCOPE}`.`{stream or fresh}`", events, options)
+
+        baseline = None if side == BEFORE else f"{what}, {BEFORE}"
+        cases.append(Case(name=f"{what}, {name}", run=run, cpu_seconds=sides[side].cpu_seconds, baseline=baseline))
+    return cases
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkouts", description=__doc__)
+    parser.add_argument("before", type=Path, help="the folder of the other checkout")
+    parser.add_argument("--events", type=int, default=400_000, help="how many are read, and written")
+    parser.add_argument("--events-size", type=int, default=1000, help="bytes of an event without its frame, on average")
+    parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
+    parser.add_argument("--warm-ups", type=int, default=5, help="how often each case runs before: so long JVMs compile")
+    parser.add_argument("--writes", action="store_true", help="measure writes, too")
+    parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
+    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    return parser.parse_args()
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
