@@ -3,8 +3,8 @@
 A task's worker makes a ring of buffers in a memory file of Linux (`memfd`), which has no name and is gone when nobody
 has it open any more. It writes each batch into a free buffer, as an Arrow stream, and notes where that is in a pipe.
 The JVM maps the file (`jvm/pyspark/pravega/SharedRing.java`), and reads the batch where it lies. What it says comes
-back through another pipe, a byte each: the number of a buffer that is free again, or `ASK` before it waits for the
-worker's next note.
+back through another pipe, a byte each: the number of a buffer that is free again, `ASK` before it waits for the
+worker's next note, or `DONE` when the task has read all and nothing of the ring is open any more.
 
 What goes through Spark's socket are messages: batches of one binary column and one row. Numbers are in the machine's
 order.
@@ -26,6 +26,10 @@ whose first batch is small sends no messages, but its batches as they are.
 Nothing depends on the JVM's taking the offer: when it hasn't spoken in time the pipe of notes is closed. Batches are
 enclosed, too, when they are small, when a row doesn't fit into a buffer, when the system has no memory for the ring,
 and when the JVM holds all buffers and waits for more.
+
+To have the system give memory, page by page, costs more than to copy into it twelve times. So a worker keeps its ring
+for its next task, which uses it again if the JVM has said `DONE`. Otherwise, as behind a task that was killed or that
+didn't read to the end, somebody may still be reading there, and the next task gets a new one.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.settings import LEAST_SHARED_MEMORY
 
 ENCLOSED, PLACED, OFFER, LAID = 0, 1, 2, 3
-ASK = 255
+ASK, DONE = 255, 254
 BUFFERS = 4
 WORTH_BYTES = 256 << 10
 """A task whose first batch is smaller hands over none in shared memory: messages and mapping cost it more than copies
@@ -213,6 +217,7 @@ class Ring:
         Raises:
             OSError: the system gives no such file.
         """
+        self.asked_bytes = size
         self.buffer_bytes = size // BUFFERS // mmap.PAGESIZE * mmap.PAGESIZE
         self.size = _HEAD_BYTES + BUFFERS * self.buffer_bytes
         self.token = secrets.token_bytes(16)
@@ -279,6 +284,29 @@ class Ring:
             return int(sink.tell())
 
 
+_kept: list[tuple[Ring, int]] = []
+"""The ring of this worker's last task, and the pipe through which the JVM says whether it is done with it."""
+
+
+def _kept_ring(size: int) -> Ring | None:
+    """The last task's ring, if the JVM is done with it and it has that size; otherwise it is let go."""
+    while _kept:
+        ring, replies = _kept.pop()
+        done = False
+        with contextlib.suppress(BlockingIOError):
+            done = DONE in os.read(replies, 4096)
+        if done and ring.asked_bytes == size:
+            os.close(replies)
+            return ring
+        _let_go(ring, replies)
+    return None
+
+
+def _let_go(ring: Ring, replies: int) -> None:
+    ring.close()
+    os.close(replies)
+
+
 class _Sender:
     """The worker's side of one task."""
 
@@ -291,7 +319,7 @@ class _Sender:
         self._jvms: list[int] = [said, noted]
         """The JVM's ends of both pipes, open here until it has opened them."""
         try:
-            self._ring = Ring(size)
+            self._ring = _kept_ring(size) or Ring(size)
         except OSError:
             for file in (self._replies, self._notes, *self._jvms):
                 os.close(file)
@@ -320,9 +348,14 @@ class _Sender:
         global _taking_views
         _taking_views = False
         self._end_notes()
-        self._ring.close()
-        for file in (self._replies, *self._jvms):
-            os.close(file)
+        if self._jvms:  # it hasn't taken the offer
+            _let_go(self._ring, self._replies)
+            for file in self._jvms:
+                os.close(file)
+        else:
+            while _kept:
+                _let_go(*_kept.pop())
+            _kept.append((self._ring, self._replies))
 
     def wait_for_answer(self) -> None:
         """Wait until the JVM has taken the offer, or must be taken for one that can't."""

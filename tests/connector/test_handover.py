@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_pravega.connector import handover
-from pyspark_pravega.connector.handover import ASK, ENCLOSED, LAID, OFFER, PLACED, Handover
+from pyspark_pravega.connector.handover import ASK, DONE, ENCLOSED, LAID, OFFER, PLACED, Handover
 from pyspark_pravega.frames.native_module import module
 
 MARK = "mark"
@@ -34,6 +34,8 @@ class Reader:
         self._sent: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
         self._schema: pa.Schema | None = None
         self._memory: mmap.mmap | None = None
+        self.ring = 0
+        """By which one memory file is told from another."""
         self._replies: int | None = None
         self._notes: int | None = None
         self.worker = threading.Thread(target=self._send, args=[messages])
@@ -72,9 +74,11 @@ class Reader:
         """The buffer that has been held longest."""
         self._say(self.held.pop(0))
 
-    def end(self) -> None:
-        """As at a task's end."""
+    def end(self, *, whole: bool = False) -> None:
+        """As at a task's end; whole where it has read all."""
         assert self._replies is not None
+        if whole:
+            self._say(DONE)
         os.close(self._replies)
         self._end_notes()
 
@@ -86,6 +90,7 @@ class Reader:
     def _open(self, text: bytes) -> None:
         pid, file, replies, notes, size = struct.unpack_from("=iiiiq", text, 4)
         opened = os.open(f"/proc/{pid}/fd/{file}", os.O_RDWR)
+        self.ring = os.fstat(opened).st_ino
         self._memory = mmap.mmap(opened, size)
         os.close(opened)
         assert self._memory[:16] == text[28:]
@@ -256,14 +261,53 @@ def test_no_memory_is_enclosed(output: IO[bytes], monkeypatch: pytest.MonkeyPatc
     assert [message.column(0)[0].as_py()[0] for message in messages] == [ENCLOSED] * 10
 
 
-def test_nothing_stays(output: IO[bytes]) -> None:
+def read_whole(batches: list[pa.RecordBatch], output: IO[bytes], *, whole: bool) -> int:
+    """Read all of a task's batches; returns its ring."""
+    reader = Reader(dump_stream(batches, output))
+    assert reader.next() is None
+    for expected in batches:
+        assert reader.next() == expected
+        reader.give_back()
+    assert reader.next() is None
+    reader.worker.join(30)
+    reader.end(whole=whole)
+    return reader.ring
+
+
+def test_a_ring_is_used_again_behind_a_task_that_has_read_all(output: IO[bytes]) -> None:
+    first = read_whole(BATCHES, output, whole=True)
+    assert read_whole(BATCHES[::-1], output, whole=True) == first
+    # A task that hasn't: somebody may read there still.
+    assert read_whole(BATCHES, output, whole=False) == first
+    second = read_whole(BATCHES, output, whole=True)
+    assert second != first
+    # Nor may one that has not ended yet lose its ring to another one.
+    reader = Reader(dump_stream(BATCHES, output))
+    assert reader.next() is None
+    assert reader.ring == second
+    assert read_whole(BATCHES, output, whole=True) != second
+    assert [reader.next() for _ in range(3)] == BATCHES[:3]
+    reader.end()
+    reader.worker.join(30)
+
+
+def test_a_ring_of_another_size_is_made_anew(output: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = read_whole(BATCHES, output, whole=True)
+    monkeypatch.setitem(globals(), "SIZE", SIZE * 2)
+    second = read_whole(BATCHES, output, whole=True)
+    assert second != first
+    assert read_whole(BATCHES, output, whole=True) == second
+
+
+def test_at_most_one_ring_stays(output: IO[bytes]) -> None:
+    read_whole(BATCHES, output, whole=True)
     before = set(os.listdir("/proc/self/fd"))
     for taken in (1, 5, 11):
         reader = Reader(dump_stream(BATCHES, output))
         for _ in range(taken):
             reader.next()
-        reader.end()
+        reader.end(whole=taken == 11)
         reader.worker.join(30)
         del reader
-    assert set(os.listdir("/proc/self/fd")) == before
-    assert "pravega-batches" not in Path("/proc/self/maps").read_text()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert Path("/proc/self/maps").read_text().count("pravega-batches") == 1

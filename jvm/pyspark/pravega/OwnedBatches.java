@@ -41,6 +41,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   private final TaskContext task;
   private final Deque<OwnedVector[]> open = new ArrayDeque<>();
   private boolean taskEnded;
+  private volatile boolean readToEnd;
   private ColumnarBatch current;
   private long rows;
 
@@ -95,6 +96,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
         continue;
       }
       if (!received.hasNext()) {
+        readToEnd = true;
         return false;
       }
       ColumnarBatch batch = received.next();
@@ -198,7 +200,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
 
   private synchronized void closeAll() {
     taskEnded = true;
-    shared.end();
+    shared.end(readToEnd && !task.isInterrupted() && !task.isFailed());
     open.forEach(OwnedBatches::close);
     open.clear();
     allocator.close();

@@ -69,10 +69,14 @@ final class SharedBatches {
     return bytes;
   }
 
-  /** Ends what is shared; batches that are open can still be read. */
-  void end() {
+  /**
+   * Ends what is shared; batches that are open can still be read.
+   *
+   * @param whole whether the task has read all, and nobody reads on
+   */
+  void end(boolean whole) {
     if (ring != null) {
-      ring.end();
+      ring.end(whole);
     }
   }
 

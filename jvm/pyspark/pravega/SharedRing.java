@@ -29,6 +29,7 @@ import org.apache.spark.storage.StorageUtils;
  */
 final class SharedRing {
   private static final int ASK = 255;
+  private static final int DONE = 254;
   private static final int TOKEN_BYTES = 16;
   private static final int NOTE_BYTES = 24;
 
@@ -53,6 +54,7 @@ final class SharedRing {
   private boolean notesEnded;
   private int lent;
   private boolean ended;
+  private boolean readToEnd;
 
   private SharedRing(MappedByteBuffer memory, OutputStream replies, FileChannel notes) {
     this.memory = memory;
@@ -147,25 +149,41 @@ final class SharedRing {
     if (!ended) {
       reply(buffer);
     }
-    unmapUnused();
+    endUnused();
   }
 
-  /** The task has ended: the worker is told so, and gets no buffer back. */
-  synchronized void end() {
+  /**
+   * The task has ended: the worker is told so, and gets no buffer back.
+   *
+   * @param whole whether the task has read all that the worker had, and nobody reads on: then the worker may fill the
+   *     same memory for its next task
+   */
+  synchronized void end(boolean whole) {
     if (!ended) {
       ended = true;
+      readToEnd = whole;
       try {
-        replies.close();
         notes.close();
+        if (!whole) {
+          replies.close();
+        }
       } catch (IOException error) {
         // The worker is gone.
       }
-      unmapUnused();
+      endUnused();
     }
   }
 
-  private void unmapUnused() {
+  private void endUnused() {
     if (ended && lent == 0) {
+      if (readToEnd) {
+        reply(DONE);
+        try {
+          replies.close();
+        } catch (IOException error) {
+          // The worker is gone.
+        }
+      }
       UNMAPPER.schedule(() -> StorageUtils.dispose(memory), UNMAPPED_LATER_MS, TimeUnit.MILLISECONDS);
     }
   }
