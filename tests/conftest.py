@@ -47,6 +47,8 @@ hypothesis_settings.load_profile("patient")
 _SERVERS = pytest.StashKey[Servers]()
 SERVER_FIXTURES = set(KINDS)
 SPARK_FIXTURES = {"spark", "thrift"}
+LONG_FILES = {"test_clusters.py", "test_connect.py", "test_dbt.py"}
+"""Of half a minute to three minutes each, without the session: whoever is at the end of a run should not begin them."""
 _numbers = itertools.count(1)
 
 
@@ -137,17 +139,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(file: Path, used: set[str]) -> int:
     """Where a file stands in the schedule, which begins at both ends (`BothEnds`).
 
-    First those of the Spark session, then what needs nothing, programs with a JVM of their own, what needs servers
-    only, and last what needs servers with authentication. Those that need nothing are short: where the processes meet,
-    neither waits long for the other.
+    First those of the Spark session, then the longest ones with programs of their own, what needs nothing, shorter
+    programs with a JVM of their own, what needs servers only, and last what needs servers with authentication. Those
+    that need nothing are short: where the processes meet, neither waits long for the other.
     """
     if kinds_named(file) - {"sandbox"}:
-        return 5
+        return 6
     if "sessions" in used:
         return 1
+    if file.name in LONG_FILES:
+        return 2
     if "spark" in used:
-        return 3
-    return 4 if "server" in used else 2
+        return 4
+    return 5 if "server" in used else 3
 
 
 @pytest.fixture(scope="session")

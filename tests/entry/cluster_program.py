@@ -1,4 +1,7 @@
-"""A Spark program whose executors are killed while it writes and while it streams; prints what became of it as JSON."""
+"""A Spark program whose slow tasks run twice, and whose executors are killed while it writes and while it streams.
+
+It prints what became of it as JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-ROWS = 3_000_000
+ROWS = 1_500_000
 TABLES = ("orders", "copies")
+TWICE, ROWS_TWICE = "twice", 8_000
+"""A table, and the rows of it, of whose tasks some run twice at a time."""
 _TASKS = 16
-_ROWS_OF_A_BATCH = 500_000
-_KILLS = 2
+_ROWS_OF_A_BATCH = 250_000
+_KILLS = 1
 """Of executors, at most, in each of the two parts."""
 
 
@@ -104,12 +111,38 @@ def stream(spark: SparkSession, killer: Killer, checkpoint: str) -> int:
     return 1 + int(running.lastProgress["batchId"])
 
 
+def slow_first_attempts(notes: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Hands rows on; the first attempts at two partitions take long to end, so that second ones begin.
+
+    Each attempt leaves a file in the folder.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        (notes / f"{context.partitionId()}-{context.attemptNumber()}").touch()
+        yield from batches
+        if context.partitionId() in (1, 5) and context.attemptNumber() == 0:
+            # Spark ends it when the second attempt has succeeded.
+            time.sleep(60)
+
+    return run
+
+
+def write_twice(spark: SparkSession, folder: Path) -> int:
+    """Write rows by tasks of which Spark runs the slow ones a second time; returns how many it has run so."""
+    folder.mkdir()
+    rows = spark.range(0, ROWS_TWICE, 1, 8).mapInArrow(slow_first_attempts(folder), "id BIGINT")
+    rows.selectExpr("id", "'ann' AS customer", "id AS amount").writeTo(f"pravega.cluster.{TWICE}").append()
+    return sum(not note.name.endswith("-0") for note in folder.iterdir())
+
+
 def main() -> None:
-    """Run it; the argument is a folder for the checkpoint."""
+    """Run it; the argument is a folder for the checkpoint and for notes."""
     spark = SparkSession.builder.appName("cluster").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.sql("CREATE NAMESPACE pravega.cluster")
-    for table in TABLES:
+    for table in (*TABLES, TWICE):
         spark.sql(
             f"CREATE TABLE pravega.cluster.{table} (id BIGINT NOT NULL, customer STRING, amount BIGINT) "
             "CLUSTERED BY (customer) INTO 4 BUCKETS"
@@ -117,6 +150,10 @@ def main() -> None:
     result: dict[str, object] = {
         "files": sorted({row.file for row in spark.range(0, 4, 1, 4).mapInArrow(where, "file STRING").collect()})
     }
+    result["speculative attempts"] = write_twice(spark, Path(sys.argv[1]) / "notes")
+    counted = spark.sql(f"SELECT count(*), count(DISTINCT id) FROM pravega.cluster.{TWICE}").first()
+    assert counted is not None
+    result[TWICE] = list(counted)
     killer = Killer(spark)
     insert(spark, killer)
     result["kills in the INSERT"] = kills = killer.kills

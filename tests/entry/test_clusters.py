@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyspark
 import pytest
-from cluster_program import ROWS, TABLES
+from cluster_program import ROWS, ROWS_TWICE, TABLES, TWICE
 from entry_tools import clean_environment, descendants, wait_until_gone
 from page_tools import snippets
 from transactions import open_transactions
@@ -118,7 +118,7 @@ def expected() -> list[int]:
     return [ROWS, len(np.unique(ids)), *sums, len(np.unique(ids % 1000))]
 
 
-def test_executors_are_killed_and_no_row_is_lost_or_doubled(
+def test_executors_are_killed_and_tasks_run_twice_and_no_row_is_lost_or_doubled(
     sandbox: Sandbox, client: Client, bare_python: Path, tmp_path: Path
 ) -> None:
     assert sandbox.schema_registry_uri
@@ -154,5 +154,7 @@ def test_executors_are_killed_and_no_row_is_lost_or_doubled(
     assert result["kills in the query"] >= 1, result
     assert result["micro-batches"] >= 6
     assert {table: result[table] for table in TABLES} == dict.fromkeys(TABLES, expected())
-    for table in TABLES:
+    assert result["speculative attempts"] >= 1, "Spark has not speculated: the test proves nothing"
+    assert result[TWICE] == [ROWS_TWICE, ROWS_TWICE]
+    for table in (*TABLES, TWICE):
         assert open_transactions(client, Stream("cluster", table)) == []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyspark_pravega import cli
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.sandbox.processes import ProcessId
@@ -22,21 +25,21 @@ pytestmark = pytest.mark.server
 
 
 def doctor(environment: dict[str, str], *arguments: str) -> tuple[int, dict[str, dict[str, Any]], str]:
-    """Exit code, the findings by what they are about, and everything that was printed."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
-    # No sandbox of whoever runs the tests.
-    clean["XDG_STATE_HOME"] = "/nowhere"
-    done = subprocess.run(
-        [sys.executable, "-m", "pyspark_pravega.cli", "doctor", "--json", *arguments],
-        env={**clean, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    found = {finding["what"]: finding for finding in json.loads(done.stdout)}
-    return done.returncode, found, done.stdout + done.stderr
+    """Exit code, the findings by what they are about, and everything that was printed.
+
+    The command runs in this process: to start one costs a second of CPU. `test_people_get_lines` starts some.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for name in [name for name in os.environ if name.startswith("PRAVEGA_")]:
+            patch.delenv(name)
+        # No sandbox of whoever runs the tests.
+        for name, value in {"XDG_STATE_HOME": "/nowhere", **environment}.items():
+            patch.setenv(name, value)
+        code = cli.main(["doctor", "--json", *arguments])
+    assert out.getvalue(), err.getvalue()
+    found = {finding["what"]: finding for finding in json.loads(out.getvalue())}
+    return code, found, out.getvalue() + err.getvalue()
 
 
 @pytest.mark.parametrize("secure", [False, True])

@@ -1,21 +1,20 @@
-"""Tasks fail and are tried again, or run twice: no row is doubled, and no transaction stays open."""
+"""Tasks fail and are tried again: no row is doubled, and no transaction stays open.
+
+Tasks that run twice at a time are in tests/entry/test_clusters.py: Spark runs them so on several hosts only.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from program_tools import answer_of
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from transactions import open_transactions
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log.ledger import open_ledger
-from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -64,12 +63,3 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, client: Client, na
     assert ledger is not None
     assert ledger.state().version == 0
     assert ledger.state().pending is None
-
-
-def test_speculative_attempts_leave_no_duplicate_and_no_open_transaction(sandbox: Sandbox) -> None:
-    """Spark speculates only with executors of their own, so this runs in a program of its own."""
-    environment = {**os.environ, **sandbox.environment()}
-    found = answer_of(Path(__file__).with_name("speculation.py"), environment=environment)
-    assert found["speculative attempts"] > 0, "Spark has not speculated: the test proves nothing"
-    assert found["rows"] == [8_000, 8_000]
-    assert found["open transactions"] == []

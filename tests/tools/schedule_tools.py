@@ -27,6 +27,12 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 
+    def _reschedule(self, node: WorkerController) -> None:
+        # A test runs when it is known which one is next: so a process takes a file when it has one test left, and no
+        # sooner. Else, at the end of a run, a file would wait for one process while the other has nothing to do.
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
+            super()._reschedule(node)
+
     def _split_scope(self, nodeid: str) -> str:
         return _scope(self.config.rootpath / nodeid.partition("::")[0])
 
