@@ -136,7 +136,8 @@ class Child:
 def nursery() -> ForkServerContext:
     """Processes are forked from one that has imported everything: so they cost nearly nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    # What tests have their processes do stands in `statements`, or in files of tests, which import pytest.
+    context.set_forkserver_preload([__name__, "statements", "pytest"])
     before = os.environ.get("PYTHONPATH")
     # Python 3.11's fork server imports with the path of the environment only.
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col, concat, lit, struct, udf, when
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import LongType
+
+from pyspark_pravega.frames.native_module import SWITCH
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -35,6 +38,8 @@ SETTINGS = {
 }
 WHOLE_STAGES = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.maxFields": "2000"}
 """Spark makes code of whole stages, as it does by default for rows of up to 100 fields. It closes batches early."""
+PLAIN = os.environ.get(SWITCH) == "0"
+"""Whether this is the second run, with the plain codec: what Spark does with batches was crossed in the first one."""
 STREAMING = {"spark.sql.preserveCharVarcharTypeInfo": "true"}
 """Without it Spark 4.3 refuses to stream from a table, of any catalog, that has CHAR or VARCHAR columns."""
 
@@ -189,22 +194,21 @@ def test_every_type_in_every_way(spark: SparkSession, namespace: str, tmp_path: 
     crossing.check("fields projected", projected)
     crossing.check("aggregates", summed)
     crossing.check("filter pushed", lambda rows: rows.where("n_i32 > 0 AND s IS NOT NULL AND deep.a.b.d > 0"))
-    ways: dict[str, Callable[[DataFrame], DataFrame]] = {
-        "many batches": lambda rows: rows,
-        "kept for a Python function": lambda rows: rows.withColumn("id", same()("id")),
-        "with _offset": with_offset,
-    }
-    if table_format == "avro":
+    ways: dict[str, Callable[[DataFrame], DataFrame]] = {"many batches": lambda rows: rows, "with _offset": with_offset}
+    if not PLAIN:
+        ways["kept for a Python function"] = lambda rows: rows.withColumn("id", same()("id"))
+    if table_format == "avro" and not PLAIN:
         # Here Spark makes rows of its own of the batches, and the formats have no part in it.
         ways["cached"] = lambda rows: rows.cache()
         ways["broadcast"] = lambda rows: spark.range(300).join(broadcast(rows), "id")
         ways["sorted"] = lambda rows: rows.sort("s", "id")
     for way, read in ways.items():
         crossing.check_rows(way, lambda read=read: digests(read(crossing.rows)))  # type: ignore[misc]
-    with configured(spark, WHOLE_STAGES):
-        crossing.check_rows("many batches, in made code", lambda: digests(crossing.rows))
-        crossing.check("fields projected, in made code", projected)
-        crossing.check("aggregates, in made code", summed)
+    if not PLAIN:
+        with configured(spark, WHOLE_STAGES):
+            crossing.check_rows("many batches, in made code", lambda: digests(crossing.rows))
+            crossing.check("fields projected, in made code", projected)
+            crossing.check("aggregates, in made code", summed)
     assert "ColumnarToRow" in plan_of(spark.table(crossing.table))
     with columnar_off(spark):
         assert "ColumnarToRow" not in plan_of(spark.table(crossing.table))
