@@ -143,8 +143,9 @@ def _place(file: Path, used: set[str]) -> int:
     programs with a JVM of their own, what needs servers only, and last what needs servers with authentication. Those
     that need nothing are short: where the processes meet, neither waits long for the other.
     """
-    if kinds_named(file) - {"sandbox"}:
-        return 6
+    if kinds := kinds_named(file) - {"sandbox"}:
+        # Servers end with the last file that names them: those of a kind follow each other.
+        return 6 if "secure_sandbox" not in kinds else 7 if len(kinds) > 1 else 8
     if "sessions" in used:
         return 1
     if file.name in LONG_FILES:

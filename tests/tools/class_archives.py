@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from java_tools import find_java, make_home
+from java_tools import PRAVEGA_MAIN, find_java, make_home
 
 _FOLDER = Path(sys.prefix) / "classes"
 _HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def _spark_home() -> Path:
 
 
 SPARK = Archive("spark", "org.apache.spark.", lambda: sorted((_spark_home() / "jars").iterdir()))
-PRAVEGA = Archive("pravega", "io.pravega.local.LocalPravegaEmulator", lambda: [_ARTIFACTS / "pravega.sha256"])
+PRAVEGA = Archive("pravega", PRAVEGA_MAIN, lambda: [_ARTIFACTS / "pravega.sha256"])
 REGISTRY = Archive(
     "registry", "io.pravega.schemaregistry.service.Main", lambda: [_ARTIFACTS / "schema-registry.sha256"]
 )

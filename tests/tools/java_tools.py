@@ -13,6 +13,23 @@ _OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCach
 than they give (a sandbox's start took 16 s of CPU, and 10 s so; six statements of spark-sql 34 s, and 20 s so). With
 one compiler Java has 48 MB for what it compiles, which a session of many tests fills ("Out of space in CodeCache"): it
 gets as much as with both."""
+PRAVEGA_MAIN = "io.pravega.local.LocalPravegaEmulator"
+"""What the command lines of Pravega's servers have."""
+_OF_PROGRAMS = {
+    PRAVEGA_MAIN: [
+        # With 20, 200 and 80 threads, as the standalone has them, each step of a request wakes one that sleeps.
+        "-Dpravegaservice.threadPool.core.size=4",
+        "-Dpravegaservice.threadPool.storage.size=8",
+        "-Dcontroller.service.asyncTaskPool.size=8",
+        # Each second the whole cache is gone through for what is old: a tenth of the CPU of a server with many tables.
+        "-Dpravegaservice.cache.generation.duration.seconds=5",
+        # The standalone looks for watermarks in 100 buckets of streams, each 10 s.
+        "-Dcontroller.watermarking.bucket.count=4",
+        # Data lies in memory: nothing is to be kept when the machine fails.
+        "-Dzookeeper.forceSync=no",
+    ]
+}
+"""Measured in docs/testing.md ("Where the time goes")."""
 _LAUNCHER = "org.apache.spark.launcher.Main"
 """It has another program's name among its arguments."""
 
@@ -29,7 +46,7 @@ def make_home(folder: Path, options: Mapping[str, Sequence[str]]) -> Path | None
 
     Args:
         folder: where; it must be empty.
-        options: more of them, of programs whose command line has a word.
+        options: more of them, of programs whose command line has a word, beside those of the servers.
 
     Returns:
         None where no Java is found: whoever needs it says so.
@@ -45,7 +62,8 @@ def make_home(folder: Path, options: Mapping[str, Sequence[str]]) -> Path | None
         if original.name != "java":
             (folder / "bin" / original.name).symlink_to(original)
     cases = [f"*{_LAUNCHER}*) ;;"]
-    cases += [f'*{word}*) set -- {shlex.join(more)} "$@" ;;' for word, more in options.items()]
+    words = {word: [*_OF_PROGRAMS.get(word, ()), *options.get(word, ())] for word in {**_OF_PROGRAMS, **options}}
+    cases += [f'*{word}*) set -- {shlex.join(more)} "$@" ;;' for word, more in words.items()]
     starter = folder / "bin" / "java"
     run = f'exec {shlex.join([str(java), *_OPTIONS])} "$@"'
     starter.write_text("\n".join(["#!/bin/sh", 'case "$*" in', *cases, "esac", run, ""]))
