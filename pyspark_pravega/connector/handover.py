@@ -79,8 +79,11 @@ _offer, _note = struct.Struct("=B3xiiiiq"), struct.Struct("=B3xiqq")
 
 
 @functools.cache
-def why_not() -> str | None:
+def why_not(size: int = LEAST_SHARED_MEMORY) -> str | None:
     """What is missing here for a ring.
+
+    Args:
+        size: how many bytes it may have.
 
     Returns:
         A sentence, or None when a ring can be made.
@@ -88,9 +91,9 @@ def why_not() -> str | None:
     if not sys.platform.startswith("linux") or not hasattr(os, "memfd_create"):
         return "this system has no memory files (memfd): that takes Linux and a Python that was built for it"
     try:
-        Ring(LEAST_SHARED_MEMORY).close()
+        Ring(size).close()
     except OSError as error:
-        return f"no memory file can be made here ({error.strerror})"
+        return f"no memory file of {size >> 20} MiB can be made here ({error.strerror})"
     return None
 
 
@@ -123,7 +126,7 @@ class Handover:
             return iter(rows)
         name, size = asked.column(1)[0].as_py(), asked.column(2)[0].as_py()
         output = _output()
-        if output is None or why_not() is not None:
+        if output is None or why_not(size) is not None:
             return iter(rows)
         return _handed_over(iter(rows), name, size, output)
 
@@ -143,14 +146,16 @@ def _handed_over(
     batches: Iterator[pa.RecordBatch], name: str, size: int, output: IO[bytes]
 ) -> Generator[pa.RecordBatch, None, None]:
     """Batches as they are, or messages about them: the first one decides, because a task's answers have one schema."""
-    first = next(batches, None)
+    first, sender = next(batches, None), None
     if first is not None:
-        large = pa.ipc.get_record_batch_size(first) >= WORTH_BYTES
-        yield from _messages(first, batches, name, size, output) if large else chain([first], batches)
+        if pa.ipc.get_record_batch_size(first) >= WORTH_BYTES:
+            sender = _Sender.offering(size, first.schema)
+        batches = chain([first], batches)
+    yield from batches if sender is None else _messages(sender, batches, name, output)
 
 
 def _messages(
-    first: pa.RecordBatch, batches: Iterator[pa.RecordBatch], name: str, size: int, output: IO[bytes]
+    sender: _Sender, batches: Iterator[pa.RecordBatch], name: str, output: IO[bytes]
 ) -> Generator[pa.RecordBatch, None, None]:
     schema = pa.schema([pa.field(name, pa.binary(), nullable=False)])
 
@@ -159,24 +164,20 @@ def _messages(
         column = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, text])
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
-    sender = _Sender.offering(size, first.schema)
     try:
-        if sender is not None:
-            yield message(pa.py_buffer(sender.offer))
-            output.flush()
-            sender.wait_for_answer()
-        for batch in chain([first], batches):
-            if sender is not None and sender.lay(batch):
+        yield message(pa.py_buffer(sender.offer))
+        output.flush()
+        sender.wait_for_answer()
+        for batch in batches:
+            if sender.lay(batch):
                 continue
-            whole = _compact(batch)
-            for piece in [whole] if sender is None else sender.fitting(whole):
-                if sender is None or not sender.place(piece):
+            for piece in sender.fitting(_compact(batch)):
+                if not sender.place(piece):
                     yield message(_enclosed(piece))
                     # Spark's worker collects 64 KiB: the JVM would wait for what is said here, and this for the JVM.
                     output.flush()
     finally:
-        if sender is not None:
-            sender.close()
+        sender.close()
 
 
 def takes_views() -> bool:
@@ -314,16 +315,18 @@ class _Sender:
     """Offers of this process that the JVM hasn't taken, since it took one."""
 
     def __init__(self, size: int, schema: pa.Schema) -> None:
-        self._replies, said = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        noted, self._notes = os.pipe2(os.O_CLOEXEC)
-        self._jvms: list[int] = [said, noted]
-        """The JVM's ends of both pipes, open here until it has opened them."""
+        files: list[int] = []
         try:
+            files += os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            files += os.pipe2(os.O_CLOEXEC)
             self._ring = _kept_ring(size) or Ring(size)
         except OSError:
-            for file in (self._replies, self._notes, *self._jvms):
+            for file in files:
                 os.close(file)
             raise
+        self._replies, said, noted, self._notes = files
+        self._jvms = [said, noted]
+        """The JVM's ends of both pipes, open here until it has opened them."""
         self._around = len(schema.serialize()) + 64
         """What a stream has around its batch, at most, in bytes."""
         self._free = list(range(BUFFERS))
@@ -348,6 +351,10 @@ class _Sender:
         global _taking_views
         _taking_views = False
         self._end_notes()
+        self._listen()
+        if self._asked:
+            # It has opened the files, if late.
+            type(self)._unanswered = 0
         if self._jvms:  # it hasn't taken the offer
             _let_go(self._ring, self._replies)
             for file in self._jvms:
@@ -359,8 +366,8 @@ class _Sender:
 
     def wait_for_answer(self) -> None:
         """Wait until the JVM has taken the offer, or must be taken for one that can't."""
-        taken = bool(select.select([self._replies], [], [], _ANSWER_S)[0])
-        type(self)._unanswered = 0 if taken else self._unanswered + 1
+        taken = self._said_within(_ANSWER_S)
+        type(self)._unanswered += not taken
         if taken:
             # From now on the pipes' ends are the JVM's.
             while self._jvms:
@@ -440,10 +447,17 @@ class _Sender:
         """Whether a buffer is free, now or when the JVM has gone on."""
         self._listen()
         while not self._free and not self._over and self._asked < self._sent:
-            if not select.select([self._replies], [], [], _ALIVE_S)[0] and os.getppid() != self._parent:
+            if not self._said_within(_ALIVE_S) and os.getppid() != self._parent:
                 self._end_notes()
             self._listen()
         return bool(self._free) and not self._over
+
+    def _said_within(self, seconds: float) -> bool:
+        """Whether the JVM says something, or ends."""
+        # Not `select`, which takes no file's number above 1,023.
+        replies = select.poll()
+        replies.register(self._replies, select.POLLIN)
+        return bool(replies.poll(seconds * 1000))
 
     def _listen(self) -> None:
         """Take what the JVM has said."""

@@ -21,7 +21,7 @@ from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
+from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, LEAST_SHARED_MEMORY, Settings
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.session import shim_jar
 
@@ -151,7 +151,7 @@ def _codec() -> Finding:
 
 
 def _shared_memory(settings: Settings) -> Finding:
-    what, missing = "shared memory", handover.why_not()
+    what, missing = "shared memory", handover.why_not(settings.shared_memory or LEAST_SHARED_MEMORY)
     otherwise = "rows go from Python workers to tasks through sockets"
     if not settings.shared_memory:
         way = '"shared-memory" isn\'t set' if missing is None else f"{missing}, and isn't asked for"

@@ -6,9 +6,12 @@ import contextlib
 import mmap
 import os
 import queue
+import resource
 import struct
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -26,11 +29,13 @@ SIZE = 4 << 20
 class Reader:
     """What the JVM does: opens the files, says what it waits for, and gives buffers back. The worker is a thread."""
 
-    def __init__(self, messages: Iterator[pa.RecordBatch], *, takes: bool = True) -> None:
-        self._takes = takes
+    def __init__(self, messages: Iterator[pa.RecordBatch], *, takes: bool = True, opens_late: bool = False) -> None:
+        self._takes, self._opens_late = takes, opens_late
         self.kinds: list[int] = []
         """Of what came: of messages where there were no notes, else of notes."""
         self.held: list[int] = []
+        self.spoken = threading.Event()
+        self._late: pa.RecordBatch | None = None
         self._sent: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
         self._schema: pa.Schema | None = None
         self._memory: mmap.mmap | None = None
@@ -56,7 +61,8 @@ class Reader:
                 return self._shared(note)
             if not note:
                 self._end_notes()
-        message = self._sent.get(timeout=30)
+        message = self._late or self._sent.get(timeout=30)
+        self._late = None
         if message is None:
             return None
         assert message.schema.names == [MARK]
@@ -64,6 +70,9 @@ class Reader:
         text = message.column(0)[0].as_py()
         self.kinds.append(text[0])
         if text[0] == OFFER:
+            if self._opens_late:
+                # The worker goes on when it has waited in vain.
+                self._late = self._sent.get(timeout=30)
             if self._takes:
                 self._open(text)
             return None
@@ -102,6 +111,7 @@ class Reader:
         # The worker may have ended by now.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._replies, bytes([what]))
+        self.spoken.set()
 
     def _shared(self, note: bytes) -> pa.RecordBatch:
         buffer, offset, length = struct.unpack_from("=iqq", note, 4)
@@ -142,7 +152,7 @@ def output(tmp_path: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def dump_stream(given: list[pa.RecordBatch], stream: IO[bytes], columns: int = 3) -> Iterator[pa.RecordBatch]:
+def dump_stream(given: Iterable[pa.RecordBatch], stream: IO[bytes], columns: int = 3) -> Iterator[pa.RecordBatch]:
     """As Spark's worker calls a function, in a frame of this name with a file of that name."""
     request = pa.record_batch({"partition": [b"p"], "mark": [MARK], "bytes": [SIZE]}).select(list(range(columns)))
     return Handover(lambda _: iter(given))(iter([request]))
@@ -247,18 +257,143 @@ def test_what_is_small_or_not_asked_for_goes_as_it_is(output: IO[bytes]) -> None
     assert list(dump_stream([], output)) == []
 
 
-def test_no_memory_is_enclosed(output: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's own refusal: a limit on the size of files, which memory files have, too."""
-    import resource
+@pytest.fixture(autouse=True)
+def as_a_new_worker() -> None:
+    handover._Sender._unanswered = 0
+    while handover._kept:
+        handover._let_go(*handover._kept.pop())
 
-    assert handover.why_not() is None
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 8, before[1]))
+
+@contextlib.contextmanager
+def limit(kind: int, value: int) -> Iterator[None]:
+    """The system's own refusals."""
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value, before[1]))
     try:
-        messages = list(dump_stream(BATCHES, output))
+        yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [message.column(0)[0].as_py()[0] for message in messages] == [ENCLOSED] * 10
+        resource.setrlimit(kind, before)
+
+
+def test_no_memory_is_enclosed(output: IO[bytes]) -> None:
+    """A limit on the size of files, which memory files have, too. It comes when the ring is there already."""
+    assert handover.why_not(SIZE) is None
+    messages = dump_stream(BATCHES, output)
+    given = [next(messages)]
+    with limit(resource.RLIMIT_FSIZE, SIZE // 8):
+        given += list(messages)
+    kinds = [message.column(0)[0].as_py()[0] for message in given]
+    assert kinds == [OFFER, *[ENCLOSED] * 10]
+
+
+@pytest.mark.parametrize("refusal", ["files", "size", "memory"])
+def test_where_no_ring_can_be_made_batches_go_as_they_are(output: IO[bytes], refusal: str) -> None:
+    """Nothing is left open by a ring that was half made: a file and one of two pipes."""
+    before = set(os.listdir("/proc/self/fd"))
+    if refusal == "size":
+        limits = [(resource.RLIMIT_FSIZE, SIZE // 2)]
+    elif refusal == "memory":
+        # As of `spark.executor.pyspark.memory`.
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limits = [(resource.RLIMIT_AS, pages * mmap.PAGESIZE + SIZE // 2)]
+    else:
+        # A ring has five files: none of them fits, one, and so on.
+        limits = [(resource.RLIMIT_NOFILE, number) for number in unused()[:5]]
+    for known in (True, False):
+        for kind, value in limits:
+            handover.why_not.cache_clear()
+            assert not known or handover.why_not(SIZE) is None
+            with limit(kind, value):
+                assert list(dump_stream(BATCHES, output)) == BATCHES
+            assert set(os.listdir("/proc/self/fd")) == before
+    handover.why_not.cache_clear()
+
+
+def unused() -> list[int]:
+    """The lowest numbers that no open file has: the system gives them out in this order."""
+
+    def free(number: int) -> bool:
+        try:
+            os.fstat(number)
+        except OSError:
+            return True
+        return False
+
+    return [number for number in range(2048) if free(number)]
+
+
+def test_a_ring_that_is_too_large_is_told(output: IO[bytes]) -> None:
+    handover.why_not.cache_clear()
+    with limit(resource.RLIMIT_FSIZE, SIZE // 2):
+        assert handover.why_not() is None
+        assert handover.why_not(SIZE) == "no memory file of 4 MiB can be made here (File too large)"
+    handover.why_not.cache_clear()
+
+
+def test_a_worker_with_many_files(output: IO[bytes]) -> None:
+    """Numbers of files above 1,023, which the system's `select` doesn't take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard == resource.RLIM_INFINITY or hard > 2048
+    with limit(resource.RLIMIT_NOFILE, max(soft, 2048)):
+        files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+        try:
+            reader = Reader(dump_stream(BATCHES[:3], output))
+            assert [reader.next() for _ in range(4)] == [None, *BATCHES[:3]]
+            assert reader.kinds == [OFFER, PLACED, SHARED, SHARED]
+            reader.end()
+            reader.worker.join(30)
+        finally:
+            for file in files:
+                os.close(file)
+
+
+def test_a_reader_that_is_late_is_offered_again(output: IO[bytes]) -> None:
+    """One that reads something else first, as the other side of a join, can open the worker's files all the same."""
+    for _ in range(handover._MOST_UNANSWERED + 1):
+        spoken = threading.Event()
+
+        def until(spoken: threading.Event = spoken) -> Iterator[pa.RecordBatch]:
+            yield from BATCHES
+            assert spoken.wait(30)
+
+        late = Reader(dump_stream(until(), output), opens_late=True)
+        late.spoken = spoken
+        assert [late.next() for _ in range(11)] == [None, *BATCHES]
+        assert late.kinds == [OFFER, *[ENCLOSED] * 10]
+        late.worker.join(30)
+    deaf = [Reader(dump_stream(BATCHES[:2], output), takes=False) for _ in range(2)]
+    for reader in deaf:
+        assert [reader.next() for _ in range(3)] == [None, *BATCHES[:2]]
+        reader.worker.join(30)
+    assert list(dump_stream(BATCHES, output)) == BATCHES
+
+
+WITHOUT_MEMORY_FILES = """
+import ctypes, os, platform, struct, sys
+
+# A filter of system calls: load the call's number; equal to memfd_create's: EPERM; else allowed.
+number = {"x86_64": 319, "aarch64": 279}[platform.machine()]
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, program, 0, 0) == 0
+"""
+
+
+def test_where_memory_files_are_refused(tmp_path: Path) -> None:
+    """By a filter of system calls, as containers have."""
+    program = WITHOUT_MEMORY_FILES + (
+        "from pyspark_pravega.cli import main\nmain(['doctor', '--controller', 'tcp://localhost:1'])\n"
+    )
+    environment = {**os.environ, "PRAVEGA_SHARED_MEMORY": "16m", "PRAVEGA_TIMEOUT": "1", "HOME": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    line = next(line for line in ended.stdout.splitlines() if "shared memory" in line)
+    assert "no memory file of 16 MiB can be made here (Operation not permitted)" in line
+    assert "rows go from Python workers to tasks through sockets" in line
 
 
 def read_whole(batches: list[pa.RecordBatch], output: IO[bytes], *, whole: bool) -> int:

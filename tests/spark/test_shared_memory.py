@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from shared_memory_tools import (
+    FORMATS,
+    MANNERS,
+    RINGS_NOW,
+    ROWS,
+    digest,
+    jvm,
+    make_rows,
+    make_table,
+    nothing_stays,
+    opened,
+    read,
+    readers,
+    resident,
+    rings,
+)
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
-
-ROWS = 24_000
-COLUMNS = {
-    "bo BOOLEAN": "id % 2 = 0",
-    "it INT": "CAST(id * 7 AS INT)",
-    "lo BIGINT": "(id - 500) * 9000000000000",
-    "do DOUBLE": "CAST(id AS DOUBLE) / 7",
-    "st STRING": "repeat('ü€x', CAST(id % 200 AS INT))",
-    "bi BINARY": "CAST(repeat('z', CAST(id % 90 AS INT)) AS BINARY)",
-    "da DATE": "date_add(DATE'1970-01-01', CAST(id % 9000 AS INT))",
-    "ti TIMESTAMP": "timestamp_micros((id - 300) * 1234567890)",
-    "de DECIMAL(12,3)": "CAST((id - 400) * 1.017 AS DECIMAL(12,3))",
-    "ar ARRAY<STRUCT<p: INT, q: STRING>>": "transform(sequence(1, id % 4), i -> named_struct('p', int(i), 'q', 'q'))",
-    "ma MAP<STRING, STRUCT<v: BIGINT, w: STRING>>": "map(concat('k', id % 7), named_struct('v', id, 'w', 'www'))",
-    "sr STRUCT<x: INT, y: STRUCT<z: STRING, l: ARRAY<INT>>>": (
-        "named_struct('x', int(id), 'y', IF(id % 5 = 0, NULL, named_struct('z', 'z', 'l', array(int(id)))))"
-    ),
-}
-MANNERS = ("0", "1m", "16m")
-FORMATS = ("avro", "json", "protobuf")
 
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
-    """The rows, with a NULL in every third value."""
-    values = [
-        f"IF((id + {number}) % 3 = 0, NULL, {value}) AS {column.split()[0]}"
-        for number, (column, value) in enumerate(COLUMNS.items())
-    ]
-    return spark.sql(f"SELECT id, {', '.join(values)} FROM range(0, {ROWS}, 1, 2)").cache()
+    return make_rows(spark)
 
 
 @pytest.fixture(scope="module")
@@ -54,78 +40,15 @@ def tables(spark: SparkSession, rows: DataFrame) -> Iterator[str]:
     namespace = "pravega.shared_memory"
     spark.sql(f"CREATE NAMESPACE {namespace}")
     for form in FORMATS:
-        columns = ", ".join(COLUMNS)
-        if form == "protobuf":
-            # It has no NULL in a collection, nor a collection that is NULL.
-            columns = ", ".join(column for column in COLUMNS if column[:2] not in ("ar", "ma"))
-        spark.sql(
-            f"CREATE TABLE {namespace}.{form} (id BIGINT, {columns}) CLUSTERED BY (id) INTO 2 BUCKETS "
-            f"TBLPROPERTIES ('format' = '{form}')"
-        )
-        table = spark.table(f"{namespace}.{form}")
-        rows.select(table.columns).writeTo(f"{namespace}.{form}").append()
+        make_table(spark, f"{namespace}.{form}", form, rows)
     yield namespace
     spark.sql(f"DROP NAMESPACE {namespace} CASCADE")
 
 
-def read(spark: SparkSession, table: str, manner: str = "16m") -> DataFrame:
-    return spark.read.option("shared-memory", manner).table(table)
-
-
-def digest(rows: DataFrame) -> tuple[object, ...]:
-    """A number that tells all values of all rows, whatever their order."""
-    sums = ("count(*)", "sum(c)", "sum((c % 65521) * (c % 65537))")
-    found = rows.selectExpr("crc32(to_json(struct(*))) c").selectExpr(*sums)
-    return tuple(found.first() or ())
-
-
-def jvm(spark: SparkSession) -> int:
-    assert spark._jvm is not None
-    return int(spark._jvm.java.lang.ProcessHandle.current().pid())
-
-
-def mapped(pid: int) -> int:
-    """How many rings a process has mapped."""
-    return Path(f"/proc/{pid}/maps").read_text().count("memfd:pravega-batches")
-
-
-def opened(pid: int, kind: str = "memfd:pravega-batches") -> list[str]:
-    """The files of a kind that a process has open: rings, or pipes."""
-    found = []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.append(os.readlink(link))
-        except OSError:
-            continue
-    return [name for name in found if kind in name]
-
-
-def shared_files() -> set[str]:
-    """What lies in /dev/shm, without the semaphores of Python programs on this machine."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.mp-")}
-
-
 @pytest.fixture(autouse=True)
-def nothing_stays(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test: no mapped memory, no file of a worker's, no file in /dev/shm, no Arrow memory."""
-    assert spark._jvm is not None
-    pid, files = jvm(spark), shared_files()
-    batches = spark._jvm.pyspark.pravega.OwnedBatches
-    everything = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
-    before = everything.getAllocatedMemory()
-    yield
-    # Spark 4.3.0 itself keeps what it had laid out for a Python function whose task is cancelled.
-    spark_keeps = request.function is test_killed_workers_and_tasks
-
-    def remains() -> tuple[int, ...]:
-        grown = 0 if spark_keeps else max(0, everything.getAllocatedMemory() - before)
-        return mapped(pid), len(opened(pid)), batches.heldBytes(), grown
-
-    deadline = time.monotonic() + 30
-    while any(remains()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(remains())
-    assert shared_files() <= files
+def after_each_test(spark: SparkSession) -> Iterator[None]:
+    with nothing_stays(spark):
+        yield
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -143,20 +66,17 @@ def test_the_same_rows_in_every_format(spark: SparkSession, rows: DataFrame, tab
 
 
 def test_it_is_memory_that_both_have(spark: SparkSession, tables: str) -> None:
-    """Seen from a function that Spark runs while it reads; batches that wait for such a function stay as they are."""
-    pid = jvm(spark)
+    """Batches that wait for a function of Python's stay as they are."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             lengths = [len(text) for text in batch.column(1).to_pylist()]
-            yield pa.record_batch({"rings": [mapped_there(pid)], "length": [sum(lengths)], "rows": [len(lengths)]})
-
-    def mapped_there(pid: int) -> int:
-        return Path(f"/proc/{pid}/maps").read_text().count("memfd:pravega-batches")
+            rings = [max(batch.column(2).to_pylist())]
+            yield pa.record_batch({"rings": rings, "length": [sum(lengths)], "rows": [len(lengths)]})
 
     for manner, seen in (("0", False), ("1m", True), ("16m", True)):
-        texts = read(spark, f"{tables}.avro", manner).selectExpr("id", "coalesce(st, '') || sr.x || '!' AS t")
-        texts = texts.where("t IS NOT NULL")
+        texts = read(spark, f"{tables}.avro", manner).where("sr.x IS NOT NULL")
+        texts = texts.selectExpr("id", "coalesce(st, '') || sr.x || '!' AS t", f"{RINGS_NOW} AS rings")
         found = texts.mapInArrow(look, "rings BIGINT, length BIGINT, rows BIGINT").selectExpr(
             "max(rings) > 0", "sum(length)", "sum(rows)"
         )
@@ -206,118 +126,14 @@ def test_streams_of_micro_batches(spark: SparkSession, tables: str, tmp_path: Pa
         assert sum(seen) == ROWS * (ROWS - 1) // 2
 
 
-def test_killed_workers_and_tasks(spark: SparkSession, tables: str, tmp_path: Path) -> None:
-    """A worker that dies while it reads, and a task that ends while its worker waits for a buffer."""
-    reached, pid = tmp_path / "reached", jvm(spark)
-
-    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            reached.touch()
-            deadline = time.monotonic() + 60
-            while not (reached.parent / "go on").exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            yield batch
-
-    table = read(spark, f"{tables}.avro", "1m").select("id", "st")
-    expected = table.selectExpr("sum(id)").first()
-    for kill in ("worker", "task"):
-        reached.unlink(missing_ok=True)
-        errors: list[BaseException] = []
-
-        def run(group: str = kill, errors: list[BaseException] = errors) -> None:
-            spark.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
-            try:
-                table.mapInArrow(slowly, "id BIGINT, st STRING").write.format("noop").mode("overwrite").save()
-            except Exception as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        deadline = time.monotonic() + 60
-        while not reached.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if kill == "worker":
-            for worker in readers(pid):
-                os.kill(worker, signal.SIGKILL)
-            (tmp_path / "go on").touch()
-        else:
-            spark.sparkContext.cancelJobGroup(kill)
-        thread.join(60)
-        (tmp_path / "go on").unlink(missing_ok=True)
-        assert not thread.is_alive()
-        if kill == "task":
-            assert errors
-        assert table.selectExpr("sum(id)").first() == expected
-
-
-@pytest.mark.parametrize("seed", range(int(os.environ.get("SHARED_MEMORY_SEEDS", "3"))))
-def test_killed_at_any_moment(spark: SparkSession, tables: str, seed: int) -> None:
-    """A worker is killed, or its job cancelled, somewhere in a read; what stays is looked for behind each seed."""
-    random = Random(seed)
-    manner, kill = random.choice(("1m", "16m")), random.choice(("worker", "task"))
-    table = read(spark, f"{tables}.{random.choice(FORMATS)}", manner).selectExpr("sum(id)", "sum(length(st))")
-    expected = table.first()
-    group = f"killed {seed}"
-    ended = threading.Event()
-    errors: list[Exception] = []
-
-    def run() -> None:
-        spark.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
-        while not ended.is_set():
-            try:
-                table.collect()
-            except Exception as error:  # a cancelled job's; the read of a killed worker is made again
-                errors.append(error)
-                return
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        deadline = time.monotonic() + 60
-        while not mapped(jvm(spark)) and not errors and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert not errors
-        assert time.monotonic() < deadline
-        time.sleep(random.uniform(0, 0.1))
-        if kill == "worker":
-            while not (workers := readers(jvm(spark))) and time.monotonic() < deadline:
-                time.sleep(0.001)
-            assert workers
-            for worker in workers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker, signal.SIGKILL)
-    finally:
-        ended.set()
-        spark.sparkContext.cancelJobGroup(group)
-        thread.join(60)
-    assert not thread.is_alive()
-    assert table.first() == expected
-
-
-def readers(driver: int) -> list[int]:
-    """The workers of a driver that have a ring, which they keep from task to task; not those of other tests."""
-    workers = []
-    for process in Path("/proc").iterdir():
-        # A worker's parent is Spark's daemon, whose parent is the driver.
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            if process.name.isdigit() and parent(parent(int(process.name))) == driver and opened(int(process.name)):
-                workers.append(int(process.name))
-    return workers
-
-
-def parent(pid: int) -> int:
-    """A process's parent; 0 has none."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]) if pid else 0
-
-
 def test_a_worker_keeps_its_ring_from_task_to_task(spark: SparkSession, tables: str) -> None:
     table = read(spark, f"{tables}.avro")
     expected = digest(table)
-    before = rings(jvm(spark))
+    before = kept(jvm(spark))
     assert before
     for _ in range(4):
         assert digest(table) == expected
-    after = rings(jvm(spark))
+    after = kept(jvm(spark))
     assert all(len(files) == 1 for files in after.values())
     # Spark may have taken another worker for some task, but not for all.
     assert set(before.values()) & set(after.values())
@@ -326,22 +142,13 @@ def test_a_worker_keeps_its_ring_from_task_to_task(spark: SparkSession, tables: 
     assert digest(table) == expected
 
 
-def rings(driver: int) -> dict[int, frozenset[int]]:
+def kept(driver: int) -> dict[int, frozenset[str]]:
     """The memory files that each worker of a driver has open, by their numbers."""
-    files = {}
-    for worker in readers(driver):
-        links = Path(f"/proc/{worker}/fd").iterdir()
-        files[worker] = frozenset(link.stat().st_ino for link in links if "pravega-batches" in os.readlink(link))
-    return files
+    return {worker: frozenset(rings(worker)) for worker in readers(driver)}
 
 
 def test_many_queries_leave_memory_as_it_was(spark: SparkSession, tables: str) -> None:
     pid = jvm(spark)
-
-    def resident() -> int:
-        status = Path(f"/proc/{pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssShmem"))
-
     table = read(spark, f"{tables}.avro")
     table.write.format("noop").mode("overwrite").save()
     pipes = len(opened(pid, "pipe:"))
@@ -350,6 +157,6 @@ def test_many_queries_leave_memory_as_it_was(spark: SparkSession, tables: str) -
         table.write.format("noop").mode("overwrite").save()
     assert len(opened(pid, "pipe:")) <= pipes
     deadline = time.monotonic() + 30
-    while resident() and time.monotonic() < deadline:
+    while resident(pid, "RssShmem") and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert resident() == 0
+    assert resident(pid, "RssShmem") == 0

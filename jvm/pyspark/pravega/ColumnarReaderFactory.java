@@ -103,7 +103,7 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
     TaskCompletionListener ended = task -> counted.get().run();
     TaskContext.get().addTaskCompletionListener(ended);
     // A name that no column has: by it the worker's answers are known to be messages.
-    String mark = sharedMemory == 0 ? null : "pravega-" + UUID.randomUUID();
+    String mark = sharedMemory == 0 || !SharedRing.available() ? null : "pravega-" + UUID.randomUUID();
     StructType columnsIn = UserDefinedPythonDataSource.readInputSchema();
     Object[] values = {planned.pickedPartition()};
     if (mark != null) {

@@ -41,7 +41,6 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   private final TaskContext task;
   private final Deque<OwnedVector[]> open = new ArrayDeque<>();
   private boolean taskEnded;
-  private volatile boolean readToEnd;
   private ColumnarBatch current;
   private long rows;
 
@@ -71,7 +70,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     this.task = task;
     // The runner closes its own allocator behind its last batch, which Spark may not have used up by then.
     allocator = ALL_BATCHES.newChildAllocator("pravega batches", 0, Long.MAX_VALUE);
-    shared = new SharedBatches(allocator);
+    shared = new SharedBatches(allocator, task);
     TaskCompletionListener ended = context -> closeAll();
     task.addTaskCompletionListener(ended);
   }
@@ -79,6 +78,16 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   /** How many bytes of Arrow memory the batches hold that tasks of this process have open. */
   public static long heldBytes() {
     return ALL_BATCHES.getAllocatedMemory();
+  }
+
+  /** How many Python workers' memory this process has mapped. */
+  public static int sharedRings() {
+    return SharedRing.mapped();
+  }
+
+  /** Whether tasks of this process ask their workers for shared memory: it can open the workers' files. */
+  public static boolean sharesMemory() {
+    return SharedRing.available();
   }
 
   @Override
@@ -96,7 +105,8 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
         continue;
       }
       if (!received.hasNext()) {
-        readToEnd = true;
+        // A task may read many partitions, one after another, before it ends.
+        shared.end();
         return false;
       }
       ColumnarBatch batch = received.next();
@@ -200,7 +210,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
 
   private synchronized void closeAll() {
     taskEnded = true;
-    shared.end(readToEnd && !task.isInterrupted() && !task.isFailed());
+    shared.endTask();
     open.forEach(OwnedBatches::close);
     open.clear();
     allocator.close();

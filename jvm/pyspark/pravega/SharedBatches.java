@@ -16,6 +16,7 @@ import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.TaskContext;
 
 /**
  * Reads a worker's messages, and its notes about batches in shared memory ({@code
@@ -30,15 +31,18 @@ final class SharedBatches {
   private static final int HEAD_BYTES = 8;
 
   private final BufferAllocator allocator;
+  private final TaskContext task;
   private SharedRing ring;
   private Schema schema;
   private long bytes;
 
   /**
    * @param allocator counts the batches' memory
+   * @param task the task that reads them
    */
-  SharedBatches(BufferAllocator allocator) {
+  SharedBatches(BufferAllocator allocator, TaskContext task) {
     this.allocator = allocator;
+    this.task = task;
   }
 
   /**
@@ -69,14 +73,17 @@ final class SharedBatches {
     return bytes;
   }
 
-  /**
-   * Ends what is shared; batches that are open can still be read.
-   *
-   * @param whole whether the task has read all, and nobody reads on
-   */
-  void end(boolean whole) {
+  /** There are no more batches; those that are open can still be read. */
+  void end() {
     if (ring != null) {
-      ring.end(whole);
+      ring.end();
+    }
+  }
+
+  /** The task has ended, and its batches are about to be closed. */
+  void endTask() {
+    if (ring != null) {
+      ring.endTask();
     }
   }
 
@@ -92,7 +99,7 @@ final class SharedBatches {
     ByteBuffer text = data.nioBuffer(message.getStartOffset(0), length).order(ByteOrder.nativeOrder());
     switch (text.get(0)) {
       case OFFER -> {
-        ring = SharedRing.open(text.position(4));
+        ring = SharedRing.open(text.position(4), task);
         return null;
       }
       case ENCLOSED -> {

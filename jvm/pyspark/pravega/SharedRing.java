@@ -1,5 +1,6 @@
 package pyspark.pravega;
 
+import java.io.Closeable;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -14,24 +15,32 @@ import java.util.Arrays;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.ForeignAllocation;
 import org.apache.arrow.memory.util.MemoryUtil;
+import org.apache.spark.TaskContext;
 import org.apache.spark.storage.StorageUtils;
 
 /**
  * The memory that a Python worker shares with one task, mapped here: a ring of buffers that the worker fills with
  * batches. The worker's side, and what is said between the two, is in {@code pyspark_pravega/connector/handover.py}.
  *
- * <p>The memory stays mapped until the task has ended and nothing that was read from it is open any more, and a second
- * longer.
+ * <p>The memory stays mapped until there are no more batches, or the task has ended, and nothing that was read from it is
+ * open any more. What the task's end has closed stays mapped for another second.
  */
 final class SharedRing {
   private static final int ASK = 255;
   private static final int DONE = 254;
   private static final int TOKEN_BYTES = 16;
   private static final int NOTE_BYTES = 24;
+
+  /** After so many offers in a row that couldn't be taken this process asks for none any more. */
+  private static final int MOST_REFUSED = 4;
+
+  private static final AtomicInteger REFUSED = new AtomicInteger();
+  private static final AtomicInteger MAPPED = new AtomicInteger();
 
   /**
    * Memory that was read stays mapped for so long: a task that is killed may have threads, as that of a script, which are
@@ -50,16 +59,31 @@ final class SharedRing {
   private final MappedByteBuffer memory;
   private final OutputStream replies;
   private final FileChannel notes;
+  private final TaskContext task;
   private final ByteBuffer note = ByteBuffer.allocateDirect(NOTE_BYTES).order(ByteOrder.nativeOrder());
-  private boolean notesEnded;
+  private volatile boolean notesEnded;
   private int lent;
   private boolean ended;
-  private boolean readToEnd;
+  private boolean abandoned;
 
-  private SharedRing(MappedByteBuffer memory, OutputStream replies, FileChannel notes) {
+  private SharedRing(MappedByteBuffer memory, OutputStream replies, FileChannel notes, TaskContext task) {
     this.memory = memory;
+    this.task = task;
     this.replies = replies;
     this.notes = notes;
+  }
+
+  /**
+   * Whether workers are asked for offers: not where this process can't open their files, for which each worker would wait
+   * half a second.
+   */
+  static boolean available() {
+    return REFUSED.get() < MOST_REFUSED;
+  }
+
+  /** How many rings this process has mapped. */
+  static int mapped() {
+    return MAPPED.get();
   }
 
   /**
@@ -67,9 +91,10 @@ final class SharedRing {
    *
    * @param offer the worker's process id, its numbers of the memory file and of the pipes of replies and notes, the
    *     file's size, and its first bytes
+   * @param task the task that reads
    * @return null where this process can't open the worker's files: the worker goes on without them
    */
-  static SharedRing open(ByteBuffer offer) {
+  static SharedRing open(ByteBuffer offer, TaskContext task) {
     String files = "/proc/" + offer.getInt() + "/fd/";
     int file = offer.getInt();
     int pipe = offer.getInt();
@@ -88,7 +113,10 @@ final class SharedRing {
           FileChannel notes = FileChannel.open(Path.of(files + notesPipe), StandardOpenOption.READ);
           try {
             // No channel: that would be closed when the task's thread is interrupted.
-            return new SharedRing(memory, new FileOutputStream(files + pipe), notes);
+            SharedRing ring = new SharedRing(memory, new FileOutputStream(files + pipe), notes, task);
+            REFUSED.set(0);
+            MAPPED.incrementAndGet();
+            return ring;
           } catch (IOException error) {
             notes.close();
           }
@@ -97,6 +125,7 @@ final class SharedRing {
     } catch (IOException | RuntimeException error) {
       // Another machine's, another user's, or one behind a border that this process can't look over.
     }
+    REFUSED.incrementAndGet();
     if (memory != null) {
       StorageUtils.dispose(memory);
     }
@@ -152,40 +181,49 @@ final class SharedRing {
     endUnused();
   }
 
-  /**
-   * The task has ended: the worker is told so, and gets no buffer back.
-   *
-   * @param whole whether the task has read all that the worker had, and nobody reads on: then the worker may fill the
-   *     same memory for its next task
-   */
-  synchronized void end(boolean whole) {
+  /** There are no more batches: the worker gets no buffer back. What is lent stays as it is. */
+  synchronized void end() {
     if (!ended) {
       ended = true;
-      readToEnd = whole;
-      try {
-        notes.close();
-        if (!whole) {
-          replies.close();
-        }
-      } catch (IOException error) {
-        // The worker is gone.
-      }
+      notesEnded = true;
+      close(notes);
       endUnused();
+    }
+  }
+
+  /** The task has ended, and all that is lent is about to be closed. */
+  synchronized void endTask() {
+    if (!ended) {
+      abandoned = true;
+      close(replies);
+      end();
     }
   }
 
   private void endUnused() {
     if (ended && lent == 0) {
-      if (readToEnd) {
+      boolean stopped = abandoned || task.isInterrupted() || task.isFailed();
+      if (!stopped) {
+        // All is read, and nobody reads on: the worker may fill the same memory for its next task.
         reply(DONE);
-        try {
-          replies.close();
-        } catch (IOException error) {
-          // The worker is gone.
-        }
       }
-      UNMAPPER.schedule(() -> StorageUtils.dispose(memory), UNMAPPED_LATER_MS, TimeUnit.MILLISECONDS);
+      close(replies);
+      int delay = stopped || task.isCompleted() ? UNMAPPED_LATER_MS : 0;
+      UNMAPPER.schedule(this::unmap, delay, TimeUnit.MILLISECONDS);
     }
+  }
+
+  private static void close(Closeable file) {
+    try {
+      file.close();
+    } catch (IOException error) {
+      // The worker is gone.
+    }
+  }
+
+  private void unmap() {
+    StorageUtils.dispose(memory);
+    MAPPED.decrementAndGet();
   }
 
   private void reply(int what) {
