@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 from client_tools import content, framed, make_stream, scale
 from controller_relay import DISCONNECTED, FAILURE, relayed
+from transactions import open_transactions
 from waiting import eventually
 
 from pyspark_pravega.client import (
@@ -163,6 +164,19 @@ def test_sealing_a_stream_aborts_its_open_transactions(controller: Controller, s
     transaction = controller.begin_transaction(stream, lease_ms=LEASE_MS).id
     controller.seal_stream(stream)
     in_state(controller, stream, transaction, TransactionState.ABORTED)
+
+
+@server
+def test_tests_see_what_is_open_beside_transactions_of_others(
+    client: Client, controller: Controller, scope: str, stream: Stream
+) -> None:
+    other = make_stream(client, scope, "other")
+    begun = []
+    for _ in range(2):
+        begun.append(str(controller.begin_transaction(stream, lease_ms=LEASE_MS).id))
+        for _ in range(3):
+            controller.abort_transaction(other, controller.begin_transaction(other, lease_ms=LEASE_MS).id)
+    assert open_transactions(client, stream) == begun[::-1]
 
 
 @server
