@@ -66,6 +66,8 @@ class Sessions:
         conf = {
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "4",
+            # An INSERT of some rows has two tasks then, not four.
+            "spark.default.parallelism": "2",
             "spark.driver.memory": "2g",
             "spark.driver.host": "localhost",
         }
