@@ -1,11 +1,19 @@
-"""Reads with batches in shared memory, and without, by turns: `python -m benchmarks.shared_memory --help`."""
+"""Reads with batches in shared memory, and without, by turns: `python -m benchmarks.shared_memory --help`.
+
+`--soak SECONDS` reads a table in a loop instead, beside a streaming query, and tells how much memory all of it has.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from statistics import mean
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +21,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from benchmarks.catalog import session
 from benchmarks.events import make_rows
-from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table
+from benchmarks.harness import Case, measure, process_tree, process_tree_cpu_seconds, table
 from benchmarks.ours import SEGMENTS, Ours
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.catalog.catalog import Catalog
@@ -24,7 +32,10 @@ SCOPE = "bench"
 WARM_UPS = 5
 """How often each case runs before it is measured: so long the JVM compiles."""
 RAW = StructType([StructField("event", BinaryType())])
-ON = {"shared-memory": "16m"}
+ON, OFF = {"shared-memory": "16m"}, {"shared-memory": "0"}
+STREAMED_EVENTS = 2000
+"""What is written each second for the streaming query of a soak."""
+SAMPLED_EACH_S = 10
 
 
 def main() -> None:
@@ -33,7 +44,7 @@ def main() -> None:
     with Sandbox(heap=arguments.heap, preallocate=True) as sandbox:
         spark = session(sandbox.controller_uri, sandbox.schema_registry_uri)
         try:
-            report = _report(spark, sandbox, arguments)
+            report = (_soaked if arguments.soak else _report)(spark, sandbox, arguments)
         finally:
             spark.stop()
     print(f"\n{describe_machine()}\n\n{report}")
@@ -41,7 +52,8 @@ def main() -> None:
         append(report, "benchmarks.shared_memory", sys.argv[1:])
 
 
-def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace) -> str:
+def _tables(sandbox: Sandbox, arguments: argparse.Namespace) -> tuple[Ours, str, str, pa.RecordBatch]:
+    """Where the tables are, a decoded and a raw one with the events, and some payloads of the latter."""
     settings = Settings.resolve(
         {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, "timeout": "120"}
     )
@@ -56,8 +68,14 @@ def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
     raw = catalog.create_table([SCOPE], "raw", RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
     payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
     ours.write(raw.stream.name, payloads, events)
+    return ours, decoded, raw.stream.name, payloads
+
+
+def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace) -> str:
+    _, decoded, raw, _ = _tables(sandbox, arguments)
+    events, size = arguments.events, arguments.events_size
     cases = [
-        *_cases(spark, "raw", raw.stream.name, _to_noop),
+        *_cases(spark, "raw", raw, _to_noop),
         *_cases(spark, "decoded", decoded, _to_noop),
         *_cases(spark, "sum of two columns", decoded, _sum),
     ]
@@ -67,6 +85,89 @@ def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
     return table(f"{events:,} events of {size} bytes", measured, events)
 
 
+def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace) -> str:
+    """Read both tables in a loop, beside a streaming query of a third one, which is written to each second."""
+    ours, decoded, raw, payloads = _tables(sandbox, arguments)
+    spark.sql(f"CREATE TABLE {_name('streamed')} (event BINARY) TBLPROPERTIES ('format' = 'raw')")
+    over, written = threading.Event(), [0]
+    samples: list[dict[str, float]] = []
+
+    def write() -> None:
+        while not over.wait(1):
+            written[0] += ours.write("streamed", payloads, STREAMED_EVENTS)
+
+    def sample() -> None:
+        while not over.wait(SAMPLED_EACH_S):
+            samples.append(_sample(spark))
+            _tell(_shown(samples[-1]))
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        stream = spark.readStream.options(**ON).table(_name("streamed")).writeStream.format("noop")
+        query = stream.option("checkpointLocation", checkpoint).start()
+        threads = [threading.Thread(target=beside) for beside in (write, sample)]
+        for thread in threads:
+            thread.start()
+        reads, begin = 0, time.monotonic()
+        try:
+            while time.monotonic() - begin < arguments.soak:
+                for name, read in ((raw, _to_noop), (decoded, _to_noop), (decoded, _sum)):
+                    read(spark.read.options(**ON).table(_name(name)))
+                    reads += 1
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        batches = 0 if query.lastProgress is None else query.lastProgress["batchId"]
+        query.stop()
+    time.sleep(2)
+    quarter = max(1, len(samples) // 4)
+    lines = [f"{arguments.soak} s, {reads} reads, {batches} micro-batches of {written[0]:,} events; means of a quarter"]
+    for number in range(1, 4):
+        part = samples[number * quarter : (number + 1) * quarter] or samples[-1:]
+        lines.append(f"{number + 1}: {_shown({key: mean(sample[key] for sample in part) for key in part[0]})}")
+    lines.append(f"at the end: {_shown(_sample(spark))}")
+    return "\n".join(lines)
+
+
+def _sample(spark: SparkSession) -> dict[str, float]:
+    """MiB of the JVM and its Python workers, of the rings that either has, how many are mapped, and open files."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    assert spark._jvm is not None
+    jvm = gateway.proc.pid
+    runtime = spark._jvm.java.lang.Runtime.getRuntime()
+    workers, kept = [], 0.0
+    for pid in process_tree(jvm)[1:]:
+        with suppress(OSError):  # it has ended meanwhile
+            if b"daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                workers.append(_resident(pid, "RssAnon"))
+                kept += _resident(pid, "RssShmem")
+    return {
+        "JVM": _resident(jvm, "RssAnon"),
+        "heap": runtime.totalMemory() / (1 << 20),
+        "shared": _resident(jvm, "RssShmem"),
+        "rings": Path(f"/proc/{jvm}/maps").read_text().count("memfd:pravega-batches"),
+        "files": len(list(Path(f"/proc/{jvm}/fd").iterdir())),
+        "Arrow": spark._jvm.pyspark.pravega.OwnedBatches.heldBytes() / (1 << 20),
+        "workers": sum(workers),
+        "processes": len(workers),
+        "kept": kept,
+    }
+
+
+def _resident(pid: int, kind: str) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(f"{kind}:"))
+
+
+def _shown(sample: dict[str, float]) -> str:
+    return ", ".join(f"{key} {value:.0f}" for key, value in sample.items())
+
+
+def _name(stream: str) -> str:
+    return f"pravega.`{SCOPE}`.`{stream}`"
+
+
 def _cases(spark: SparkSession, name: str, stream: str, query: Callable[[DataFrame], None]) -> list[Case]:
     gateway = spark.sparkContext._gateway
     assert gateway is not None
@@ -74,13 +175,13 @@ def _cases(spark: SparkSession, name: str, stream: str, query: Callable[[DataFra
 
     def case(name: str, options: dict[str, str], baseline: str | None = None) -> Case:
         def run(_: str, events: int) -> int:
-            query(spark.read.options(**options).table(f"pravega.`{SCOPE}`.`{stream}`"))
+            query(spark.read.options(**options).table(_name(stream)))
             return events
 
         return Case(name=name, run=run, cpu_seconds=lambda: process_tree_cpu_seconds(jvm), baseline=baseline)
 
     socket = f"{name}, by socket"
-    return [case(socket, {}), case(f"{name}, shared memory", ON, socket)]
+    return [case(socket, OFF), case(f"{name}, shared memory", ON, socket)]
 
 
 def _to_noop(rows: DataFrame) -> None:
@@ -95,6 +196,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shared_memory", description=__doc__)
     parser.add_argument("--events", type=int, default=400_000, help="how many are read")
     parser.add_argument("--events-size", type=int, default=1000, help="bytes of an event without its frame, on average")
+    parser.add_argument("--soak", type=int, default=0, metavar="SECONDS", help="read for so long, and tell the memory")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--heap", default="4g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")

@@ -32,6 +32,11 @@ spark.sql("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
 spark.range(3, 5).selectExpr("id", "'more' AS s").writeTo("by_connect.t").append()
 print(spark.catalog.currentCatalog(), [tuple(row) for row in spark.table("t").orderBy("id").collect()])
 print(spark.sql("SELECT count(*) FROM t VERSION AS OF 1").first()[0])
+spark.sql("CREATE TABLE large AS SELECT id, repeat('x', 500) AS s FROM range(6000)").collect()
+for manner in ("0", "16m"):
+    large = spark.read.option("shared-memory", manner).table("large")
+    kept = [row.id for row, _ in zip(large.toLocalIterator(), range(3))]
+    print(large.selectExpr("sum(id)", "sum(length(s))").first(), len(large.toPandas()), len(large.take(9)), len(kept))
 try:
     spark.sql("DELETE FROM t WHERE id = 1").collect()
 except AnalysisException as error:
@@ -77,9 +82,10 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr[-5000:]
-    rows, version, error = process.stdout.splitlines()
+    rows, version, by_socket, in_memory, error = process.stdout.splitlines()
     assert rows == "pravega [(1, 'one'), (2, 'two'), (3, 'more'), (4, 'more')]"
     assert version == "2"
+    assert by_socket == in_memory == "Row(sum(id)=17997000, sum(length(s))=3000000) 6000 9 3"
     assert 'DELETE isn\'t possible on stream "by-connect/t"' in error
 
 

@@ -1,0 +1,54 @@
+"""A Spark program whose JVM can't open its Python workers' files, as where `/proc` hides processes.
+
+Arguments: controller, schema registry, table, and `closed`, or `open` for a JVM that can. It prints what it has read,
+whether tasks still ask for shared memory, and whether a ring was mapped, as JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from shared_memory_tools import RINGS_NOW
+
+import pyspark_pravega
+
+_SET_DUMPABLE, _DROP_CAPABILITY, _PTRACE = 4, 24, 19
+_HIDDEN = f"import ctypes\nctypes.CDLL(None).prctl({_SET_DUMPABLE}, 0, 0, 0, 0)\n"
+
+
+def close_files() -> None:
+    """The workers' files can be opened by those only who may trace every process; the JVM may not, even as root."""
+    ctypes.CDLL(None).prctl(_DROP_CAPABILITY, _PTRACE, 0, 0, 0)
+    folder = tempfile.mkdtemp()
+    (Path(folder) / "sitecustomize.py").write_text(_HIDDEN)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+
+
+def main(controller: str, registry: str, table: str, way: str) -> None:
+    if way == "closed":
+        close_files()
+    builder = SparkSession.builder.master("local[2]")
+    builder = pyspark_pravega.configure(builder, controller=controller, schema_registry=registry)
+    for key, value in {"spark.ui.enabled": "false", "spark.driver.host": "localhost"}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    assert spark._jvm is not None
+    found = []
+    for _ in range(6):
+        read = spark.read.option("shared-memory", "16m").table(table)
+        rings = read.selectExpr("id", "st", f"{RINGS_NOW} AS rings")
+        found.append(rings.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
+    shares = spark._jvm.pyspark.pravega.OwnedBatches.sharesMemory()
+    seen = any(row[2] for row in found)
+    print(json.dumps({"rows": [list(row)[:2] for row in found], "shares": shares, "rings": seen}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
