@@ -182,6 +182,19 @@ def test_results_that_are_half_read(spark: SparkSession, table: str) -> None:
         assert ended.count() == 3
 
 
+def test_scripts(spark: SparkSession, table: str) -> None:
+    """Another thread of a task's reads the rows; a script may end before it has read all."""
+    for manner in MANNERS:
+        read(spark, table, manner).selectExpr("id", "it", "st").createOrReplaceTempView("shared_script")
+        columns = "id BIGINT, it BIGINT, st STRING"
+        copied = spark.sql(f"SELECT TRANSFORM (id, it, st) USING 'cat' AS ({columns}) FROM shared_script")
+        assert (
+            copied.selectExpr("sum(id)", "sum(it)").first()
+            == spark.sql("SELECT sum(id), sum(it) FROM shared_script").first()
+        )
+        assert len(copied.limit(5).collect()) == 5
+
+
 def test_attempts(spark: SparkSession, table: str, tmp_path: Path) -> None:
     """A task that fails in the middle of its read, twice, and is made again."""
 
