@@ -68,6 +68,7 @@ def _report(spark: SparkSession, events: int, runs: int) -> str:
         cases += [
             (_case(spark, f"{name}: all to noop", partial(_to_noop, spark.table(table))), values),
             (_case(spark, f"{name}: two values", partial(_sum, spark.table(table), few)), 2),
+            (_case(spark, f"{name}: the rows of an INSERT, to noop", partial(_to_noop, kept)), values),
             (_case(spark, f"{name}: INSERT", partial(_insert, kept, spare)), values),
             (_case(spark, f"{name}: INSERT, Spark's own way", partial(_insert_by_values, kept, spare)), values),
         ]

@@ -15,11 +15,15 @@ final class RowPack {
   static final StructType SCHEMA =
       new StructType().add("rows", DataTypes.BinaryType).add("sizes", DataTypes.BinaryType);
 
-  private static final int FULL_BYTES = 1 << 20;
-  /** A full pack, and the small row that makes it full. */
-  private static final int ROOM = FULL_BYTES + (16 << 10);
+  private static final int LEAST_FULL_BYTES = 1 << 20;
+  private static final int MOST_FULL_BYTES = 4 << 20;
+  /** Each pack costs something for each column, however few rows it has. */
+  private static final int BYTES_PER_COLUMN = 20 << 10;
 
   private final UnsafeProjection projection;
+  private final int fullBytes;
+  /** A full pack, and the small row that makes it full. */
+  private final int room;
   private byte[] data = new byte[64 << 10];
   /** What was taken last. */
   private byte[] taken = new byte[0];
@@ -32,6 +36,8 @@ final class RowPack {
    */
   RowPack(StructType schema) {
     projection = UnsafeProjection.create(schema);
+    fullBytes = Math.min(MOST_FULL_BYTES, Math.max(LEAST_FULL_BYTES, schema.length() * BYTES_PER_COLUMN));
+    room = fullBytes + (16 << 10);
   }
 
   boolean isEmpty() {
@@ -39,14 +45,14 @@ final class RowPack {
   }
 
   boolean isFull() {
-    return used >= FULL_BYTES;
+    return used >= fullBytes;
   }
 
   void add(InternalRow row) {
     UnsafeRow unsafe = row instanceof UnsafeRow same ? same : projection.apply(row);
     int size = unsafe.getSizeInBytes();
     if (used + size > data.length) {
-      data = Arrays.copyOf(data, Math.max(Math.min(data.length * 2, ROOM), Math.addExact(used, size)));
+      data = Arrays.copyOf(data, Math.max(Math.min(data.length * 2, room), Math.addExact(used, size)));
     }
     if (count == sizes.length) {
       sizes = Arrays.copyOf(sizes, count * 2);
