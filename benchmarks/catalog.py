@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import pyspark_pravega
-from benchmarks.harness import process_tree_cpu_seconds
+from benchmarks.harness import driver_pid, process_tree_cpu_seconds
 from benchmarks.results import append
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.datasource import DefaultSource
@@ -145,10 +145,8 @@ def many_sessions(spark: SparkSession, sessions: int, statements: int) -> str:
     with ThreadPoolExecutor(sessions) as threads:
         statements_run = sum(threads.map(one, range(sessions)))
     seconds = time.perf_counter() - begin
-    jvm = spark.sparkContext._gateway
-    assert jvm is not None
     listed = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "--ppid", str(jvm.proc.pid)], capture_output=True, text=True, check=True
+        ["ps", "-ww", "-o", "args=", "--ppid", str(driver_pid(spark))], capture_output=True, text=True, check=True
     )
     processes = sum("pyspark_pravega.catalog.process.service" in line for line in listed.stdout.splitlines())
     return (
@@ -189,15 +187,14 @@ def measure_sums(controller: str, registry: str, runs: int, how: str) -> dict[st
         options = {"controller-uri": controller, "schema-registry-uri": registry, "stream": "bench/events"}
         spark.read.format("pravega").options(**options).load().createOrReplaceTempView("source")
     query = SUM.replace(TABLE, "source") if how == "source" else SUM
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
+    jvm = driver_pid(spark)
     seconds, cpu = [], []
     for run in range(-WARM_UPS, runs):
-        begin, used = time.perf_counter(), process_tree_cpu_seconds(gateway.proc.pid)
+        begin, used = time.perf_counter(), process_tree_cpu_seconds(jvm)
         spark.sql(query).collect()
         if run >= 0:
             seconds.append(time.perf_counter() - begin)
-            cpu.append(process_tree_cpu_seconds(gateway.proc.pid) - used)
+            cpu.append(process_tree_cpu_seconds(jvm) - used)
     spark.stop()
     return {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
 

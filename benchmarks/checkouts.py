@@ -16,19 +16,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import BinaryType, StructField, StructType
 
-from benchmarks.events import make_rows
-from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table
-from benchmarks.ours import SEGMENTS, THREADS, Ours
+from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table, tell
+from benchmarks.ours import THREADS, make_two_tables
 from benchmarks.results import append, describe_machine
-from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.sandbox import Sandbox
-from pyspark_pravega.settings import Settings
 
 SCOPE = "bench"
 BEFORE, HERE = "before", "here"
-RAW = StructType([StructField("event", BinaryType())])
 _SIDE = Path(__file__).with_name("checkout_side.py")
 
 
@@ -86,39 +81,29 @@ def main() -> None:
 
 
 def _report(sandbox: Sandbox, arguments: argparse.Namespace) -> str:
-    settings = Settings.resolve(
-        {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, "timeout": "120"}
-    )
-    catalog = Catalog(settings)
-    catalog.create_namespace([SCOPE])
-    ours = Ours(catalog, SCOPE)
     size, events = arguments.events_size, arguments.events
-    decoded = ours.create_table().stream.name
-    codec = catalog.load_table([SCOPE], decoded).for_writing()
-    rows = make_rows(codec, size)
-    ours.write(decoded, rows, events)
-    raw = catalog.create_table([SCOPE], "raw", RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
-    payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
-    ours.write(raw.stream.name, payloads, events)
+    tables = make_two_tables(sandbox, SCOPE, size, events)
     with ExitStack() as stack:
         file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-"))) / "rows.parquet"
-        pq.write_table(pa.Table.from_batches([rows]), file)
+        pq.write_table(pa.Table.from_batches([tables.rows]), file)
         sides = {
             name: stack.enter_context(closing(Side(checkout, sandbox, file, events)))
             for name, checkout in ((BEFORE, arguments.before), (HERE, Path(__file__).parents[1]))
         }
-        streams = {"raw": raw.stream.name, "decoded": decoded, "two columns": decoded, "sum": decoded, "count": decoded}
+        streams = {"raw": tables.raw, **dict.fromkeys(("decoded", "two columns", "sum", "count"), tables.decoded)}
         reads = [case for what, stream in streams.items() for case in _cases(sides, what, stream)]
         for case in reads * arguments.warm_ups:
             case.run("", events)
-        measured = measure(reads, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=_tell)
+        measured = measure(reads, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=tell)
         report = table(f"read: {events:,} events of {size} bytes", measured, events)
         if arguments.writes:
             writes = _cases(sides, "write", None)
             for case in writes * arguments.warm_ups:
-                with ours.fresh_stream() as stream:
+                with tables.ours.fresh_stream() as stream:
                     case.run(stream, events)
-            measured = measure(writes, runs=arguments.runs, events=events, stage=ours.fresh_checked(events), tell=_tell)
+            measured = measure(
+                writes, runs=arguments.runs, events=events, stage=tables.ours.fresh_checked(events), tell=tell
+            )
             report += "\n\n" + table("written", measured, events)
         return report
 
@@ -152,10 +137,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table
+from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table, tell
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.client import (
@@ -194,7 +194,7 @@ def compare(
             if (count_read := ours.read(stream, 0)) != count:
                 raise AssertionError(f"there are {count_read:,} events instead of {count:,}")
 
-    measured_alike = partial(measure, runs=runs, events=count, tell=_tell, server_cpu_seconds=server_cpu_seconds)
+    measured_alike = partial(measure, runs=runs, events=count, tell=tell, server_cpu_seconds=server_cpu_seconds)
     measured = measured_alike(writes, stage=checked)
     with fresh_stream(client) as stream:
         ours.write(stream, count)
@@ -307,10 +307,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only-memory", action="store_true", help="nothing but the read of a 2 GB stream")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

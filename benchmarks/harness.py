@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _CPU_TIMES = 1, slice(11, 15)
@@ -49,6 +52,18 @@ class Measured:
     def server_cpu_microseconds_per_event(self, events: int) -> float:
         """The median of the runs."""
         return statistics.median(self.server_cpu_seconds) / events * 1e6
+
+
+def tell(line: str) -> None:
+    """Say how far a measurement is."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def driver_pid(session: SparkSession) -> int:
+    """The process id of a session's JVM."""
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    return int(gateway.proc.pid)
 
 
 def process_tree_cpu_seconds(root: int) -> float:

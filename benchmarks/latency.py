@@ -14,7 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.session import Bench, jvm_of, progress_of, tell
+from benchmarks.harness import tell
+from benchmarks.session import Bench, jvm_of, progress_of
 from pyspark_pravega.client import Client, Stream
 
 _RATE = 1_000

@@ -6,11 +6,12 @@ import resource
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
-from benchmarks.events import ROUTING_KEY, SCHEMA, batches
+from benchmarks.events import ROUTING_KEY, SCHEMA, batches, make_rows
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client.segments.reading import read_range
 from pyspark_pravega.connector.log.snapshot import take_snapshot
@@ -20,9 +21,12 @@ from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.frames import framing
+from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
 
 THREADS = 2
 SEGMENTS = 4
+_RAW = StructType([StructField("event", BinaryType())])
 
 
 class Ours:
@@ -115,6 +119,45 @@ class Ours:
 
     def _load(self, stream: str) -> TableDefinition:
         return self._catalog.load_table([self.scope], stream)
+
+
+@dataclass(frozen=True)
+class TwoTables:
+    """The same events in two tables of `SEGMENTS` segments: with columns, and as bytes."""
+
+    ours: Ours
+    decoded: str
+    """The stream of the table with columns."""
+    raw: str
+    rows: pa.RecordBatch
+    """The different rows."""
+    payloads: pa.RecordBatch
+    """The different rows as raw events."""
+
+
+def make_two_tables(sandbox: Sandbox, scope: str, size: int, events: int) -> TwoTables:
+    """Make the tables and fill them.
+
+    Args:
+        sandbox: the servers.
+        scope: a new one.
+        size: bytes of an event without its frame, on average.
+        events: how many each table gets.
+    """
+    settings = Settings.resolve(
+        {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, "timeout": "120"}
+    )
+    catalog = Catalog(settings)
+    catalog.create_namespace([scope])
+    ours = Ours(catalog, scope)
+    decoded = ours.create_table().stream.name
+    codec = catalog.load_table([scope], decoded).for_writing()
+    rows = make_rows(codec, size)
+    ours.write(decoded, rows, events)
+    raw = catalog.create_table([scope], "raw", _RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
+    payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
+    ours.write(raw.stream.name, payloads, events)
+    return TwoTables(ours, decoded, raw.stream.name, rows, payloads)
 
 
 def _count_events(pieces: Iterator[memoryview]) -> int:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import pyspark_pravega
-from benchmarks.harness import process_tree_cpu_seconds
+from benchmarks.harness import driver_pid, process_tree_cpu_seconds
 from benchmarks.ours import THREADS
 from pyspark_pravega.connector.options import EXACTLY_ONCE
 from pyspark_pravega.sandbox import Sandbox
@@ -28,9 +28,7 @@ class OursInSpark:
 
     def __init__(self, session: SparkSession, scope: str) -> None:
         self._session, self._scope, self._cached = session, scope, 0
-        gateway = session.sparkContext._gateway
-        assert gateway is not None
-        self._jvm_pid: int = gateway.proc.pid
+        self._jvm_pid = driver_pid(session)
 
     def cache_rows(self, rows: pa.RecordBatch, events: int, folder: Path) -> None:
         """Cache the rows over and over, in the JVM's memory.

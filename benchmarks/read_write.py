@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.events import SCHEMA, as_text, batches, make_rows
-from benchmarks.harness import Case, measure, table
+from benchmarks.harness import Case, measure, table, tell
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.ours import SEGMENTS, THREADS, Ours
 from benchmarks.ours_in_spark import OursInSpark, ours_in_spark
@@ -117,12 +117,12 @@ def main() -> None:
     started = time.monotonic()
     with running_clients(events, arguments.events_size, arguments.heap) as clients:
         ours, warm = clients.ours, min(events, WARM_UP_EVENTS)
-        _tell("warming up")
+        tell("warming up")
         for case in clients.write_cases():
             with ours.fresh_stream() as stream:
                 case.run(stream, warm)
         written = measure(
-            clients.write_cases(), runs=arguments.runs, events=events, stage=ours.fresh_checked(events), tell=_tell
+            clients.write_cases(), runs=arguments.runs, events=events, stage=ours.fresh_checked(events), tell=tell
         )
         with ours.fresh_stream() as stream:
             ours.write(stream, clients.rows, warm)
@@ -136,7 +136,7 @@ def main() -> None:
                 runs=arguments.runs,
                 events=events,
                 stage=lambda: nullcontext(stream),
-                tell=_tell,
+                tell=tell,
             )
     report = "\n\n".join(
         [
@@ -202,10 +202,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from benchmarks import results, serde_rows
-from benchmarks.harness import process_tree_cpu_seconds
+from benchmarks.harness import driver_pid, process_tree_cpu_seconds
 from pyspark_pravega.sandbox import Bundle, fetch
 from pyspark_pravega.serde import describe
 from pyspark_pravega.serde.codec import Codec
@@ -207,7 +207,7 @@ def cached(frame: DataFrame) -> Iterator[DataFrame]:
 
 def spark_seconds(frame: DataFrame, spark: SparkSession, runs: int) -> float:
     """CPU seconds of the best run of a query on one thread; the first ones warm the JVM up."""
-    process = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    process = driver_pid(spark)
     times = []
     for _ in range(runs + 3):
         before = process_tree_cpu_seconds(process)

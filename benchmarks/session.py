@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -92,8 +91,3 @@ def progress_of(progress: Any) -> dict[str, Any]:
     """What a query told of a batch."""
     document: dict[str, Any] = json.loads(progress.json)
     return document
-
-
-def tell(line: str) -> None:
-    """Say how far a measurement is."""
-    print(line, file=sys.stderr, flush=True)

@@ -15,23 +15,17 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from statistics import mean
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 from benchmarks.catalog import session
-from benchmarks.events import make_rows
-from benchmarks.harness import Case, measure, process_tree, process_tree_cpu_seconds, table
-from benchmarks.ours import SEGMENTS, Ours
+from benchmarks.harness import Case, driver_pid, measure, process_tree, process_tree_cpu_seconds, table, tell
+from benchmarks.ours import make_two_tables
 from benchmarks.results import append, describe_machine
-from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.sandbox import Sandbox
-from pyspark_pravega.settings import Settings
 
 SCOPE = "bench"
 WARM_UPS = 5
 """How often each case runs before it is measured: so long the JVM compiles."""
-RAW = StructType([StructField("event", BinaryType())])
 ON, OFF = {"shared-memory": "16m"}, {"shared-memory": "0"}
 STREAMED_EVENTS = 2000
 """What is written each second for the streaming query of a soak."""
@@ -52,54 +46,35 @@ def main() -> None:
         append(report, "benchmarks.shared_memory", sys.argv[1:])
 
 
-def _tables(sandbox: Sandbox, arguments: argparse.Namespace) -> tuple[Ours, str, str, pa.RecordBatch]:
-    """Where the tables are, a decoded and a raw one with the events, and some payloads of the latter."""
-    settings = Settings.resolve(
-        {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, "timeout": "120"}
-    )
-    catalog = Catalog(settings)
-    catalog.create_namespace([SCOPE])
-    ours = Ours(catalog, SCOPE)
-    size, events = arguments.events_size, arguments.events
-    decoded = ours.create_table().stream.name
-    codec = catalog.load_table([SCOPE], decoded).for_writing()
-    rows = make_rows(codec, size)
-    ours.write(decoded, rows, events)
-    raw = catalog.create_table([SCOPE], "raw", RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
-    payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
-    ours.write(raw.stream.name, payloads, events)
-    return ours, decoded, raw.stream.name, payloads
-
-
 def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace) -> str:
-    _, decoded, raw, _ = _tables(sandbox, arguments)
     events, size = arguments.events, arguments.events_size
+    tables = make_two_tables(sandbox, SCOPE, size, events)
     cases = [
-        *_cases(spark, "raw", raw, _to_noop),
-        *_cases(spark, "decoded", decoded, _to_noop),
-        *_cases(spark, "sum of two columns", decoded, _sum),
+        *_cases(spark, "raw", tables.raw, _to_noop),
+        *_cases(spark, "decoded", tables.decoded, _to_noop),
+        *_cases(spark, "sum of two columns", tables.decoded, _sum),
     ]
     for case in cases * WARM_UPS:
         case.run("", events)
-    measured = measure(cases, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=_tell)
+    measured = measure(cases, runs=arguments.runs, events=events, stage=lambda: nullcontext(""), tell=tell)
     return table(f"{events:,} events of {size} bytes", measured, events)
 
 
 def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace) -> str:
     """Read both tables in a loop, beside a streaming query of a third one, which is written to each second."""
-    ours, decoded, raw, payloads = _tables(sandbox, arguments)
+    tables = make_two_tables(sandbox, SCOPE, arguments.events_size, arguments.events)
     spark.sql(f"CREATE TABLE {_name('streamed')} (event BINARY) TBLPROPERTIES ('format' = 'raw')")
     over, written = threading.Event(), [0]
     samples: list[dict[str, float]] = []
 
     def write() -> None:
         while not over.wait(1):
-            written[0] += ours.write("streamed", payloads, STREAMED_EVENTS)
+            written[0] += tables.ours.write("streamed", tables.payloads, STREAMED_EVENTS)
 
     def sample() -> None:
         while not over.wait(SAMPLED_EACH_S):
             samples.append(_sample(spark))
-            _tell(_shown(samples[-1]))
+            tell(_shown(samples[-1]))
 
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = spark.readStream.options(**ON).table(_name("streamed")).writeStream.format("noop")
@@ -110,7 +85,7 @@ def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
         reads, begin = 0, time.monotonic()
         try:
             while time.monotonic() - begin < arguments.soak:
-                for name, read in ((raw, _to_noop), (decoded, _to_noop), (decoded, _sum)):
+                for name, read in ((tables.raw, _to_noop), (tables.decoded, _to_noop), (tables.decoded, _sum)):
                     read(spark.read.options(**ON).table(_name(name)))
                     reads += 1
         finally:
@@ -131,10 +106,8 @@ def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
 
 def _sample(spark: SparkSession) -> dict[str, float]:
     """MiB of the JVM and its Python workers, of the rings that either has, how many are mapped, and open files."""
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
     assert spark._jvm is not None
-    jvm = gateway.proc.pid
+    jvm = driver_pid(spark)
     runtime = spark._jvm.java.lang.Runtime.getRuntime()
     workers, kept = [], 0.0
     for pid in process_tree(jvm)[1:]:
@@ -169,9 +142,7 @@ def _name(stream: str) -> str:
 
 
 def _cases(spark: SparkSession, name: str, stream: str, query: Callable[[DataFrame], None]) -> list[Case]:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    jvm = gateway.proc.pid
+    jvm = driver_pid(spark)
 
     def case(name: str, options: dict[str, str], baseline: str | None = None) -> Case:
         def run(_: str, events: int) -> int:
@@ -201,10 +172,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heap", default="4g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

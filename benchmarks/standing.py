@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.harness import process_tree
+from benchmarks.harness import driver_pid, process_tree, tell
 from benchmarks.latency import rate_of
-from benchmarks.session import Bench, jvm_of, progress_of, tell
+from benchmarks.session import Bench, jvm_of, progress_of
 from pyspark_pravega.client import Stream
 
 KINDS = ("jvm", "catalog", "workers")
@@ -72,9 +72,9 @@ def _query(bench: Bench, batches: str) -> tuple[Stream, StreamingQuery]:
 
 
 def _idle(bench: Bench, what: str, seconds: float) -> str:
-    before, begin = cpu_of(_jvm(bench)), time.monotonic()
+    before, begin = cpu_of(driver_pid(bench.session)), time.monotonic()
     time.sleep(seconds)
-    after, passed = cpu_of(_jvm(bench)), time.monotonic() - begin
+    after, passed = cpu_of(driver_pid(bench.session)), time.monotonic() - begin
     shares = [100 * (after[kind] - before[kind]) / passed for kind in KINDS]
     line = f"| {what} | {' | '.join(f'{share:.2f}' for share in [*shares, sum(shares)])} |"
     tell(line)
@@ -83,7 +83,7 @@ def _idle(bench: Bench, what: str, seconds: float) -> str:
 
 def _watched(bench: Bench, query: StreamingQuery, seconds: float) -> list[str]:
     lines, begin = [], time.monotonic()
-    before, interval = sum(cpu_of(_jvm(bench)).values()), seconds / _LINES
+    before, interval = sum(cpu_of(driver_pid(bench.session)).values()), seconds / _LINES
     rows, last_batch = 0, -1
     for number in range(1, _LINES + 1):
         while time.monotonic() < begin + number * interval:
@@ -94,7 +94,7 @@ def _watched(bench: Bench, query: StreamingQuery, seconds: float) -> list[str]:
                     rows += progress["numInputRows"]
             if query.exception() is not None:
                 raise AssertionError(f"the query failed: {query.exception()}")
-        memory, cpu = memory_of(_jvm(bench)), sum(cpu_of(_jvm(bench)).values())
+        memory, cpu = memory_of(driver_pid(bench.session)), sum(cpu_of(driver_pid(bench.session)).values())
         lines.append(
             f"| {time.monotonic() - begin:.0f} | {memory['jvm']:.0f} | {committed_heap(bench.session):.0f} "
             f"| {memory['catalog']:.0f} | {memory['workers']:.0f} | {100 * (cpu - before) / interval:.1f} | {rows:,} |"
@@ -102,12 +102,6 @@ def _watched(bench: Bench, query: StreamingQuery, seconds: float) -> list[str]:
         before = cpu
         tell(lines[-1])
     return lines
-
-
-def _jvm(bench: Bench) -> int:
-    gateway = bench.session.sparkContext._gateway
-    assert gateway is not None
-    return int(gateway.proc.pid)
 
 
 def memory_of(jvm: int) -> dict[str, float]:

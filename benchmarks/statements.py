@@ -21,7 +21,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import pyspark_pravega
-from benchmarks.harness import process_tree_cpu_seconds
+from benchmarks.harness import driver_pid, process_tree_cpu_seconds
 from benchmarks.results import append
 from pyspark_pravega.sandbox import Sandbox
 
@@ -65,9 +65,7 @@ def _session(controller: str, registry: str, warehouse: str) -> SparkSession:
 
 
 def _cpu(spark: SparkSession) -> float:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    return process_tree_cpu_seconds(gateway.proc.pid)
+    return process_tree_cpu_seconds(driver_pid(spark))
 
 
 def warm(spark: SparkSession, runs: int, tell: Callable[[str], object] = str) -> list[str]:

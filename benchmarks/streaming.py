@@ -19,10 +19,11 @@ from pathlib import Path
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.client import SCOPE, SEGMENTS, make_events
+from benchmarks.harness import driver_pid, tell
 from benchmarks.java_client import JavaClient, java_client
 from benchmarks.latency import latency
 from benchmarks.results import append, describe_machine
-from benchmarks.session import TIMEOUT_S, Bench, progress_of, session_of, tell
+from benchmarks.session import TIMEOUT_S, Bench, progress_of, session_of
 from benchmarks.standing import committed_heap, live_heap, memory_of, stand
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
@@ -174,8 +175,7 @@ def _watch_soak(
     running: Sequence[Future[None]],
     counts: Callable[[], tuple[int, int]],
 ) -> Iterator[str]:
-    gateway = bench.session.sparkContext._gateway
-    assert gateway is not None
+    jvm = driver_pid(bench.session)
     begin, interval, before = time.monotonic(), max(5.0, seconds / 20), 0
     while time.monotonic() - begin < seconds:
         wait(running, timeout=interval, return_when=FIRST_EXCEPTION)
@@ -183,7 +183,7 @@ def _watch_soak(
             raise AssertionError(f"the query failed: {query.exception()}")
         if any(ended.done() for ended in running):
             return
-        memory, (written, read) = memory_of(gateway.proc.pid), counts()
+        memory, (written, read) = memory_of(jvm), counts()
         line = (
             f"| {time.monotonic() - begin:.0f} | {memory['jvm']:.0f} | {committed_heap(bench.session):.0f} "
             f"| {memory['catalog']:.0f} | {memory['workers']:.0f} | {written - read:,} "

@@ -11,7 +11,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.catalog import session
-from benchmarks.harness import Case, Measured, measure, process_tree_cpu_seconds
+from benchmarks.harness import Case, Measured, driver_pid, measure, process_tree_cpu_seconds, tell
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.sandbox import Sandbox
 
@@ -74,7 +74,7 @@ def _report(spark: SparkSession, events: int, runs: int) -> str:
         ]
     for case, _ in cases * WARM_UPS:
         case.run("", events)
-    measured = measure([case for case, _ in cases], runs=runs, events=events, stage=lambda: nullcontext(""), tell=_tell)
+    measured = measure([case for case, _ in cases], runs=runs, events=events, stage=lambda: nullcontext(""), tell=tell)
     return _table(measured, [values for _, values in cases], events)
 
 
@@ -88,9 +88,7 @@ def _table(measured: list[Measured], values: list[int], events: int) -> str:
 
 
 def _case(spark: SparkSession, name: str, query: Callable[[], None]) -> Case:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    jvm = gateway.proc.pid
+    jvm = driver_pid(spark)
 
     def run(_: str, events: int) -> int:
         query()
@@ -120,10 +118,6 @@ def _insert_by_values(rows: DataFrame, table: str) -> None:
 
 def _sum(rows: DataFrame, columns: tuple[str, str]) -> None:
     rows.selectExpr(*(f"sum({column})" for column in columns)).collect()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from benchmarks.events import SCHEMA
-from benchmarks.harness import Case, Measured, measure, table
+from benchmarks.harness import Case, Measured, measure, table, tell
 from benchmarks.ours import SEGMENTS, THREADS
 from benchmarks.read_write import WARM_UP_EVENTS, Clients, running_clients
 from benchmarks.results import append, describe_machine
@@ -32,12 +32,12 @@ def main() -> None:
     started = time.monotonic()
     with running_clients(events, arguments.events_size, arguments.heap) as clients:
         cases = _cases(clients)
-        _tell("warming up")
+        tell("warming up")
         for case in cases:
             with clients.ours.fresh_stream() as stream:
                 case.run(stream, min(events, WARM_UP_EVENTS))
         stage = clients.ours.fresh_checked(events)
-        written = measure(cases, runs=arguments.runs, events=events, stage=stage, tell=_tell)
+        written = measure(cases, runs=arguments.runs, events=events, stage=stage, tell=tell)
         with clients.ours.fresh_stream() as stream:
             clients.java.do("write", stream, events)
             event_size = clients.ours.read_bytes(stream) / events
@@ -86,7 +86,7 @@ def _latency(clients: Clients, mode: str, epochs: int) -> list[float]:
         latencies = clients.spark.small_epochs(
             epoch_table.stream.name, mode, epochs=epochs, rows=EPOCH_ROWS, folder=Path(folder) / "checkpoint"
         )
-    _tell(f"small epochs, {mode}: median {statistics.median(latencies):.0f} ms")
+    tell(f"small epochs, {mode}: median {statistics.median(latencies):.0f} ms")
     clients.ours.drop_table(epoch_table.stream.name)
     return latencies
 
@@ -111,10 +111,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
     return parser.parse_args()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
