@@ -56,6 +56,23 @@ def make_table(spark: SparkSession, table: str, form: str, rows: DataFrame) -> N
     rows.select(spark.table(table).columns).writeTo(table).append()
 
 
+@contextmanager
+def filled_namespace(spark: SparkSession, name: str, rows: DataFrame, *forms: str) -> Iterator[str]:
+    """A namespace with the rows in a table of each format, while a block runs.
+
+    Args:
+        spark: the session.
+        name: the namespace, with its catalog.
+        rows: what `make_rows` gives.
+        forms: the formats, which are the tables' names.
+    """
+    spark.sql(f"CREATE NAMESPACE {name}")
+    for form in forms:
+        make_table(spark, f"{name}.{form}", form, rows)
+    yield name
+    spark.sql(f"DROP NAMESPACE {name} CASCADE")
+
+
 def read(spark: SparkSession, table: str, manner: str = "16m") -> DataFrame:
     return spark.read.option("shared-memory", manner).table(table)
 
@@ -63,8 +80,7 @@ def read(spark: SparkSession, table: str, manner: str = "16m") -> DataFrame:
 def digest(rows: DataFrame) -> tuple[object, ...]:
     """A number that tells all values of all rows, whatever their order."""
     sums = ("count(*)", "sum(c)", "sum((c % 65521) * (c % 65537))")
-    found = rows.selectExpr("crc32(to_json(struct(*))) c").selectExpr(*sums)
-    return tuple(found.first() or ())
+    return tuple(rows.selectExpr("crc32(to_json(struct(*))) c").selectExpr(*sums).first() or ())
 
 
 def jvm(spark: SparkSession) -> int:
@@ -83,13 +99,11 @@ RINGS_NOW = "CAST(reflect('pyspark.pravega.OwnedBatches', 'sharedRings') AS INT)
 
 def opened(pid: int, kind: str = RING) -> list[str]:
     """The files of a kind that a process has open: rings, or pipes."""
-    found = []
+    names = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.append(os.readlink(link))
-        except OSError:
-            continue
-    return [name for name in found if kind in name]
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            names.append(os.readlink(link))
+    return [name for name in names if kind in name]
 
 
 def rings(pid: int) -> set[str]:

@@ -15,9 +15,9 @@ from shared_memory_tools import (
     RINGS_NOW,
     ROWS,
     digest,
+    filled_namespace,
     jvm,
     make_rows,
-    make_table,
     nothing_stays,
     opened,
     read,
@@ -36,13 +36,8 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, rows: DataFrame) -> Iterator[str]:
-    """A namespace with the rows in a table of each format."""
-    namespace = "pravega.shared_memory"
-    spark.sql(f"CREATE NAMESPACE {namespace}")
-    for form in FORMATS:
-        make_table(spark, f"{namespace}.{form}", form, rows)
-    yield namespace
-    spark.sql(f"DROP NAMESPACE {namespace} CASCADE")
+    with filled_namespace(spark, "pravega.shared_memory", rows, *FORMATS) as namespace:
+        yield namespace
 
 
 @pytest.fixture(autouse=True)

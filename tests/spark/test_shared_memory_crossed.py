@@ -16,7 +16,7 @@ from program_tools import answer_of
 from pyspark import StorageLevel, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import broadcast, udf
-from shared_memory_tools import MANNERS, RINGS_NOW, ROWS, digest, make_rows, make_table, nothing_stays, read
+from shared_memory_tools import MANNERS, RINGS_NOW, ROWS, digest, filled_namespace, make_rows, nothing_stays, read
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -35,11 +35,8 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, rows: DataFrame) -> Iterator[str]:
-    namespace = "pravega.shared_memory_crossed"
-    spark.sql(f"CREATE NAMESPACE {namespace}")
-    make_table(spark, f"{namespace}.t", "avro", rows)
-    yield f"{namespace}.t"
-    spark.sql(f"DROP NAMESPACE {namespace} CASCADE")
+    with filled_namespace(spark, "pravega.shared_memory_crossed", rows, "avro") as namespace:
+        yield f"{namespace}.avro"
 
 
 @pytest.fixture(autouse=True)
@@ -81,11 +78,11 @@ TWO_READS: dict[str, Query] = {
 
 @pytest.mark.parametrize("query", TWO_READS)
 def test_two_reads_in_a_query(spark: SparkSession, rows: DataFrame, table: str, query: str) -> None:
-    made = TWO_READS[query]
-    expected = digest(made(rows, rows))
-    assert [digest(made(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
+    run = TWO_READS[query]
+    expected = digest(run(rows, rows))
+    assert [digest(run(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
     # One side of a query in each way.
-    assert digest(made(read(spark, table, "1m"), read(spark, table, "0"))) == expected
+    assert digest(run(read(spark, table, "1m"), read(spark, table, "0"))) == expected
 
 
 def arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -137,9 +134,9 @@ FUNCTIONS: dict[str, Query] = {
 
 @pytest.mark.parametrize("query", FUNCTIONS)
 def test_python_functions(spark: SparkSession, rows: DataFrame, table: str, query: str) -> None:
-    made = FUNCTIONS[query]
-    expected = digest(made(rows, rows))
-    assert [digest(made(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
+    run = FUNCTIONS[query]
+    expected = digest(run(rows, rows))
+    assert [digest(run(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
 
 
 def test_what_is_kept_behind_a_read(spark: SparkSession, rows: DataFrame, table: str) -> None:
@@ -158,8 +155,8 @@ def test_what_is_kept_behind_a_read(spark: SparkSession, rows: DataFrame, table:
         arrow_table = read(spark, table, manner).select("id", "st", "do").toArrow()
         with nothing_stays(spark):
             frame: Any = read(spark, table, manner).select("id", "st", "do").toPandas()
-        found = {row["id"]: row for row in arrow_table.to_pylist()}
-        assert [found[key] for key in range(ROWS)] == [
+        by_id = {row["id"]: row for row in arrow_table.to_pylist()}
+        assert [by_id[key] for key in range(ROWS)] == [
             row.asDict() for row in rows.select("id", "st", "do").orderBy("id").collect()
         ]
         assert sorted(frame["id"]) == list(range(ROWS))
@@ -209,8 +206,8 @@ def test_attempts(spark: SparkSession, table: str, tmp_path: Path) -> None:
 
     with nothing_stays(spark, spark_keeps=True):
         for manner in MANNERS:
-            found = read(spark, table, manner).select("id", "st").mapInArrow(fail, "id BIGINT, st STRING")
-            assert found.selectExpr("sum(id)", "count(*)").first() == (ROWS * (ROWS - 1) // 2, ROWS)
+            attempts = read(spark, table, manner).select("id", "st").mapInArrow(fail, "id BIGINT, st STRING")
+            assert attempts.selectExpr("sum(id)", "count(*)").first() == (ROWS * (ROWS - 1) // 2, ROWS)
     assert len(list(tmp_path.iterdir())) >= 2
 
 

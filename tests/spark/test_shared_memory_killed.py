@@ -24,9 +24,9 @@ from ingestion_tools import members
 from pyspark.sql import DataFrame, SparkSession
 from shared_memory_tools import (
     FORMATS,
+    filled_namespace,
     jvm,
     make_rows,
-    make_table,
     mapped,
     nothing_stays,
     opened,
@@ -54,13 +54,8 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, rows: DataFrame) -> Iterator[str]:
-    """A namespace with the rows in a table of each format."""
-    namespace = "pravega.shared_memory_killed"
-    spark.sql(f"CREATE NAMESPACE {namespace}")
-    for form in FORMATS:
-        make_table(spark, f"{namespace}.{form}", form, rows)
-    yield namespace
-    spark.sql(f"DROP NAMESPACE {namespace} CASCADE")
+    with filled_namespace(spark, "pravega.shared_memory_killed", rows, *FORMATS) as namespace:
+        yield namespace
 
 
 @pytest.fixture(autouse=True)

@@ -40,14 +40,14 @@ def main(controller: str, registry: str, table: str, way: str) -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     assert spark._jvm is not None
-    found = []
+    reads = []
     for _ in range(6):
         read = spark.read.option("shared-memory", "16m").table(table)
         rings = read.selectExpr("id", "st", f"{RINGS_NOW} AS rings")
-        found.append(rings.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
+        reads.append(rings.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
     shares = spark._jvm.pyspark.pravega.OwnedBatches.sharesMemory()
-    seen = any(row[2] for row in found)
-    print(json.dumps({"rows": [list(row)[:2] for row in found], "shares": shares, "rings": seen}))
+    seen = any(row[2] for row in reads)
+    print(json.dumps({"rows": [list(row)[:2] for row in reads], "shares": shares, "rings": seen}))
 
 
 if __name__ == "__main__":
