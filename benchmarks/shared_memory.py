@@ -1,6 +1,7 @@
 """Reads with batches in shared memory, and without, by turns: `python -m benchmarks.shared_memory --help`.
 
-`--soak SECONDS` reads a table in a loop instead, beside a streaming query, and tells how much memory all of it has.
+`--soak SECONDS` reads a table in a loop instead, beside a streaming query, and tells how much memory all of it has;
+with `--by-socket` the same without shared memory.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def _report(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
 def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace) -> str:
     """Read both tables in a loop, beside a streaming query of a third one, which is written to each second."""
     tables = make_two_tables(sandbox, SCOPE, arguments.events_size, arguments.events)
+    manner = OFF if arguments.by_socket else ON
     spark.sql(f"CREATE TABLE {_name('streamed')} (event BINARY) TBLPROPERTIES ('format' = 'raw')")
     over, written = threading.Event(), [0]
     samples: list[dict[str, float]] = []
@@ -77,7 +79,7 @@ def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
             tell(_shown(samples[-1]))
 
     with tempfile.TemporaryDirectory() as checkpoint:
-        stream = spark.readStream.options(**ON).table(_name("streamed")).writeStream.format("noop")
+        stream = spark.readStream.options(**manner).table(_name("streamed")).writeStream.format("noop")
         query = stream.option("checkpointLocation", checkpoint).start()
         threads = [threading.Thread(target=beside) for beside in (write, sample)]
         for thread in threads:
@@ -86,7 +88,7 @@ def _soaked(spark: SparkSession, sandbox: Sandbox, arguments: argparse.Namespace
         try:
             while time.monotonic() - begin < arguments.soak:
                 for name, read in ((tables.raw, _to_noop), (tables.decoded, _to_noop), (tables.decoded, _sum)):
-                    read(spark.read.options(**ON).table(_name(name)))
+                    read(spark.read.options(**manner).table(_name(name)))
                     reads += 1
         finally:
             over.set()
@@ -168,6 +170,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=400_000, help="how many are read")
     parser.add_argument("--events-size", type=int, default=1000, help="bytes of an event without its frame, on average")
     parser.add_argument("--soak", type=int, default=0, metavar="SECONDS", help="read for so long, and tell the memory")
+    parser.add_argument("--by-socket", action="store_true", help="a soak without shared memory")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--heap", default="4g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")

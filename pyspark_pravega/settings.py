@@ -21,8 +21,9 @@ from pyspark_pravega.values import flag, seconds, size
 DEFAULT_CONTROLLER_URI = "tcp://localhost:9090"
 DEFAULT_TIMEOUT_S = 10.0
 MAX_TIMEOUT_S = 3600.0
-LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY = 1 << 20, 1 << 30
+DEFAULT_SHARED_MEMORY, LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY = 16 << 20, 1 << 20, 1 << 30
 SESSION_PREFIX = "spark.pravega."
+SHARED_MEMORY_VARIABLE = "PRAVEGA_SHARED_MEMORY"
 
 _ENVIRONMENT = {
     "controller-uri": "PRAVEGA_CONTROLLER_URI",
@@ -37,7 +38,7 @@ _ENVIRONMENT = {
     "credentials-provider": "PRAVEGA_CREDENTIALS_PROVIDER",
     "tls-ca": "PRAVEGA_TLS_CA",
     "validate-hostname": "PRAVEGA_VALIDATE_HOSTNAME",
-    "shared-memory": "PRAVEGA_SHARED_MEMORY",
+    "shared-memory": SHARED_MEMORY_VARIABLE,
 }
 _JAVA_ENVIRONMENT = {"auth-method": "pravega_client_auth_method", "auth-token": "pravega_client_auth_token"}
 """What Pravega's Java and Rust clients read; weaker than our own variables."""
@@ -94,7 +95,7 @@ class Settings:
     """A PEM file with the authorities to trust, on every machine that connects; the system's when None."""
     validate_hostname: bool = True
     """Whether a server's certificate must bear the name that it was reached by."""
-    shared_memory: int = 0
+    shared_memory: int = DEFAULT_SHARED_MEMORY
     """How many bytes a Spark task that reads shares with its Python worker at most; 0 for none."""
 
     @property
@@ -205,7 +206,7 @@ class Settings:
         """
         values = {key: getattr(self, key.replace("-", "_")) for key in _ENVIRONMENT}
         values["timeout"] = repr(self.timeout)
-        values["shared-memory"] = str(self.shared_memory) if self.shared_memory else None
+        values["shared-memory"] = str(self.shared_memory)
         # Said aloud wherever it matters, so that a weaker place can't switch it off.
         matters = self.uses_tls or (self.schema_registry_uri or "").startswith("https:") or not self.validate_hostname
         values["validate-hostname"] = str(self.validate_hostname).lower() if matters else None
@@ -244,7 +245,9 @@ def _from_environment(environ: Mapping[str, str], variables: Mapping[str, str]) 
 
 
 def _shared_memory(text: str | None) -> int:
-    if text is None or text.strip() == "0":
+    if text is None:
+        return DEFAULT_SHARED_MEMORY
+    if text.strip() == "0":
         return 0
     value = size("shared-memory", text)
     if not LEAST_SHARED_MEMORY <= value <= MOST_SHARED_MEMORY:

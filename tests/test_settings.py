@@ -13,8 +13,11 @@ from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.security import PasswordCredentials
 from pyspark_pravega.settings import (
     DEFAULT_CONTROLLER_URI,
+    DEFAULT_SHARED_MEMORY,
     DEFAULT_TIMEOUT_S,
     KEYS,
+    LEAST_SHARED_MEMORY,
+    MOST_SHARED_MEMORY,
     SECRET_KEYS,
     Settings,
     canonical_key,
@@ -39,6 +42,21 @@ def test_options_beat_the_catalog_beats_the_session_beats_the_environment(strong
     layers = {key: value for layer in LAYERS[strongest:] for key, value in layer.items()}
     expected = ["from-options", "from-catalog", "from-session", "from-environ"][strongest]
     assert resolve(layers.pop("options", None), **layers).scope == expected
+
+
+def test_shared_memory_is_on_unless_the_strongest_place_says_0() -> None:
+    layers = [
+        {"options": {"shared-memory": "0"}},
+        {"catalog": {"shared_memory": "1m"}},
+        {"session": {"spark.pravega.shared.memory": "0"}},
+        {"environ": {"PRAVEGA_SHARED_MEMORY": "2m"}},
+        {},
+    ]
+    found = []
+    for strongest in range(5):
+        given: dict[str, Any] = {key: value for layer in layers[strongest:] for key, value in layer.items()}
+        found.append(resolve(given.pop("options", None), **given).shared_memory)
+    assert found == [0, 1 << 20, 0, 2 << 20, DEFAULT_SHARED_MEMORY] == [0, 1 << 20, 0, 2 << 20, 16 << 20]
 
 
 def test_without_any_setting_the_defaults_hold() -> None:
@@ -166,6 +184,7 @@ any_settings = st.builds(
     timeout=st.floats(0, 3600, exclude_min=True, exclude_max=True),
     tls_ca=st.none() | names,
     validate_hostname=st.booleans(),
+    shared_memory=st.just(0) | st.integers(LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY),
 )
 ways_to_give_credentials = st.sampled_from(
     [
@@ -254,3 +273,4 @@ def test_options_made_of_settings_win_over_any_environment(ours: Settings, their
     settled = Settings.resolve(ours.to_options(), environ=theirs.to_environment())
     assert settled.controller_uri == ours.controller_uri
     assert settled.timeout == ours.timeout
+    assert settled.shared_memory == ours.shared_memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 
 from pyspark_pravega.client import Client
@@ -17,7 +18,7 @@ def shared_client(settings: Settings) -> Client:
     Args:
         settings: where the cluster is.
     """
-    return _client(settings, os.getpid())
+    return _client(_connection(settings), os.getpid())
 
 
 def shared_registry(settings: Settings) -> SchemaRegistry | None:
@@ -29,7 +30,12 @@ def shared_registry(settings: Settings) -> SchemaRegistry | None:
     Returns:
         None when no registry is configured.
     """
-    return _registry(settings, os.getpid()) if settings.schema_registry_uri else None
+    return _registry(_connection(settings), os.getpid()) if settings.schema_registry_uri else None
+
+
+def _connection(settings: Settings) -> Settings:
+    """The settings without what isn't about the connection: reads that differ in that share one."""
+    return replace(settings, shared_memory=0)
 
 
 # A forked process must not use its parent's sockets: the process id is part of the key.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.settings import Settings
+from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, Settings
 from pyspark_pravega.sql.session import DEFAULT_CATALOG, spark_conf
 
 if TYPE_CHECKING:
@@ -134,13 +134,14 @@ def spark_program(name: str) -> str:
 
 
 def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
-    """The flags that make the catalog known to a Spark program, without who asks.
+    """The flags that make the catalog known to a Spark program, without what its environment tells: who asks, and what
+    tasks share with their workers.
 
     Args:
         settings: the connection.
         catalog: the catalog's name in SQL.
     """
-    return flags(_nobodys(settings), catalog)
+    return flags(replace(_nobodys(settings), shared_memory=DEFAULT_SHARED_MEMORY), catalog)
 
 
 def program_environment(settings: Settings) -> dict[str, str]:
@@ -177,6 +178,9 @@ def flags(settings: Settings, catalog: str) -> list[str]:
     """
     conf = spark_conf(settings, catalog=catalog)
     arguments = ["--jars", conf.pop("spark.jars")]
+    if settings.shared_memory != DEFAULT_SHARED_MEMORY:
+        # The session's: see `spark_conf`.
+        conf[f"{SESSION_PREFIX}shared-memory"] = str(settings.shared_memory)
     for key, value in conf.items():
         arguments += ["--conf", f"{key}={value}"]
     return arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, LEAST_SHARED_MEMORY, Settings
+from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.session import shim_jar
 
@@ -151,15 +152,26 @@ def _codec() -> Finding:
 
 
 def _shared_memory(settings: Settings) -> Finding:
-    what, missing = "shared memory", handover.why_not(settings.shared_memory or LEAST_SHARED_MEMORY)
-    otherwise = "rows go from Python workers to tasks through sockets"
+    what, otherwise = "shared memory", "rows go from Python workers to tasks through sockets"
     if not settings.shared_memory:
-        way = '"shared-memory" isn\'t set' if missing is None else f"{missing}, and isn't asked for"
-        return Finding(what, Level.OK, f"not used, as {way}: {otherwise}")
+        return Finding(what, Level.OK, f'not used, as "shared-memory" is 0: {otherwise}')
+    missing = handover.why_not(settings.shared_memory) or _why_unreadable(settings.shared_memory)
     if missing is not None:
         return Finding(what, Level.SLOW, f"{missing}: {otherwise}")
     size = settings.shared_memory >> 20
-    return Finding(what, Level.OK, f"tasks that read share up to {size} MiB each with their Python workers")
+    return Finding(what, Level.OK, f"used: tasks that read share up to {size} MiB each with their Python workers")
+
+
+def _why_unreadable(size: int) -> str | None:
+    """What keeps another process of this user from a memory file of this one: the JVM opens those of its workers."""
+    ring = handover.Ring(size)
+    script = f"exec 3<>/proc/{os.getpid()}/fd/{ring.file}"
+    try:
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    finally:
+        ring.close()
+    reason = done.stderr.strip().rpartition(": ")[2]
+    return f"files of another process can't be opened in /proc here ({reason})" if done.returncode else None
 
 
 def _sandbox(settings: Settings) -> Iterator[Finding]:
@@ -177,7 +189,8 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
 
 
 def _shown(settings: Settings) -> dict[str, str]:
-    return settings.to_options(secrets=False)
+    # Shared memory has a line of its own.
+    return {key: value for key, value in settings.to_options(secrets=False).items() if key != "shared-memory"}
 
 
 def _java() -> str:

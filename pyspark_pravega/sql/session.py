@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.settings import Settings
+from pyspark_pravega.settings import SESSION_PREFIX, SHARED_MEMORY_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,11 +42,13 @@ def spark_conf(settings: Settings, *, catalog: str = DEFAULT_CATALOG) -> dict[st
 
     Returns:
         Configuration key to value, the jar (`spark.jars`) included; without secrets, as it mostly ends on a command
-        line, which every user of the machine may see.
+        line, which every user of the machine may see. Without `shared-memory`, too, which is about reads: a catalog
+        with options of its own has a process of its own.
     """
     prefix = f"spark.sql.catalog.{catalog}"
     conf = {"spark.jars": str(shim_jar()), prefix: CATALOG_CLASS}
-    conf.update({f"{prefix}.{key}": value for key, value in settings.to_options(secrets=False).items()})
+    options = settings.to_options(secrets=False)
+    conf.update({f"{prefix}.{key}": value for key, value in options.items() if key != "shared-memory"})
     return conf
 
 
@@ -103,20 +105,16 @@ def configure(
 
 
 def _then_set_up(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
-    """Let a builder do more when it has made the session, or got one that was there: see that it has the jar, say how
-    checkpoints are written, and hand secrets to the JVM."""
+    """Let a builder do more when it has made the session, or got one that was there: see that it has the jar and this
+    program's environment, say how checkpoints are written, and hand secrets to the JVM."""
     make = builder.getOrCreate
 
     def get_or_create() -> SparkSession:
         session = make()
         _bring_jar(session)
-        # A builder's own setting would win over spark-defaults.conf.
-        if session.conf.get(_CHECKPOINTS, None) is None:
-            session.conf.set(_CHECKPOINTS, _CHECKPOINT_FILES)
-            # Other sessions of this one's context begin with these settings.
-            jvm_session: Any = session._jsparkSession
-            jvm_session.sharedState().conf().setIfMissing(_CHECKPOINTS, _CHECKPOINT_FILES)
+        _set_if_missing(session, _CHECKPOINTS, _CHECKPOINT_FILES)
         jvm: Any = session.sparkContext._jvm
+        _bring_shared_memory(session)
         jvm.pyspark.pravega.Secrets.clear(catalog)
         for key, value in secrets.items():
             jvm.pyspark.pravega.Secrets.put(catalog, key, value)
@@ -124,6 +122,23 @@ def _then_set_up(builder: SparkSession.Builder, catalog: str, secrets: dict[str,
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
     return builder
+
+
+def _set_if_missing(session: SparkSession, key: str, value: str) -> None:
+    """Set what nobody has set: a builder's own setting would win over spark-defaults.conf."""
+    if session.conf.get(key, None) is None:
+        session.conf.set(key, value)
+        # Other sessions of this one's context begin with these settings.
+        jvm_session: Any = session._jsparkSession
+        jvm_session.sharedState().conf().setIfMissing(key, value)
+
+
+def _bring_shared_memory(session: SparkSession) -> None:
+    """Say what the environment says of `shared-memory` where the JVM's own, of an earlier start, says otherwise."""
+    jvm: Any = session.sparkContext._jvm
+    value = os.environ.get(SHARED_MEMORY_VARIABLE)
+    if value is not None and value != jvm.java.lang.System.getenv(SHARED_MEMORY_VARIABLE):
+        _set_if_missing(session, f"{SESSION_PREFIX}shared-memory", value)
 
 
 def _bring_jar(session: SparkSession) -> None:

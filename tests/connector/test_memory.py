@@ -1,4 +1,4 @@
-"""What a process does about its memory."""
+"""What a process shares, and what it does about its memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+
+from pyspark_pravega.connector.shared import shared_client, shared_registry
+from pyspark_pravega.settings import Settings
 
 _PROGRAM = """
 import gc, sys
@@ -31,3 +34,10 @@ def test_only_tasks_keep_what_they_have_loaded_from_the_collector(where: str) ->
     )
     # New garbage is found as ever.
     assert done.stdout.split() == [str(where == "task"), "True"]
+
+
+def test_reads_that_differ_in_shared_memory_only_share_their_connections() -> None:
+    servers = {"controller-uri": "tcp://127.0.0.1:1", "schema-registry-uri": "http://127.0.0.1:1"}
+    one, other = (Settings.resolve({**servers, "shared-memory": value}, environ={}) for value in ("0", "1m"))
+    assert shared_client(one) is shared_client(other)
+    assert shared_registry(one) is shared_registry(other)

@@ -6,6 +6,7 @@ Argument: `there`, a session is there, or `stopped`, one has been stopped. It pr
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,11 @@ def main(way: str, checkpoint: str) -> None:
     assert first.range(3).count() == 3
     if way == "stopped":
         first.stop()
+    # The JVM was started in another environment.
+    os.environ["PRAVEGA_SHARED_MEMORY"] = "2m"
     session = pyspark_pravega.configure(SparkSession.builder).getOrCreate()
     assert (session is first) == (way == "there")
+    assert [one.conf.get("spark.pravega.shared-memory") for one in (session, session.newSession())] == ["2m", "2m"]
     namespace, table = f"pravega.late_{way}", f"pravega.late_{way}.a"
     session.sql(f"CREATE NAMESPACE {namespace}")
     session.sql(f"CREATE TABLE {table} (id BIGINT, name STRING)")

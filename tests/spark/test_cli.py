@@ -91,8 +91,10 @@ def test_a_malformed_address_is_refused_before_spark_starts(tmp_path: Path) -> N
 
 
 def test_the_printed_configuration_serves_any_spark_program(sandbox: Sandbox, tmp_path: Path) -> None:
-    printed = run("config", "--catalog", "streams", environment=sandbox.environment(), folder=tmp_path)
+    environment = {**sandbox.environment(), "PRAVEGA_SHARED_MEMORY": "2m"}
+    printed = run("config", "--catalog", "streams", environment=environment, folder=tmp_path)
     assert printed.returncode == 0
+    assert "--conf spark.pravega.shared-memory=2097152 " in printed.stdout
     home = Path(pyspark.__file__).parent
 
     done = subprocess.run(
