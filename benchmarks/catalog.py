@@ -48,13 +48,14 @@ WARM_UPS = 40
 SUM = f"SELECT sum(amount), avg(discount) FROM {TABLE}"
 
 
-def session(controller: str, registry: str, *, columnar: bool = True) -> SparkSession:
+def session(controller: str, registry: str, *, columnar: bool = True, java: str = "") -> SparkSession:
     """A session with two task slots.
 
     Args:
         controller: the controller's address.
         registry: the registry's address.
         columnar: whether batches stay columns on their way to Spark.
+        java: more options of the JVM.
     """
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master(f"local[{THREADS}]").appName("benchmark")
@@ -65,7 +66,7 @@ def session(controller: str, registry: str, *, columnar: bool = True) -> SparkSe
         "spark.driver.host": "localhost",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(THREADS),
-        "spark.driver.extraJavaOptions": f"-Dpyspark.pravega.columnar={str(columnar).lower()}",
+        "spark.driver.extraJavaOptions": f"-Dpyspark.pravega.columnar={str(columnar).lower()} {java}",
     }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -31,13 +31,16 @@ ON, OFF = {"shared-memory": "16m"}, {"shared-memory": "0"}
 STREAMED_EVENTS = 2000
 """What is written each second for the streaming query of a soak."""
 SAMPLED_EACH_S = 10
+_WHOLE_HEAP = "-Xms3g -XX:+AlwaysPreTouch"
+"""Of a soak: all that the session may have, taken at the start, so that what grows is beside the heap."""
 
 
 def main() -> None:
     """Run the benchmark as the command line says."""
     arguments = _arguments()
     with Sandbox(heap=arguments.heap, preallocate=True) as sandbox:
-        spark = session(sandbox.controller_uri, sandbox.schema_registry_uri)
+        java = _WHOLE_HEAP if arguments.soak else ""
+        spark = session(sandbox.controller_uri, sandbox.schema_registry_uri, java=java)
         try:
             report = (_soaked if arguments.soak else _report)(spark, sandbox, arguments)
         finally:
