@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -50,11 +51,11 @@ class Killer:
         self._application = spark.sparkContext.applicationId
         self.kills = 0
 
-    def strike(self) -> bool:
-        """Kill an executor, if a stage has ended some tasks and now runs others; whether it was done."""
+    def strike(self, ended: int = 1) -> bool:
+        """Kill an executor, if a stage has ended so many tasks and now runs others; whether it was done."""
         for number in self._tracker.getActiveStageIds():
             stage = self._tracker.getStageInfo(number)
-            if stage is None or not stage.numActiveTasks or not stage.numCompletedTasks:
+            if stage is None or not stage.numActiveTasks or stage.numCompletedTasks < ended:
                 continue
             pids = executors(self._application)
             if pids:
@@ -102,13 +103,36 @@ def stream(spark: SparkSession, killer: Killer, checkpoint: str) -> int:
     before, last_batch = killer.kills, -1
     pause = threading.Event()
     while running.isActive:
-        pause.wait(0.05)
+        pause.wait(0.01)
         progress = running.lastProgress
-        if progress and killer.kills < before + _KILLS and progress["batchId"] > last_batch and killer.strike():
+        if not progress or killer.kills == before + _KILLS or progress["batchId"] == last_batch:
+            continue
+        # A stage that has ended some tasks, unless such moments are too short to be met.
+        if killer.strike(ended=1 if progress["batchId"] < 2 else 0):
             last_batch = progress["batchId"]
     running.awaitTermination()
     assert running.lastProgress is not None
     return 1 + int(running.lastProgress["batchId"])
+
+
+def sharing(application: str) -> int:
+    """How many of an application's Python workers have a ring of shared memory, which they keep between tasks."""
+    workers = [worker for pid in executors(application) for daemon in children(pid) for worker in children(daemon)]
+    return sum(any("pravega-batches" in name for name in opened(worker)) for worker in workers)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that are still there."""
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def opened(pid: int) -> list[str]:
+    """The files that a process has open."""
+    names = []
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):  # it was closed meanwhile
+            names.append(os.readlink(link))
+    return names
 
 
 def slow_first_attempts(notes: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -159,6 +183,7 @@ def main() -> None:
     result["kills in the INSERT"] = kills = killer.kills
     result["micro-batches"] = stream(spark, killer, f"{sys.argv[1]}/checkpoint")
     result["kills in the query"] = killer.kills - kills
+    result["workers that share memory"] = sharing(spark.sparkContext.applicationId)
     for table in TABLES:
         row = spark.sql(
             "SELECT count(*), count(DISTINCT id), sum(id), sum(amount), sum(id * amount), count(DISTINCT customer) "

@@ -152,6 +152,7 @@ def test_executors_are_killed_and_tasks_run_twice_and_no_row_is_lost_or_doubled(
     assert [file for file in result["files"] if not file.startswith(unpacked) or "/pravega/lib/" not in file] == []
     assert result["kills in the INSERT"] >= 1, result
     assert result["kills in the query"] >= 1, result
+    assert result["workers that share memory"] >= 1, result
     assert result["micro-batches"] >= 6
     assert {table: result[table] for table in TABLES} == dict.fromkeys(TABLES, expected())
     assert result["speculative attempts"] >= 1, "Spark has not speculated: the test proves nothing"

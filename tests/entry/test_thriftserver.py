@@ -20,7 +20,9 @@ import pytest
 import sqlalchemy
 from entry_tools import CLI, ThriftServer, ask, clean_environment, descendants, thrift_server, wait_until_gone
 from pyhive.exc import OperationalError
+from shared_memory_tools import mapped, opened
 from sql_scripts import Statement, differences, statements
+from waiting import eventually
 
 from pyspark_pravega.sandbox import Sandbox, places
 from pyspark_pravega.sql.commands import spark_program
@@ -85,6 +87,26 @@ def test_sessions_begin_and_end_at_the_same_time(thrift: ThriftServer) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(talk, range(8))) == list(range(8))
+
+
+def test_a_cancelled_statement_gives_back_what_it_shares(thrift: ThriftServer) -> None:
+    """In the middle of a batch in shared memory: its client cancels it, or closes it."""
+    (java,) = (pid for pid, command in descendants(thrift.process.pid).items() if "SparkSubmit" in command)
+    with thrift.connect("ann") as connection, connection.cursor() as cursor:
+        for statement in (
+            "CREATE NAMESPACE pravega.cancelled",
+            "CREATE TABLE pravega.cancelled.t AS SELECT id, repeat('x', 500) AS s FROM range(6000)",
+        ):
+            cursor.execute(statement)
+        sleep = "java_method('java.lang.Thread', 'sleep', CAST(10 AS BIGINT)) AS slept"
+        slow = f"SELECT count(slept), sum(length(s)) FROM (SELECT s, {sleep} FROM pravega.cancelled.t)"
+        for end in ("cancel", "close"):
+            running = connection.cursor()
+            running.execute(slow, async_=True)
+            eventually(lambda: mapped(java))
+            getattr(running, end)()
+            eventually(lambda: not mapped(java) and not opened(java))
+            assert ask(cursor, "SELECT count(*), sum(length(s)) FROM pravega.cancelled.t") == ["6000\t3000000"]
 
 
 def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:

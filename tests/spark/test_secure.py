@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from shared_memory_tools import RINGS_NOW
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -93,10 +94,13 @@ def assert_no_secret(sandbox: Sandbox, *texts: str, user: str = "admin") -> None
 def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
-    statements = """
+    large = "pravega.secure_cli.large"
+    statements = f"""
         CREATE NAMESPACE pravega.secure_cli;
         CREATE TABLE pravega.secure_cli.t CLUSTERED BY (s) INTO 4 BUCKETS AS SELECT id, 'x' AS s FROM range(10);
         INSERT INTO pravega.secure_cli.t VALUES (10, 'y');
+        CREATE TABLE {large} AS SELECT repeat('x', 500) AS s FROM range(3000);
+        SELECT 'shared', sum(length(s)), max(rings) > 0 FROM (SELECT s, {RINGS_NOW} AS rings FROM {large});
         SELECT 'rows', count(*), max(id) FROM pravega.secure_cli.t;
         DESCRIBE EXTENDED pravega.secure_cli.t;
         EXPLAIN EXTENDED SELECT id FROM pravega.secure_cli.t;
@@ -113,6 +117,7 @@ def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Pat
 
     assert done.returncode == 0, done.stderr
     assert "rows\t11\t10\n" in done.stdout
+    assert "shared\t1500000\ttrue\n" in done.stdout
     assert "INFO SparkContext: " in done.stderr
     (log,) = events.glob("*/events_*")
     assert "spark.sql.catalog.pravega.tls-ca" in log.read_text()
