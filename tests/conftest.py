@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import uuid
 import warnings
@@ -76,10 +77,19 @@ def pytest_configure(config: pytest.Config) -> None:
         # As a shell does in the background. Tests send it to programs, which inherit what is done with it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
+        _share_compiled_python()
         folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
         if home := make_home(folder, archive_options()):
             os.environ["JAVA_HOME"] = str(home)
+
+
+def _share_compiled_python() -> None:
+    """No process of the tests compiles a module that another one has compiled (tests/tools/sitecustomize.py)."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    tools = str(Path(__file__).parent / "tools")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [tools, os.environ.get("PYTHONPATH", "")]))
 
 
 def pytest_report_header() -> str:
