@@ -147,10 +147,10 @@ chaos: $(STAMP)
 		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} PAIR_ROUNDS=$${PAIR_ROUNDS:-20} KEYED_ROUNDS=$${KEYED_ROUNDS:-100} KEYED_KILLS=$${KEYED_KILLS:-all} INGESTION_KILLS=$${INGESTION_KILLS:-20} \
 		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on: together 5 minutes.
+# Each kind for a short time, from the first seed on: together 4 minutes.
 chaos-sample: $(STAMP)
-	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-45} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-75} \
-		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-30} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
+	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \
+		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
 
 # Histories of drivers and readers on a cluster in memory, each from a seed; HISTORIES=N makes another number,
@@ -160,7 +160,7 @@ simulate: $(STAMP)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
-# (8 in `make test`); KEYED_RUNS=N makes another number.
+# (5 in `make test`); KEYED_RUNS=N makes another number.
 nightly: $(STAMP)
 	HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives --timeout 14400 $(ARGS)
 

@@ -29,7 +29,7 @@ from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 if TYPE_CHECKING:
-    from entry_tools import ThriftServer
+    from entry_tools import ThriftServer, ThriftServers
     from pyspark.sql import SparkSession
     from spark_tools import Sessions
 
@@ -48,8 +48,10 @@ hypothesis_settings.load_profile("patient")
 _SERVERS = pytest.StashKey[Servers]()
 SERVER_FIXTURES = set(KINDS)
 SPARK_FIXTURES = {"spark", "thrift"}
-LONG_FILES = {"test_clusters.py", "test_connect.py", "test_dbt.py"}
+LONG_FILES = {"test_clusters.py", "test_connect.py", "test_dbt.py", "test_thriftserver.py"}
 """Of half a minute to three minutes each, without the session: whoever is at the end of a run should not begin them."""
+CHEAPER_PROGRAMS = "-Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=4"
+"""What Spark programs that tests start have where they don't say otherwise: Spark's pages take 0.6 s of CPU."""
 _numbers = itertools.count(1)
 
 
@@ -78,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         _share_compiled_python()
+        os.environ["SPARK_SUBMIT_OPTS"] = CHEAPER_PROGRAMS
         folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
         if home := make_home(folder, archive_options()):
@@ -178,7 +181,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
 def _servers_of_a_module(request: pytest.FixtureRequest) -> None:
     if running := request.config.stash.get(_SERVERS, None):
         wanted = kinds_named(request.path)
-        for said in running.between_modules(wanted if _is_chaos(request.path) else wanted | {"sandbox"}):
+        kept = "roomy_sandbox" if _is_chaos(request.path) else "sandbox"
+        for said in running.between_modules(wanted | {kept}):
             warnings.warn(f"servers are replaced: {said}", stacklevel=1)
 
 
@@ -190,7 +194,7 @@ def _is_chaos(file: Path) -> bool:
 def sandbox(request: pytest.FixtureRequest, servers: Servers) -> Sandbox:
     """A Pravega and a schema registry that many modules share: tests make scopes of their own in it.
 
-    Each module of tests/chaos has its own: all that is written stays in a server's heap, and there much is written.
+    Those of tests/chaos have a larger heap, in which all stays that is written, and are replaced sooner.
     """
     return servers.get("roomy_sandbox" if _is_chaos(request.path) else "sandbox")
 
@@ -273,13 +277,19 @@ def java(compiled: KeptPrograms, settings: Settings) -> KeptPrograms:
     return replace(compiled, controller_uri=settings.controller_uri, schema_registry_uri=settings.schema_registry_uri)
 
 
-@pytest.fixture(scope="module")
-def thrift(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThriftServer]:
-    """A Thrift server for all tests of a module."""
-    from entry_tools import checked_thrift_server
+@pytest.fixture(scope="session")
+def thrift_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThriftServers]:
+    from entry_tools import ThriftServers
 
-    with checked_thrift_server(sandbox, tmp_path_factory.mktemp("thrift")) as running:
-        yield running
+    running = ThriftServers(tmp_path_factory)
+    yield running
+    running.end()
+
+
+@pytest.fixture(scope="module")
+def thrift(thrift_servers: ThriftServers, sandbox: Sandbox) -> ThriftServer:
+    """The Thrift server that the files share that want one; they follow each other (`schedule_tools`)."""
+    return thrift_servers.get(sandbox)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from cdc_client import FLOWS, SPEC, Change, history, last_rows
-from pipeline_client import ended, start
+from pipeline_client import ended, start_sooner
 from pyspark.sql.connect.session import SparkSession
 
 ALL = 400
@@ -35,7 +35,7 @@ def all_changes() -> list[Change]:
 def main(address: str, folder: Path, step: str, count: int) -> None:
     spec = folder / "cdc" / "spark-pipeline.yml"
     if step == "run":
-        ended(start(address, spec))
+        ended(start_sooner(address, spec))
         return
     spark = SparkSession.builder.remote(address).getOrCreate()
     changes = all_changes()[:count]

@@ -20,12 +20,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-ROWS = 1_500_000
+ROWS = 900_000
 TABLES = ("orders", "copies")
 TWICE, ROWS_TWICE = "twice", 8_000
 """A table, and the rows of it, of whose tasks some run twice at a time."""
 _TASKS = 16
-_ROWS_OF_A_BATCH = 250_000
+_ROWS_OF_A_BATCH = 150_000
 _KILLS = 1
 """Of executors, at most, in each of the two parts."""
 

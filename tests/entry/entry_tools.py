@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from pyhive import hive
 
 from pyspark_pravega.sandbox import Sandbox
@@ -111,6 +112,30 @@ def checked_thrift_server(sandbox: Sandbox, folder: Path) -> Iterator[ThriftServ
     assert "Unable to access pipeout files" not in running.log.read_text()
     wait_until_gone(processes)
     assert list((folder / "home").iterdir()) == []
+
+
+class ThriftServers:
+    """One Thrift server at a time: Pravega's servers may change."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._running = ExitStack()
+        self._server: ThriftServer | None = None
+        self._controller = ""
+
+    def get(self, sandbox: Sandbox) -> ThriftServer:
+        """The one for these servers of Pravega's."""
+        if self._server is None or self._controller != sandbox.controller_uri:
+            self.end()
+            folder = self._folders.mktemp("thrift")
+            self._server = self._running.enter_context(checked_thrift_server(sandbox, folder))
+            self._controller = sandbox.controller_uri
+        return self._server
+
+    def end(self) -> None:
+        """Stop it, and look whether it leaves something."""
+        self._server = None
+        self._running.close()
 
 
 def descendants(root: int) -> dict[int, str]:

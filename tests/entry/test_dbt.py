@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from entry_tools import CLI, ThriftServer, ask, clean_environment
@@ -26,17 +26,20 @@ ROOT = Path(__file__).parents[2]
 DEMO = runpy.run_path(str(ROOT / "examples" / "nyc_flights.py"))
 BUILT = {"model": 3, "seed": 1, "test": 12}
 AIRPORTS = 3
-SEVERAL = """
+PROGRAM = """
 import json, sys
 from dbt.cli.main import dbtRunner
-for arguments in json.loads(sys.argv[1]):
-    ended = dbtRunner().invoke(arguments)
-    if ended.exception:
-        raise ended.exception
-    if not ended.success:
-        sys.exit(1)
+for line in sys.stdin:
+    for arguments in json.loads(line):
+        ended = dbtRunner().invoke(arguments)
+        if ended.exception:
+            raise ended.exception
+        if not ended.success:
+            sys.exit(1)
+    print("ENDED", flush=True)
 """
-"""Commands of dbt in one process: with the session's target that is one JVM for all of them."""
+"""Commands of dbt as they come, all in one process: with the session's target that is one JVM for all of them."""
+BUILT_IN_S = 550
 
 
 @pytest.fixture(scope="session")
@@ -94,10 +97,41 @@ def project(with_packages: Path, tmp_path: Path) -> Path:
     return tmp_path / "examples" / "dbt"
 
 
-def run_dbt(dbt: Path, project: Path, target: str, environment: Mapping[str, str], *commands: str) -> None:
-    """Run commands of dbt, one after another; they have to succeed."""
-    several = [[*command.split(), "--target", target, "--profiles-dir", "."] for command in commands]
-    ran(dbt.with_name("python"), ["-c", SEVERAL, json.dumps(several)], project, environment)
+class Dbt:
+    """A process that runs commands of dbt, which have to succeed."""
+
+    def __init__(self, dbt: Path, project: Path, target: str, environment: Mapping[str, str]) -> None:
+        self.project = project
+        self._flags = ["--target", target, "--profiles-dir", "."]
+        self._said: list[str] = []
+        self._process = subprocess.Popen(
+            [str(dbt.with_name("python")), "-c", PROGRAM],
+            env={**clean_environment(environment), "NO_COLOR": "1"},
+            cwd=project,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *commands: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([[*command.split(), *self._flags] for command in commands]) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line == "ENDED\n":
+                return
+            self._said.append(line)
+        log = self.project / "logs" / "dbt.log"
+        pytest.fail("".join(self._said)[-9000:] + (log.read_text()[-3000:] if log.exists() else ""))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=BUILT_IN_S)
+        assert self._process.returncode == 0
 
 
 def ran(program: Path, arguments: Sequence[str], project: Path, environment: Mapping[str, str]) -> None:
@@ -108,19 +142,16 @@ def ran(program: Path, arguments: Sequence[str], project: Path, environment: Map
         cwd=project,
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=BUILT_IN_S,
         check=False,
     )
-    log = project / "logs" / "dbt.log"
-    said = process.stdout[-6000:] + process.stderr[-3000:]
-    assert process.returncode == 0, said + (log.read_text()[-3000:] if log.exists() else "")
+    assert process.returncode == 0, process.stdout[-6000:] + process.stderr[-3000:]
 
 
-def builds_twice_and_documents(
-    dbt: Path, project: Path, target: str, schema: str, days: range, flights: Any, environment: Mapping[str, str]
-) -> None:
+def builds_twice_and_documents(dbt: Dbt, schema: str, days: range, flights: Any) -> None:
     """Build, let flights of more days come, build again, and make the docs."""
-    run_dbt(dbt, project, target, environment, "build")
+    project = dbt.project
+    dbt.run("build")
     results = json.loads((project / "target" / "run_results.json").read_text())["results"]
     assert {result["status"] for result in results} == {"success", "pass"}
     assert Counter(result["unique_id"].split(".")[0] for result in results) == BUILT
@@ -129,7 +160,7 @@ def builds_twice_and_documents(
 
     more = f"FROM flights_file WHERE month = 1 AND day BETWEEN {days[0]} AND {days[-1]}"
     ask(flights, f"INSERT INTO nyc.flights SELECT * {more}")
-    run_dbt(dbt, project, target, environment, "build", "docs generate")
+    dbt.run("build", "docs generate")
     added = ask(flights, f"SELECT rows FROM {schema}.`daily_flights$commits` ORDER BY version")
     assert added[1:] == [str(len(days) * AIRPORTS)]
     changes = f"{schema}.daily_flights CHANGES FROM VERSION 2 TO VERSION 2"
@@ -163,7 +194,8 @@ def builds_twice_and_documents(
 def test_against_the_thrift_server(dbt: Path, project: Path, thrift: ThriftServer, flights: Any) -> None:
     host, port = thrift.address
     environment = {"FLIGHTS_THRIFT_HOST": host, "FLIGHTS_THRIFT_PORT": str(port)}
-    builds_twice_and_documents(dbt, project, "thrift", "nyc_marts", range(5, 8), flights, environment)
+    with Dbt(dbt, project, "thrift", environment) as running:
+        builds_twice_and_documents(running, "nyc_marts", range(5, 8), flights)
 
 
 def test_in_a_session_of_its_own(dbt: Path, project: Path, sandbox: Sandbox, flights: Any) -> None:
@@ -175,5 +207,6 @@ def test_in_a_session_of_its_own(dbt: Path, project: Path, sandbox: Sandbox, fli
         "PYSPARK_SUBMIT_ARGS": f"{flags} {few_tasks} pyspark-shell",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
-    builds_twice_and_documents(dbt, project, "session", "nyc_session_marts", range(8, 10), flights, environment)
+    with Dbt(dbt, project, "session", environment) as running:
+        builds_twice_and_documents(running, "nyc_session_marts", range(8, 10), flights)
     assert not (project / "metastore_db").exists()

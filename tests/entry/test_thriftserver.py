@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import signal
 import socket
 import subprocess
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -18,7 +16,7 @@ import pandas
 import pyspark
 import pytest
 import sqlalchemy
-from entry_tools import CLI, ThriftServer, ask, clean_environment, descendants, thrift_server, wait_until_gone
+from entry_tools import CLI, ThriftServer, ask, clean_environment, descendants
 from pyhive.exc import OperationalError
 from shared_memory_tools import mapped, opened
 from sql_scripts import Statement, differences, statements
@@ -312,30 +310,3 @@ def test_a_server_that_cannot_start_is_told(sandbox: Sandbox, tmp_path: Path) ->
     assert server.stdout == ""
     assert "Master must either be" in server.stderr
     assert "the Thrift server has ended before it answered, with exit code" in server.stderr.splitlines()[-1]
-
-
-def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
-    password = secure_sandbox.password_of("admin")
-    temporary = set(Path(tempfile.gettempdir()).glob("pravega-server-*"))
-    environment = {**secure_sandbox.environment(), "PRAVEGA_SCOPE": "secure_thrift"}
-    with thrift_server(environment, tmp_path, "--", "--conf", "spark.sql.shuffle.partitions=5") as running:
-        assert running.url.endswith("/secure_thrift")
-        with running.connect("ann") as connection, connection.cursor() as cursor:
-            for statement in (
-                "CREATE NAMESPACE secure_thrift",
-                "CREATE TABLE secure_thrift.t AS SELECT 1 AS id",
-                "INSERT INTO secure_thrift.t VALUES (2)",
-            ):
-                cursor.execute(statement)
-            assert ask(cursor, "SELECT sum(id) FROM secure_thrift.t") == ["3"]
-            settings = ask(cursor, "SET -v") + ask(cursor, "SET") + ask(cursor, "DESCRIBE EXTENDED secure_thrift.t")
-            assert "spark.sql.shuffle.partitions\t5" in settings
-            cursor.execute("DROP NAMESPACE secure_thrift CASCADE")
-        processes = descendants(running.process.pid)
-        assert any("thrift.ThriftServer" in command for command in processes.values())
-        for text in (*processes.values(), *settings, running.url, running.log.read_text()):
-            assert password not in text
-        assert running.stop(signal.SIGINT) == 0
-    wait_until_gone(processes)
-    assert list((tmp_path / "home").iterdir()) == []
-    assert set(Path(tempfile.gettempdir()).glob("pravega-server-*")) <= temporary

@@ -52,7 +52,7 @@ def beans(session: SparkSession) -> dict[str, float]:
 
 
 def main(checkpoint: str) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.port", "0")
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
     servlet = "spark.metrics.conf.*.sink.prometheusServlet"
     builder = builder.config(f"{servlet}.class", "org.apache.spark.metrics.sink.PrometheusServlet")
     builder = builder.config(f"{servlet}.path", "/metrics/prometheus")

@@ -36,6 +36,7 @@ def shown(what: str, show: Callable[[], object]) -> None:
 def main() -> None:
     connection = json.loads(sys.stdin.readline())
     builder = SparkSession.builder.master("local[2]").config("spark.driver.host", "localhost")
+    builder = builder.config("spark.ui.enabled", "true")
     for key, value in {"enabled": "true", "compress": "false", "dir": f"file://{sys.argv[1]}"}.items():
         builder = builder.config(f"spark.eventLog.{key}", value)
     given = {name: connection[key] for name, key in ARGUMENTS.items()}

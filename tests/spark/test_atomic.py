@@ -18,7 +18,7 @@ from pyspark_pravega.connector.log.tail import take_tail
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped]
 
-SMALL_ROWS, LARGE_ROWS = 2_000, 336_776
+SMALL_ROWS, LARGE_ROWS = 2_000, 120_000
 FIRST_COMMITS, COMMITS_AT_MOST = 20, 400
 DIFFERENT_LOOKS = 10
 """A reader has to see so many states of a table: commits go on until it has."""
@@ -26,15 +26,16 @@ DIFFERENT_LOOKS = 10
 
 @contextmanager
 def polling(
-    threads: ThreadPoolExecutor, look: Callable[[], int], seen: list[int] | None = None
+    threads: ThreadPoolExecutor, look: Callable[[], int], seen: list[int] | None = None, pause_s: float = 0.02
 ) -> Iterator[Future[list[int]]]:
-    """Look again and again while the body runs, and once more after it; `seen` has the answers."""
+    """Look again and again while the body runs, with pauses, and once more after it; `seen` has the answers."""
     over = threading.Event()
     seen = [] if seen is None else seen
 
     def run() -> list[int]:
         while not over.is_set():
             seen.append(look())
+            over.wait(pause_s)
         seen.append(look())
         return seen
 
@@ -90,7 +91,7 @@ def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client
     with (
         ThreadPoolExecutor(3) as threads,
         polling(threads, count, looks[0]) as counts,
-        polling(threads, lambda: take_snapshot(client, stream).size, looks[1]) as snapshots,
+        polling(threads, lambda: take_snapshot(client, stream).size, looks[1], 0.1) as snapshots,
         polling(threads, tail_size, looks[2]) as tailing,
     ):
         for rows in inserted:

@@ -18,7 +18,7 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
-FIRST_SEED, RUNS = int(os.environ.get("KEYED_FIRST_SEED", "1")), int(os.environ.get("KEYED_RUNS", "8"))
+FIRST_SEED, RUNS = int(os.environ.get("KEYED_FIRST_SEED", "1")), int(os.environ.get("KEYED_RUNS", "5"))
 """The first eight seeds have each format, one segment and three, and a key by SQL and by property; `make nightly` has
 more of them."""
 

@@ -65,7 +65,8 @@ def pages() -> int:
 @pytest.fixture
 def prompt(sandbox: Sandbox, tmp_path: Path, pages: int) -> Terminal:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PRAVEGA_")}
-    command = [sys.executable, "-m", "pyspark_pravega.cli", "sql", "--", "--conf", f"spark.ui.port={pages}"]
+    shown = ("--conf", "spark.ui.enabled=true", "--conf", f"spark.ui.port={pages}")
+    command = [sys.executable, "-m", "pyspark_pravega.cli", "sql", "--", *shown]
     return Terminal(command, {**clean, **sandbox.environment(), "TERM": "dumb"}, tmp_path)
 
 

@@ -15,7 +15,7 @@ from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
-SESSIONS, STATEMENTS = 50, 20
+SESSIONS, STATEMENTS = 24, 20
 
 
 def catalog_processes(spark: SparkSession) -> set[str]:
@@ -28,7 +28,7 @@ def catalog_processes(spark: SparkSession) -> set[str]:
     return {line.split()[0] for line in listed.stdout.splitlines() if "pyspark_pravega.catalog.process.service" in line}
 
 
-def test_fifty_sessions_share_one_process(spark: SparkSession, namespace: str) -> None:
+def test_many_sessions_share_one_process(spark: SparkSession, namespace: str) -> None:
     spark.sql(f"CREATE TABLE {namespace}.shared (id BIGINT)")
     spark.sql(f"INSERT INTO {namespace}.shared VALUES (1)")
     before = catalog_processes(spark)

@@ -14,7 +14,7 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
     """Hands out whole files: to the first process from the beginning of the list, to others from its end.
 
     So a Spark session and its warm JVM are the first one's, until what needs none is done. Files that share servers
-    with authentication stay together.
+    with authentication stay together, and so do those that share a Thrift server.
     """
 
     def schedule(self) -> None:
@@ -39,4 +39,6 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
 
 @cache
 def _scope(file: Path) -> str:
-    return "authentication" if kinds_named(file) - {"sandbox"} else str(file)
+    if kinds_named(file) - {"sandbox"}:
+        return "authentication"
+    return "thrift" if "thrift: ThriftServer" in file.read_text() else str(file)

@@ -1,0 +1,41 @@
+"""`pravega-spark thriftserver` with authentication and TLS."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from entry_tools import ask, descendants, thrift_server, wait_until_gone
+
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+
+def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    password = secure_sandbox.password_of("admin")
+    temporary = set(Path(tempfile.gettempdir()).glob("pravega-server-*"))
+    environment = {**secure_sandbox.environment(), "PRAVEGA_SCOPE": "secure_thrift"}
+    with thrift_server(environment, tmp_path, "--", "--conf", "spark.sql.shuffle.partitions=5") as running:
+        assert running.url.endswith("/secure_thrift")
+        with running.connect("ann") as connection, connection.cursor() as cursor:
+            for statement in (
+                "CREATE NAMESPACE secure_thrift",
+                "CREATE TABLE secure_thrift.t AS SELECT 1 AS id",
+                "INSERT INTO secure_thrift.t VALUES (2)",
+            ):
+                cursor.execute(statement)
+            assert ask(cursor, "SELECT sum(id) FROM secure_thrift.t") == ["3"]
+            settings = ask(cursor, "SET -v") + ask(cursor, "SET") + ask(cursor, "DESCRIBE EXTENDED secure_thrift.t")
+            assert "spark.sql.shuffle.partitions\t5" in settings
+            cursor.execute("DROP NAMESPACE secure_thrift CASCADE")
+        processes = descendants(running.process.pid)
+        assert any("thrift.ThriftServer" in command for command in processes.values())
+        for text in (*processes.values(), *settings, running.url, running.log.read_text()):
+            assert password not in text
+        assert running.stop(signal.SIGINT) == 0
+    wait_until_gone(processes)
+    assert list((tmp_path / "home").iterdir()) == []
+    assert set(Path(tempfile.gettempdir()).glob("pravega-server-*")) <= temporary
