@@ -160,9 +160,9 @@ simulate: $(STAMP)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
-# (5 in `make test`); KEYED_RUNS=N makes another number.
+# (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (400 in `make test`).
 nightly: $(STAMP)
-	HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives --timeout 14400 $(ARGS)
+	LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth --timeout 14400 $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

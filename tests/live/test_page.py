@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,8 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING)
 
-MANY = 1000
+MANY = int(os.environ.get("LIVE_STREAMS", "400"))
+"""Streams of a scope; to make one costs Pravega 23 ms of CPU."""
 HOSTILE = "<img src=x onerror=\"document.body.dataset.hit='1'\"><script>document.body.dataset.hit='1'</script>"
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 IS_LIVE = "return document.querySelector('#live-text').textContent === 'live'"
@@ -112,7 +114,7 @@ def test_a_stream_while_it_is_written_and_scaled(
     window.wait("the error", "return document.querySelector('#error').textContent.includes('does not exist')")
 
 
-def test_a_thousand_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
+def test_many_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
     """Few lines are in the document, each look is a short task, and the last stream can be reached."""
     window, url = page
 
@@ -122,14 +124,17 @@ def test_a_thousand_streams_stay_smooth(client: Client, scope: str, page: tuple[
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(create, range(MANY)))
     window.open(url)
-    window.wait("all streams", "return document.querySelector('.bar').textContent.includes('1,000 streams')")
+    window.wait(
+        "all streams", "return document.querySelector('.bar').textContent.includes(arguments[0])", f"{MANY:,} streams"
+    )
+    last = f"s-{MANY - 1:04}"
     told(window, "watchTasks()")
     window.run("document.querySelector('.scroll').scrollTop = 1e9")
-    wait(window, "the last stream", "cells(arguments[0])", "s-0999")
+    wait(window, "the last stream", "cells(arguments[0])", last)
     assert window.run("return document.querySelectorAll('tr.line').length") < 100
-    with client.writer(Stream(scope, "s-0999")) as writer:
+    with client.writer(Stream(scope, last)) as writer:
         writer.write_batch([b"x" * 992] * 10)
-    wait(window, "what was written to it", "cells(arguments[0]).bytes.startsWith('10.0')", "s-0999")
+    wait(window, "what was written to it", "cells(arguments[0]).bytes.startsWith('10.0')", last)
     print(f"longest task of the page: {window.run('return window.longest')} ms")
     assert_sound(window)
 
