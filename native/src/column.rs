@@ -1,9 +1,13 @@
 //! Arrow columns that grow value by value, and can be cut back to an earlier length.
 
+use std::sync::Arc;
+
 use arrow_array::{make_array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, TimeUnit};
+
+use crate::views::Views;
 
 /// An event, or a value, isn't what the plan says. Which rule it breaks is told by the plain codec.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +16,7 @@ pub struct Bad;
 pub type Res<T> = Result<T, Bad>;
 
 /// An Arrow array can't hold more bytes or items than this, with offsets of 32 bits.
-const MAX_OFFSET: usize = i32::MAX as usize;
+pub const MAX_OFFSET: usize = i32::MAX as usize;
 
 pub enum Data {
     /// A 1 or 0 for each value: quicker to push, and packed into bits at the end.
@@ -25,6 +29,8 @@ pub enum Data {
     F64(Vec<f64>),
     Decimal(Vec<i128>),
     Bytes(Vec<i32>, Vec<u8>),
+    /// Texts or bytes in place of `Bytes`.
+    Views(Views),
     List(Vec<i32>, Box<Col>),
     Map(Vec<i32>, Box<Col>, Box<Col>),
     Struct(usize, Vec<Col>),
@@ -78,6 +84,7 @@ impl Col {
             Data::F64(v) => v.len(),
             Data::Decimal(v) => v.len(),
             Data::Bytes(o, _) | Data::List(o, _) | Data::Map(o, _, _) => o.len() - 1,
+            Data::Views(v) => v.views.len(),
             Data::Struct(n, _) => *n,
         }
     }
@@ -115,6 +122,7 @@ impl Col {
             Data::F64(v) => v.push(0.0),
             Data::Decimal(v) => v.push(0),
             Data::Bytes(o, _) | Data::List(o, _) | Data::Map(o, _, _) => o.push(o[o.len() - 1]),
+            Data::Views(v) => v.views.push(0),
             Data::Struct(n, children) => {
                 *n += 1;
                 for child in children {
@@ -136,12 +144,17 @@ impl Col {
 
     #[inline(always)]
     pub fn push_bytes(&mut self, value: &[u8]) -> Res<()> {
-        let Data::Bytes(offsets, data) = &mut self.data else { return Err(Bad) };
-        data.extend_from_slice(value);
-        if data.len() > MAX_OFFSET {
-            return Err(Bad);
+        match &mut self.data {
+            Data::Bytes(offsets, data) => {
+                data.extend_from_slice(value);
+                if data.len() > MAX_OFFSET {
+                    return Err(Bad);
+                }
+                offsets.push(data.len() as i32);
+            }
+            Data::Views(views) => views.push(value)?,
+            _ => return Err(Bad),
         }
-        offsets.push(data.len() as i32);
         self.pushed();
         Ok(())
     }
@@ -149,7 +162,9 @@ impl Col {
     /// Pushes the first bytes of a chunk: quicker than a copy of just these.
     #[inline(always)]
     pub fn push_short(&mut self, chunk: &[u8; 16], size: usize) -> Res<()> {
-        let Data::Bytes(offsets, data) = &mut self.data else { return Err(Bad) };
+        let Data::Bytes(offsets, data) = &mut self.data else {
+            return self.push_bytes(chunk.get(..size).ok_or(Bad)?);
+        };
         data.reserve(16);
         let end = data.len() + size;
         if size > 16 || end > MAX_OFFSET {
@@ -262,6 +277,7 @@ impl Col {
                 o.truncate(len + 1);
                 data.truncate(o[o.len() - 1] as usize);
             }
+            Data::Views(v) => v.views.truncate(len),
             Data::List(o, item) => {
                 o.truncate(len + 1);
                 item.truncate(o[o.len() - 1] as usize);
@@ -287,7 +303,7 @@ impl Col {
     fn take(&mut self) -> ArrayData {
         let len = self.len();
         let valid = self.valid.take().filter(|v| v.contains(&0)).map(|v| packed(&v));
-        let mut made = ArrayData::builder(self.kind.clone()).len(len).null_bit_buffer(valid);
+        let mut made = ArrayData::builder(self.shown_kind()).len(len).null_bit_buffer(valid);
         fn offsets(o: &mut Vec<i32>) -> Buffer {
             Buffer::from_vec(std::mem::replace(o, vec![0]))
         }
@@ -303,6 +319,7 @@ impl Col {
             Data::Bytes(o, data) => {
                 made = made.add_buffer(offsets(o)).add_buffer(Buffer::from_vec(std::mem::take(data)))
             }
+            Data::Views(v) => made = made.add_buffers(v.take()),
             Data::List(o, item) => made = made.add_buffer(offsets(o)).add_child_data(item.take()),
             Data::Map(o, key, value) => {
                 let DataType::Map(entries, _) = &self.kind else { unreachable!() };
@@ -341,6 +358,7 @@ impl Col {
                 o.reserve(more);
                 data.reserve(more * 8);
             }
+            Data::Views(v) => v.views.reserve(more),
             Data::List(o, item) => {
                 o.reserve(more);
                 item.reserve(more);
@@ -374,6 +392,40 @@ impl Col {
             Data::Decimal(v) => twins(keys, |i| v[i]),
             Data::Bool(v) => twins(keys, |i| v[i]),
             _ => true,
+        }
+    }
+
+    /// The field of the array that `finish` gives: of views where the values are some.
+    pub fn shown_field(&self, field: &Arc<Field>) -> Arc<Field> {
+        match &self.data {
+            Data::Views(_) => Arc::new(field.as_ref().clone().with_data_type(self.shown_kind())),
+            _ => field.clone(),
+        }
+    }
+
+    fn shown_kind(&self) -> DataType {
+        match (&self.data, &self.kind) {
+            (Data::Views(_), DataType::Utf8) => DataType::Utf8View,
+            (Data::Views(_), _) => DataType::BinaryView,
+            (_, kind) => kind.clone(),
+        }
+    }
+
+    /// How many bytes texts or bytes have on average.
+    pub fn mean_size(&self) -> usize {
+        let size = match &self.data {
+            Data::Bytes(_, data) => data.len(),
+            Data::Views(views) => views.size(),
+            _ => 0,
+        };
+        size / self.len().max(1)
+    }
+
+    /// Has a column of texts or bytes, which is empty, take views of these buffers, or copies.
+    pub fn view(&mut self, received: Option<&[Buffer]>) {
+        if let Data::Bytes(_, _) | Data::Views(_) = self.data {
+            let views = received.and_then(Views::of);
+            self.data = views.map_or_else(|| Data::Bytes(vec![0], vec![]), Data::Views);
         }
     }
 

@@ -24,6 +24,14 @@ impl Events {
         }
     }
 
+    /// The buffers in which the events are.
+    pub fn buffers(&self) -> Vec<Buffer> {
+        match self {
+            Events::Compact(array) => vec![array.values().clone()],
+            Events::Views(array) => array.data_buffers().to_vec(),
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Events::Compact(array) => array.len(),

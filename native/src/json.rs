@@ -231,7 +231,11 @@ impl Node {
             }
             Node::Base64 => {
                 let found = at.string()?;
-                let Data::Bytes(_, data) = &mut column.data else { return Err(Bad) };
+                let Data::Bytes(_, data) = &mut column.data else {
+                    let mut bytes = vec![];
+                    base64(found.bytes(at), &mut bytes)?;
+                    return column.push_bytes(&bytes);
+                };
                 base64(found.bytes(at), data)?;
                 column.push_bytes(&[])
             }

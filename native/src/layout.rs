@@ -4,9 +4,9 @@
 //! int64 length and nulls; for each piece (a buffer, as Arrow's messages order them) int64 place and length. Places are
 //! counted from the memory's begin. Numbers are in the machine's order.
 
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, UInt8Array};
-use arrow_data::ArrayData;
+use arrow_buffer::Buffer;
+use arrow_data::{ArrayData, ByteView, MAX_INLINE_VIEW_LEN};
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
@@ -18,9 +18,9 @@ const ALIGNMENT: usize = 64;
 enum Piece<'a> {
     Bytes(&'a [u8]),
     /// The offsets of what views show when it lies one after another.
-    Ends(&'a BinaryViewArray),
-    /// What views show.
-    Values(&'a BinaryViewArray, usize),
+    Ends(&'a [u128]),
+    /// What views of these buffers show, and its size.
+    Values(&'a [u128], &'a [Buffer], usize),
 }
 
 impl Piece<'_> {
@@ -28,34 +28,50 @@ impl Piece<'_> {
         match self {
             Piece::Bytes(bytes) => bytes.len(),
             Piece::Ends(views) => 4 * (views.len() + 1),
-            Piece::Values(_, size) => *size,
+            Piece::Values(_, _, size) => *size,
         }
     }
 
-    fn write(&self, memory: &mut [u8]) {
+    /// Writes it. `None` when a view shows what isn't there.
+    fn write(&self, memory: &mut [u8]) -> Option<()> {
         match self {
             Piece::Bytes(bytes) => memory.copy_from_slice(bytes),
             Piece::Ends(views) => {
                 let mut end = 0i32;
                 let (first, rest) = memory.split_at_mut(4);
                 first.copy_from_slice(&end.to_ne_bytes());
-                for (place, view) in rest.chunks_exact_mut(4).zip(views.views().iter()) {
-                    // A view's first 32 bits are the length.
-                    end += *view as u32 as i32;
+                for (place, view) in rest.chunks_exact_mut(4).zip(views.iter()) {
+                    end += length(view) as i32;
                     place.copy_from_slice(&end.to_ne_bytes());
                 }
             }
-            Piece::Values(views, _) => {
+            Piece::Values(views, buffers, _) => {
                 let mut rest = memory;
-                for index in 0..views.len() {
-                    let value = views.value(index);
+                for view in views.iter() {
+                    let value = shown(view, buffers)?;
                     let (place, behind) = rest.split_at_mut(value.len());
                     place.copy_from_slice(value);
                     rest = behind;
                 }
             }
         }
+        Some(())
     }
+}
+
+/// A view's first 32 bits are the length.
+fn length(view: &u128) -> usize {
+    *view as u32 as usize
+}
+
+fn shown<'a>(view: &'a u128, buffers: &'a [Buffer]) -> Option<&'a [u8]> {
+    let size = length(view);
+    if size as u32 <= MAX_INLINE_VIEW_LEN {
+        // SAFETY: a view has 16 bytes, of which such a value has the ones behind the length.
+        return Some(unsafe { BinaryViewArray::inline_value(view, size) });
+    }
+    let view = ByteView::from(*view);
+    buffers.get(view.buffer_index as usize)?.get(view.offset as usize..)?.get(..size)
 }
 
 #[derive(Default)]
@@ -66,16 +82,26 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     /// Adds a column. `None` when it can't be laid out without a change.
-    fn add_column(&mut self, column: &'a dyn Array, data: &'a ArrayData) -> Option<()> {
-        let Some(views) = column.as_binary_view_opt() else { return self.add(data) };
-        if views.null_count() > 0 {
-            return None;
+    fn add_column(&mut self, data: &'a ArrayData) -> Option<()> {
+        if !matches!(data.data_type(), DataType::BinaryView | DataType::Utf8View) {
+            return self.add(data);
         }
-        let size: u64 = views.views().iter().map(|view| u64::from(*view as u32)).sum();
-        self.nodes.push([views.len() as i64, 0]);
-        let values = Piece::Values(views, i32::try_from(size).ok()? as usize);
-        self.pieces.extend([Piece::Bytes(&[]), Piece::Ends(views), values]);
+        let valid = self.add_node(data)?;
+        let views = data.buffers()[0].typed_data::<u128>().get(data.offset()..)?.get(..data.len())?;
+        let size: usize = views.iter().map(length).sum();
+        i32::try_from(size).ok()?;
+        self.pieces.extend([Piece::Bytes(valid), Piece::Ends(views), Piece::Values(views, &data.buffers()[1..], size)]);
         Some(())
+    }
+
+    /// Adds an array's length and nulls. Returns its bits that tell which values aren't null.
+    fn add_node(&mut self, data: &'a ArrayData) -> Option<&'a [u8]> {
+        self.nodes.push([data.len() as i64, data.null_count() as i64]);
+        match data.nulls().filter(|nulls| nulls.null_count() > 0) {
+            Some(nulls) if nulls.offset() != 0 => None,
+            Some(nulls) => Some(nulls.validity()),
+            None => Some(&[]),
+        }
     }
 
     fn add(&mut self, data: &'a ArrayData) -> Option<()> {
@@ -93,12 +119,7 @@ impl<'a> Layout<'a> {
         if !laid_out_alike || data.offset() != 0 {
             return None;
         }
-        self.nodes.push([data.len() as i64, data.null_count() as i64]);
-        let valid: &[u8] = match data.nulls().filter(|nulls| nulls.null_count() > 0) {
-            Some(nulls) if nulls.offset() != 0 => return None,
-            Some(nulls) => nulls.validity(),
-            None => &[],
-        };
+        let valid = self.add_node(data)?;
         self.pieces.push(Piece::Bytes(valid));
         self.pieces.extend(data.buffers().iter().map(|buffer| Piece::Bytes(buffer)));
         data.child_data().iter().try_for_each(|child| self.add(child))
@@ -115,7 +136,7 @@ impl<'a> Layout<'a> {
         for piece in &self.pieces {
             at = at.next_multiple_of(ALIGNMENT);
             let end = at.checked_add(piece.len())?;
-            piece.write(memory.get_mut(at..end)?);
+            piece.write(memory.get_mut(at..end)?)?;
             table.extend_from_slice(&(at as i64).to_ne_bytes());
             table.extend_from_slice(&(piece.len() as i64).to_ne_bytes());
             at = end;
@@ -126,7 +147,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Lays a batch into memory: a uint8 array over memory that may be written to, and that nobody reads meanwhile. A column
-/// of binary views becomes one of plain binary values.
+/// of views becomes one of plain values.
 ///
 /// Returns how many bytes it takes; None when they are more than there are, or the batch is one of those whose arrays
 /// can't be laid out as they are, such as slices.
@@ -138,10 +159,8 @@ pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>) -> P
         let memory = memory.as_any().downcast_ref::<UInt8Array>().ok_or_else(|| wrong("no memory".into()))?;
         let datas: Vec<ArrayData> = batch.columns().iter().map(|column| column.to_data()).collect();
         let mut layout = Layout::default();
-        for (column, data) in batch.columns().iter().zip(&datas) {
-            if layout.add_column(column, data).is_none() {
-                return Ok(None);
-            }
+        if datas.iter().any(|data| layout.add_column(data).is_none()) {
+            return Ok(None);
         }
         // SAFETY: the caller has the memory mapped for writing, and lends it to nobody else meanwhile.
         let memory = unsafe { std::slice::from_raw_parts_mut(memory.values().as_ptr().cast_mut(), memory.len()) };

@@ -25,6 +25,7 @@ mod row_values;
 mod rows;
 mod source;
 mod time;
+mod views;
 
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -107,6 +108,8 @@ struct Decoder {
 struct Bench {
     schema: Arc<Schema>,
     columns: Vec<Col>,
+    /// For each column how many bytes the last events' texts or bytes had there on average.
+    sizes: Vec<usize>,
     plans: Vec<Plan>,
     by_id: HashMap<i32, usize>,
     /// For events without header.
@@ -123,10 +126,10 @@ impl Decoder {
     fn new(schema: PyArrowType<Schema>, headers: bool) -> PyResult<Self> {
         guarded(|| {
             let schema = Arc::new(schema.0);
-            let columns =
+            let columns: Vec<Col> =
                 schema.fields().iter().map(|field| Col::new(field)).collect::<Result<_, _>>().map_err(wrong)?;
-            let (plans, by_id) = (vec![], HashMap::new());
-            let bench = Bench { schema, columns, plans, by_id, bare: None, headers, scratch: vec![] };
+            let (sizes, plans, by_id) = (vec![0; columns.len()], vec![], HashMap::new());
+            let bench = Bench { schema, columns, sizes, plans, by_id, bare: None, headers, scratch: vec![] };
             Ok(Decoder { bench: Mutex::new(bench) })
         })
     }
@@ -166,7 +169,8 @@ impl Decoder {
         })
     }
 
-    /// Decodes as many events as it can.
+    /// Decodes as many events as it can. Columns of texts or bytes have views of the events' buffers where the last events'
+    /// values had at least `views_from` bytes on average.
     ///
     /// Returns the batch, the index of the first event that can't be decoded (None when there's none), and the encoding
     /// id in its header where no plan is known for that one.
@@ -174,11 +178,12 @@ impl Decoder {
         &self,
         py: Python<'py>,
         payloads: PyArrowType<ArrayData>,
+        views_from: Option<usize>,
     ) -> PyResult<(Bound<'py, PyAny>, Option<usize>, Option<i32>)> {
         let (batch, stopped) = guarded(|| {
             let payloads = Events::new(payloads.0)?;
             let mut bench = self.bench();
-            let made = bench.run(&payloads, false);
+            let made = bench.run(&payloads, false, views_from);
             Ok((bench.taken(made.0)?, made.1.into_iter().next()))
         })?;
         let (index, id) = match stopped {
@@ -199,7 +204,7 @@ impl Decoder {
         let (batch, bad) = guarded(|| {
             let payloads = Events::new(payloads.0)?;
             let mut bench = self.bench();
-            let (rows, bad) = bench.run(&payloads, true);
+            let (rows, bad) = bench.run(&payloads, true, None);
             let bad: UInt64Array = bad.into_iter().map(|(index, _)| index as u64).collect();
             Ok((bench.taken(rows)?, bad))
         })?;
@@ -216,10 +221,12 @@ impl Decoder {
 
 impl Bench {
     /// Decodes events up to the first bad one, or all good ones. Returns how many rows there are, and the bad ones.
-    fn run(&mut self, payloads: &Events, all: bool) -> (usize, Vec<(usize, Option<i32>)>) {
-        for column in &mut self.columns {
+    fn run(&mut self, payloads: &Events, all: bool, views_from: Option<usize>) -> (usize, Vec<(usize, Option<i32>)>) {
+        let buffers = payloads.buffers();
+        for (column, size) in self.columns.iter_mut().zip(&self.sizes) {
             // What a caught panic has left.
             column.truncate(0);
+            column.view(views_from.filter(|least| size >= least).map(|_| buffers.as_slice()));
             column.reserve(payloads.len());
         }
         let (mut rows, mut bad) = (0, vec![]);
@@ -259,9 +266,13 @@ impl Bench {
     }
 
     fn taken(&mut self, rows: usize) -> PyResult<RecordBatch> {
+        self.sizes = self.columns.iter().map(Col::mean_size).collect();
+        let fields = self.schema.fields().iter().zip(&self.columns);
+        let fields: Vec<_> = fields.map(|(field, column)| column.shown_field(field)).collect();
         let arrays: Vec<ArrayRef> = self.columns.iter_mut().map(Col::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|e| wrong(e.to_string()))
+        let schema = Arc::new(Schema::new(fields));
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|e| wrong(e.to_string()))
     }
 }
 
@@ -381,7 +392,7 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What pyspark_pravega.frames.native_module.INTERFACE asks for.
-    module.add("INTERFACE", 6)?;
+    module.add("INTERFACE", 7)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;

@@ -74,6 +74,9 @@ _ANSWER_S = 0.5
 """How long the JVM is waited for to take an offer. It waits for the worker meanwhile, so a millisecond is usual."""
 _MOST_UNANSWERED = 2
 """A worker that had so many offers unanswered makes no more: its JVM can't open its files."""
+_COMPACT = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
+_BYTES_OF_A_VIEW = 5
+"""What a value that a view shows needs at most beside its bytes: where it ends, and whether it is null."""
 _taking_views = False
 _offer, _note = struct.Struct("=B3xiiiiq"), struct.Struct("=B3xiqq")
 
@@ -181,7 +184,7 @@ def _messages(
 
 
 def takes_views() -> bool:
-    """Whether the batches that are given now may have columns of binary views in place of binary ones.
+    """Whether the batches that are given now may have columns of views in place of strings and binary values.
 
     They are put together where the JVM reads them, so the values are copied once.
     """
@@ -190,12 +193,22 @@ def takes_views() -> bool:
 
 def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch without columns of views."""
-    if pa.binary_view() not in batch.schema.types:
+    if not any(kind in _COMPACT for kind in batch.schema.types):
         return batch
-    schema = pa.schema(
-        [field.with_type(pa.binary()) if field.type == pa.binary_view() else field for field in batch.schema]
-    )
-    return pa.RecordBatch.from_arrays([framing.compact(column) for column in batch.columns], schema=schema)
+    schema = pa.schema([field.with_type(_COMPACT.get(field.type, field.type)) for field in batch.schema])
+    return batch.cast(schema)
+
+
+def _laid_bytes(batch: pa.RecordBatch) -> int:
+    """How many bytes the columns of a batch need at most, with those that views show."""
+    size, shown = 0, {}
+    for column in batch.columns:
+        if column.type in _COMPACT:
+            size += _BYTES_OF_A_VIEW * len(column)
+            shown.update({buffer.address: buffer.size for buffer in column.buffers()[2:]})
+        else:
+            size += column.nbytes
+    return size + sum(shown.values())
 
 
 def _enclosed(batch: pa.RecordBatch) -> pa.Buffer:
@@ -388,7 +401,7 @@ class _Sender:
         """Lay a batch into the ring as it is, and note that; False when that can't be done, and `place` has to."""
         if self._over or self._lay is None or not self._schema_told:
             return False
-        size = min(batch.nbytes + _TABLE_BYTES, self._ring.buffer_bytes)
+        size = min(_laid_bytes(batch) + _TABLE_BYTES, self._ring.buffer_bytes)
         self._sent += 1
         if size > SMALL_BYTES + _TABLE_BYTES and self._wait_for_buffer() and self._ring.take(self._free[-1], size):
             buffer = self._free[-1]

@@ -59,6 +59,25 @@ def takes_views(codec: Codec) -> bool:
     return bool(getattr(codec, "takes_views", False))
 
 
+def decode_to_views(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+    """As `codec.decode`, but columns of texts and bytes may be views of the payloads' memory.
+
+    Args:
+        codec: decodes.
+        payloads: events, or views of them where the codec takes views.
+        columns: the wanted columns.
+
+    Returns:
+        The rows. Columns of type string may be `pa.string_view()` instead, and those of type binary `pa.binary_view()`.
+
+    Raises:
+        BadEventError: an event can't be decoded; it is the first such one.
+        SchemaError: the schema an event was written with doesn't resolve to the table's.
+    """
+    decode: Callable[[pa.Array, Sequence[str]], pa.RecordBatch] = getattr(codec, "decode_to_views", codec.decode)
+    return decode(payloads, columns)
+
+
 def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, bad_event: BadEventError) -> BadEventError:
     """The first bad event, where what was found bad may have others before it.
 

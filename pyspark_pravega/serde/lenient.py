@@ -13,7 +13,7 @@ from pyspark_pravega.errors import SchemaNotFoundError
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.framing import ids_of
 from pyspark_pravega.frames.ragged import Ints
-from pyspark_pravega.serde.codec import Codec, batch_of, subschema
+from pyspark_pravega.serde.codec import Codec, batch_of, decode_to_views, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, distinct
 from pyspark_pravega.serde.native import NativeCodec
 
@@ -35,7 +35,7 @@ class Decoded:
     """The indexes of events that can't be decoded."""
 
 
-def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str) -> Decoded:
+def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str, *, views: bool = False) -> Decoded:
     """Decode events in a mode.
 
     Args:
@@ -44,6 +44,7 @@ def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str) 
         columns: the wanted columns. In other modes than fail-fast events are decoded whole, so that whether one is bad
             doesn't depend on the columns.
         mode: one of MODES.
+        views: whether columns of texts and bytes may be views of the events' memory (see `decode_to_views`).
 
     Returns:
         The rows. In permissive mode all columns may be null, and are where an event is bad.
@@ -52,7 +53,8 @@ def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str) 
         BadEventError: in mode fail-fast, an event can't be decoded.
     """
     if mode == FAIL_FAST:
-        return Decoded(batch=codec.decode(payloads, columns), rows=None, bad=np.empty(0, dtype=np.int64))
+        batch = decode_to_views(codec, payloads, columns) if views else codec.decode(payloads, columns)
+        return Decoded(batch=batch, rows=None, bad=np.empty(0, dtype=np.int64))
     good, bad = _decode_good(codec, payloads, codec.schema.names)
     schema = subschema(codec.schema, columns)
     if mode == PERMISSIVE:

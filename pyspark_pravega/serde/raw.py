@@ -34,6 +34,11 @@ class RawCodec:
         values = compact(payloads).cast(pa.binary()) if columns else None
         return batch_of([values for _ in columns], subschema(self.schema, columns), len(payloads))
 
+    def decode_to_views(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See `decode_to_views` of codec.py."""
+        schema = pa.schema([field.with_type(payloads.type) for field in subschema(self.schema, columns)])
+        return batch_of([payloads for _ in columns], schema, len(payloads))
+
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""
         if batch.schema.names != [EVENT]:

@@ -6,7 +6,9 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,21 +16,23 @@ import pytest
 from format_tools import Encodings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, LongType, MapType, StringType, StructField, StructType
 from random_tables import rows_of, structs, types, values
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.native_module import SWITCH, module
-from pyspark_pravega.serde.codec import Codec, takes_views
+from pyspark_pravega.serde.codec import Codec, decode_to_views, takes_views
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
+from pyspark_pravega.serde.native import codec as native_codec
 from pyspark_pravega.serde.native.codec import NativeCodec, faster
 
 pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 
 GZIP = "application/x-gzip"
+COMPACT = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 FORMATS = ["avro", "json", "protobuf"]
 MANY = settings(max_examples=max(300, settings().max_examples))
 
@@ -80,10 +84,17 @@ def writer(schema: Schema, codec: str) -> WriterSchema:
 
 def answer(codec: Codec, payloads: pa.Array, columns: list[str]) -> Any:
     """Rows, or which event is bad. The entries of maps have no order. Views of the events get the same answer."""
-    to_copies = answer_to(codec, payloads, columns)
+    to_copies = answer_to(codec.decode, payloads, columns)
     if takes_views(codec):
-        assert answer_to(codec, views_of(payloads), columns) == to_copies
+        assert answer_to(codec.decode, views_of(payloads), columns) == to_copies
+        for events in (payloads, views_of(payloads)):
+            assert answer_to(partial(decode_to_views, codec), events, columns) == to_copies
     return to_copies
+
+
+@pytest.fixture(autouse=True)
+def views_of_short_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_codec, "VIEWS_FROM_BYTES", 0)
 
 
 def views_of(payloads: pa.Array) -> pa.BinaryViewArray:
@@ -94,9 +105,11 @@ def views_of(payloads: pa.Array) -> pa.BinaryViewArray:
     return events
 
 
-def answer_to(codec: Codec, payloads: pa.Array, columns: list[str]) -> Any:
+def answer_to(
+    decode: Callable[[pa.Array, list[str]], pa.RecordBatch], payloads: pa.Array, columns: list[str]
+) -> Any:
     try:
-        batch = codec.decode(payloads, columns)
+        batch = decode(payloads, columns)
     except BadEventError as error:
         return error.index, error.encoding_id, error.reason
     batch.validate(full=True)
@@ -111,6 +124,8 @@ def comparable(batch: pa.RecordBatch, columns: list[str]) -> list[tuple[str, str
 
 
 def timeless(kind: pa.DataType) -> pa.DataType:
+    if kind in COMPACT:
+        return COMPACT[kind]
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date32(kind):
@@ -297,3 +312,33 @@ def test_it_travels_to_executors_and_does_without_the_wheel_there(tmp_path: Any)
     command = [sys.executable, "-c", program, str(tmp_path / "codec")]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False [{'a': 'b'}]"
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_long_texts_and_bytes_are_views_of_what_was_received(
+    table_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    kinds = {"long": StringType(), "short": StringType(), "bytes": BinaryType(), "inner": ArrayType(StringType(), False)}
+    table = StructType([StructField(name, kind, True) for name, kind in kinds.items()])
+    _, native = twins(table_format, table)
+    values = [
+        {"long": "ü" * 100, "short": "s", "bytes": b"\\0" * 200, "inner": ["i" * 300]},
+        {"long": None, "short": None, "bytes": None, "inner": []},
+        {"long": 'a "quoted" one' * 20, "short": "", "bytes": b"b" * 12, "inner": []},
+    ]
+    rows = rows_of(native.schema, values)
+    events = views_of(native.encode(rows))
+    names = list(kinds)
+    assert decode_to_views(native, events, names) == rows
+    batch = decode_to_views(native, events, names)
+    assert [field.type for field in batch.schema] == [pa.string_view(), pa.string(), pa.binary_view(), rows[3].type]
+    assert batch.cast(rows.schema) == rows
+    received = {buffer.address for buffer in events.buffers()[2:]}
+    for name in ("long", "bytes"):
+        assert received & {buffer.address for buffer in batch.column(name).buffers()[2:]}
+    # All events' values together are short again: of the next ones there are copies.
+    few = events.slice(1, 1)
+    decode_to_views(native, few, names)
+    assert decode_to_views(native, few, names).schema == rows.schema
+    assert decode_to_views(native, events, names) == rows

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,6 @@ from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import takes_views
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
-from pyspark_pravega.serde.raw import EVENT, RawCodec
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +56,9 @@ OFFICIAL_COLUMNS = StructType(
 
 class BatchReader(DataSourceReader):
     """Reads parts of a stream."""
+
+    _hands_batches_on: ClassVar[bool] = True
+    """Whether batches go to Spark as they are decoded; where they are changed, columns may not be of views."""
 
     def __init__(
         self,
@@ -181,15 +183,9 @@ class BatchReader(DataSourceReader):
         return after
 
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
-        fields, schema = self._wanted_fields(), self._arrow_schema
-        if type(self._codec) is RawCodec and fields == [EVENT] and self._mode == FAIL_FAST and handover.takes_views():
-            frames, _ = self._decode(frames, segment_id, position, [])
-            columns = {EVENT: frames.events}
-            place = schema.get_field_index(EVENT)
-            schema = schema.set(place, schema.field(place).with_type(frames.events.type))
-        else:
-            frames, decoded = self._decode(frames, segment_id, position, fields)
-            columns = self._columns_of(decoded.batch)
+        views = self._hands_batches_on and handover.takes_views()
+        frames, decoded = self._decode(frames, segment_id, position, self._wanted_fields(), views=views)
+        columns = self._columns_of(decoded.batch)
         if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
             is_bad = np.zeros(len(frames), np.bool_)
             is_bad[decoded.bad if self._mode == PERMISSIVE else []] = True
@@ -198,6 +194,9 @@ class BatchReader(DataSourceReader):
             columns[field.name] if field.name in columns else self._metadata(field, frames, segment_id, position)
             for field in self._arrow_schema
         ]
+        schema = self._arrow_schema
+        if views:
+            schema = pa.schema([field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _wanted_fields(self) -> list[str]:
@@ -209,15 +208,15 @@ class BatchReader(DataSourceReader):
         return dict(zip(self._data_columns, batch.columns, strict=True))
 
     def _decode(
-        self, frames: framing.Frames, segment_id: int, position: int, fields: Sequence[str]
+        self, frames: framing.Frames, segment_id: int, position: int, fields: Sequence[str], *, views: bool = False
     ) -> tuple[framing.Frames, Decoded]:
-        """The frames that have a row, and some fields of theirs."""
+        """The frames that have a row, and some fields of theirs, which may be views of what was received."""
         try:
             if self._types is not None:
                 frames = some_frames(frames, self._types.chosen(frames.events))
             unseen = self._mode == FAIL_FAST and not fields
             events = frames.events if unseen or takes_views(self._codec) else frames.payloads
-            decoded = lenient.decode(self._codec, events, fields, self._mode)
+            decoded = lenient.decode(self._codec, events, fields, self._mode, views=views)
         except BadEventError as error:
             encoding = "" if error.encoding_id is None else f", encoding id {error.encoding_id}"
             raise EventDecodeError(

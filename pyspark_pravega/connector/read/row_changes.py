@@ -128,6 +128,8 @@ def first_told_version(client: Client, ledger: Ledger, first: int, last: int) ->
 class RowChangesReader(KeyedReader):
     """Reads what versions have changed."""
 
+    _hands_batches_on = False
+
     def __init__(
         self,
         definition: TableDefinition,

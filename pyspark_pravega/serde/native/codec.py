@@ -35,6 +35,9 @@ from pyspark_pravega.serde.types import fit
 _FAILED = (ValueError, RuntimeError, pa.ArrowException)
 """What the native module raises when it can't go on; the plain codec then answers."""
 
+VIEWS_FROM_BYTES = 64
+"""Values that are shorter on average are copied when they are decoded: of them a view costs more than a copy."""
+
 
 def faster(plain: Codec) -> Codec:
     """The native codec for what a plain one does, or that one where there's none.
@@ -123,11 +126,18 @@ class NativeCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
+        return self._decode(payloads, columns, views=False)
+
+    def decode_to_views(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+        """See `decode_to_views` of serde/codec.py: a column is one of views where its values are long."""
+        return self._decode(payloads, columns, views=True)
+
+    def _decode(self, payloads: pa.Array, columns: Sequence[str], *, views: bool) -> pa.RecordBatch:
         if not columns:
             return batch_of([], pa.schema([]), len(payloads))
         if self._native is None:
             return self._plainly(payloads, columns)
-        answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events))
+        answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, VIEWS_FROM_BYTES if views else None))
         if answer is None:
             return self._plainly(payloads, columns)
         batch, index, _ = answer
