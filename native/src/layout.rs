@@ -125,8 +125,14 @@ impl<'a> Layout<'a> {
         data.child_data().iter().try_for_each(|child| self.add(child))
     }
 
-    /// Writes it. Returns where it ends; `None` when the memory is too small.
-    fn write(&self, rows: usize, memory: &mut [u8]) -> Option<usize> {
+    /// Where it ends.
+    fn end(&self) -> usize {
+        let table = 16 + 16 * (self.nodes.len() + self.pieces.len());
+        self.pieces.iter().fold(table, |at, piece| at.next_multiple_of(ALIGNMENT) + piece.len())
+    }
+
+    /// Writes it. `None` when a view shows what isn't there.
+    fn write(&self, rows: usize, memory: &mut [u8]) -> Option<()> {
         let mut at = 16 + 16 * (self.nodes.len() + self.pieces.len());
         let mut table = Vec::with_capacity(at);
         table.extend_from_slice(&(rows as i64).to_ne_bytes());
@@ -135,22 +141,22 @@ impl<'a> Layout<'a> {
         self.nodes.iter().flatten().for_each(|number| table.extend_from_slice(&number.to_ne_bytes()));
         for piece in &self.pieces {
             at = at.next_multiple_of(ALIGNMENT);
-            let end = at.checked_add(piece.len())?;
+            let end = at + piece.len();
             piece.write(memory.get_mut(at..end)?)?;
             table.extend_from_slice(&(at as i64).to_ne_bytes());
             table.extend_from_slice(&(piece.len() as i64).to_ne_bytes());
             at = end;
         }
         memory.get_mut(..table.len())?.copy_from_slice(&table);
-        Some(at)
+        Some(())
     }
 }
 
 /// Lays a batch into memory: a uint8 array over memory that may be written to, and that nobody reads meanwhile. A column
 /// of views becomes one of plain values.
 ///
-/// Returns how many bytes it takes; None when they are more than there are, or the batch is one of those whose arrays
-/// can't be laid out as they are, such as slices.
+/// Returns how many bytes it takes: where the memory has fewer, nothing is written. None when the batch is one of those
+/// whose arrays can't be laid out as they are, such as slices.
 #[pyfunction]
 pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>) -> PyResult<Option<usize>> {
     guarded(|| {
@@ -162,8 +168,12 @@ pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>) -> P
         if datas.iter().any(|data| layout.add_column(data).is_none()) {
             return Ok(None);
         }
+        let size = layout.end();
+        if size > memory.len() {
+            return Ok(Some(size));
+        }
         // SAFETY: the caller has the memory mapped for writing, and lends it to nobody else meanwhile.
         let memory = unsafe { std::slice::from_raw_parts_mut(memory.values().as_ptr().cast_mut(), memory.len()) };
-        Ok(layout.write(batch.num_rows(), memory))
+        Ok(layout.write(batch.num_rows(), memory).map(|()| size))
     })
 }

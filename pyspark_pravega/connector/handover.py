@@ -43,7 +43,8 @@ import secrets
 import select
 import struct
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import IO, Any
 
@@ -66,8 +67,6 @@ _HEAD_BYTES = mmap.PAGESIZE
 """Before the first buffer: what shows the JVM that it has opened the right file."""
 _STEP_BYTES = 256 << 10
 """Memory is taken in steps, as batches need it."""
-_TABLE_BYTES = 64 << 10
-"""What a batch that is laid may need beside its own bytes."""
 _ALIVE_S = 2.0
 """How often a worker that waits for the JVM looks whether it still has a parent."""
 _ANSWER_S = 0.5
@@ -75,8 +74,6 @@ _ANSWER_S = 0.5
 _MOST_UNANSWERED = 2
 """A worker that had so many offers unanswered makes no more: its JVM can't open its files."""
 _COMPACT = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
-_BYTES_OF_A_VIEW = 5
-"""What a value that a view shows needs at most beside its bytes: where it ends, and whether it is null."""
 _taking_views = False
 _offer, _note = struct.Struct("=B3xiiiiq"), struct.Struct("=B3xiqq")
 
@@ -199,18 +196,6 @@ def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.cast(schema)
 
 
-def _laid_bytes(batch: pa.RecordBatch) -> int:
-    """How many bytes the columns of a batch need at most, with those that views show."""
-    size, shown = 0, {}
-    for column in batch.columns:
-        if column.type in _COMPACT:
-            size += _BYTES_OF_A_VIEW * len(column)
-            shown.update({buffer.address: buffer.size for buffer in column.buffers()[2:]})
-        else:
-            size += column.nbytes
-    return size + sum(shown.values())
-
-
 def _enclosed(batch: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     sink.write(bytes([ENCLOSED] * 8))
@@ -275,6 +260,10 @@ class Ring:
                 return False
             self._taken[buffer] = wanted
         return True
+
+    def taken_bytes(self, buffer: int) -> int:
+        """How many of a buffer's bytes there is memory for."""
+        return self._taken[buffer]
 
     def memory(self, buffer: int, size: int) -> memoryview:
         """The first bytes of a buffer."""
@@ -399,19 +388,29 @@ class _Sender:
 
     def lay(self, batch: pa.RecordBatch) -> bool:
         """Lay a batch into the ring as it is, and note that; False when that can't be done, and `place` has to."""
-        if self._over or self._lay is None or not self._schema_told:
+        if self._over or (write := self._lay) is None or not self._schema_told:
             return False
-        size = min(_laid_bytes(batch) + _TABLE_BYTES, self._ring.buffer_bytes)
         self._sent += 1
-        if size > SMALL_BYTES + _TABLE_BYTES and self._wait_for_buffer() and self._ring.take(self._free[-1], size):
+        if self._wait_for_buffer():
+            # The one that was used last: its memory is there already, and may still be in the processor's cache.
             buffer = self._free[-1]
-            memory = pa.array(np.frombuffer(self._ring.memory(buffer, size), np.uint8))
-            length = self._lay(batch, memory)
-            if length is not None:
+            length = self._laid_in(buffer, partial(write, batch))
+            if SMALL_BYTES < length <= self._ring.taken_bytes(buffer):
                 self._free.pop()
                 return self._noted(LAID, buffer, self._ring.offset(buffer), length)
         self._sent -= 1
         return False
+
+    def _laid_in(self, buffer: int, write: Callable[[pa.Array], int | None]) -> int:
+        """How many bytes a batch takes, which is written into the buffer if it has so many; 0 when it can't be laid."""
+        length = 0
+        for _ in range(2):
+            memory = np.frombuffer(self._ring.memory(buffer, self._ring.taken_bytes(buffer)), np.uint8)
+            length = write(pa.array(memory)) or 0
+            enough = length <= self._ring.taken_bytes(buffer)
+            if enough or length > self._ring.buffer_bytes or not self._ring.take(buffer, length):
+                break
+        return length
 
     def place(self, batch: pa.RecordBatch) -> bool:
         """Put a batch into the ring and note it, or note that it comes in a message.
@@ -424,7 +423,6 @@ class _Sender:
         size = self._bytes(batch)
         self._sent += 1
         if SMALL_BYTES < size <= self._ring.buffer_bytes and self._wait_for_buffer():
-            # The one that was used last: its memory is there already, and may still be in the processor's cache.
             buffer = self._free[-1]
             if self._ring.take(buffer, size):
                 self._free.pop()
