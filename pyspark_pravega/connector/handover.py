@@ -51,7 +51,6 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.settings import LEAST_SHARED_MEMORY
 

@@ -16,7 +16,17 @@ import pytest
 from format_tools import Encodings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 from random_tables import rows_of, structs, types, values
 
 from pyspark_pravega.errors import EventEncodeError
@@ -105,9 +115,7 @@ def views_of(payloads: pa.Array) -> pa.BinaryViewArray:
     return events
 
 
-def answer_to(
-    decode: Callable[[pa.Array, list[str]], pa.RecordBatch], payloads: pa.Array, columns: list[str]
-) -> Any:
+def answer_to(decode: Callable[[pa.Array, list[str]], pa.RecordBatch], payloads: pa.Array, columns: list[str]) -> Any:
     try:
         batch = decode(payloads, columns)
     except BadEventError as error:
@@ -319,10 +327,15 @@ def test_long_texts_and_bytes_are_views_of_what_was_received(
     table_format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    kinds = {"long": StringType(), "short": StringType(), "bytes": BinaryType(), "inner": ArrayType(StringType(), False)}
+    kinds = {
+        "long": StringType(),
+        "short": StringType(),
+        "bytes": BinaryType(),
+        "inner": ArrayType(StringType(), False),
+    }
     table = StructType([StructField(name, kind, True) for name, kind in kinds.items()])
     _, native = twins(table_format, table)
-    values = [
+    values: list[dict[str, Any]] = [
         {"long": "ü" * 100, "short": "s", "bytes": b"\\0" * 200, "inner": ["i" * 300]},
         {"long": None, "short": None, "bytes": None, "inner": []},
         {"long": 'a "quoted" one' * 20, "short": "", "bytes": b"b" * 12, "inner": []},

@@ -137,7 +137,9 @@ class NativeCodec:
             return batch_of([], pa.schema([]), len(payloads))
         if self._native is None:
             return self._plainly(payloads, columns)
-        answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, VIEWS_FROM_BYTES if views else None))
+        answer = self._attempt(
+            payloads, columns, lambda decoder, events: decoder.decode(events, VIEWS_FROM_BYTES if views else None)
+        )
         if answer is None:
             return self._plainly(payloads, columns)
         batch, index, _ = answer
