@@ -73,8 +73,8 @@ def filled_namespace(spark: SparkSession, name: str, rows: DataFrame, *forms: st
     spark.sql(f"DROP NAMESPACE {name} CASCADE")
 
 
-def read(spark: SparkSession, table: str, manner: str = "16m") -> DataFrame:
-    return spark.read.option("shared-memory", manner).table(table)
+def read(spark: SparkSession, table: str, manner: str = "16m", **options: str) -> DataFrame:
+    return spark.read.options(**options).option("shared-memory", manner).table(table)
 
 
 def digest(rows: DataFrame) -> tuple[object, ...]:
