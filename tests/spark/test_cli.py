@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyspark
 import pytest
 from sandbox_tools import WITHOUT_PRIVILEGES
 
@@ -89,8 +90,7 @@ def test_a_malformed_address_is_refused_before_spark_starts(tmp_path: Path) -> N
     assert done.stderr.splitlines()[-1].startswith("pravega-spark: [PRAVEGA_INVALID_CONFIGURATION] controller-uri")
 
 
-def test_the_printed_configuration_names_the_catalog_as_asked(sandbox: Sandbox, tmp_path: Path) -> None:
-    """That it serves a Spark program dbt shows, whose session has no other (tests/entry/test_dbt.py)."""
+def test_the_printed_configuration_serves_any_spark_program(sandbox: Sandbox, tmp_path: Path) -> None:
     environment = {**sandbox.environment(), "PRAVEGA_SHARED_MEMORY": "2m"}
     printed = run("config", "--catalog", "streams", environment=environment, folder=tmp_path)
     assert printed.returncode == 0
@@ -102,3 +102,22 @@ def test_the_printed_configuration_names_the_catalog_as_asked(sandbox: Sandbox, 
     assert conf["spark.sql.catalog.streams.controller-uri"] == sandbox.controller_uri
     assert conf["spark.pravega.shared-memory"] == "2097152"
     assert not [key for key in conf if "catalog.pravega" in key]
+
+    home = Path(pyspark.__file__).parent
+    done = subprocess.run(
+        [
+            str(home / "bin" / "spark-sql"),
+            *flags,
+            "-e",
+            "SHOW NAMESPACES IN streams; SET `spark.pravega.shared-memory`",
+        ],
+        env={**os.environ, "SPARK_HOME": str(home)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split() == ["spark.pravega.shared-memory", "2097152"]
