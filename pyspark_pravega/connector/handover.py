@@ -220,6 +220,7 @@ class Ring:
         self.size = _HEAD_BYTES + BUFFERS * self.buffer_bytes
         self.token = secrets.token_bytes(16)
         self._taken = [0] * BUFFERS
+        self._arrays: dict[int, pa.Array] = {}
         self.file = os.memfd_create("pravega-batches", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.file, self.size)
@@ -234,6 +235,7 @@ class Ring:
 
     def close(self) -> None:
         """Give this process's part back; what the JVM has mapped stays until it gives that back."""
+        self._arrays.clear()
         del self._memory
         os.close(self.file)
 
@@ -258,11 +260,18 @@ class Ring:
             except OSError:
                 return False
             self._taken[buffer] = wanted
+            self._arrays.pop(buffer, None)
         return True
 
     def taken_bytes(self, buffer: int) -> int:
         """How many of a buffer's bytes there is memory for."""
         return self._taken[buffer]
+
+    def array(self, buffer: int) -> pa.Array:
+        """The bytes of a buffer that there is memory for, as an Arrow array that may be written to."""
+        if buffer not in self._arrays:
+            self._arrays[buffer] = pa.array(np.frombuffer(self.memory(buffer, self._taken[buffer]), np.uint8))
+        return self._arrays[buffer]
 
     def memory(self, buffer: int, size: int) -> memoryview:
         """The first bytes of a buffer."""
@@ -404,8 +413,7 @@ class _Sender:
         """How many bytes a batch takes, which is written into the buffer if it has so many; 0 when it can't be laid."""
         length = 0
         for _ in range(2):
-            memory = np.frombuffer(self._ring.memory(buffer, self._ring.taken_bytes(buffer)), np.uint8)
-            length = write(pa.array(memory)) or 0
+            length = write(self._ring.array(buffer)) or 0
             enough = length <= self._ring.taken_bytes(buffer)
             if enough or length > self._ring.buffer_bytes or not self._ring.take(buffer, length):
                 break

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -185,6 +186,8 @@ class BatchReader(DataSourceReader):
     def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
         views = self._hands_batches_on and handover.takes_views()
         frames, decoded = self._decode(frames, segment_id, position, self._wanted_fields(), views=views)
+        if self._is_decoded_whole:
+            return decoded.batch
         columns = self._columns_of(decoded.batch)
         if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
             is_bad = np.zeros(len(frames), np.bool_)
@@ -198,6 +201,13 @@ class BatchReader(DataSourceReader):
         if views:
             schema = pa.schema([field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    @cached_property
+    def _is_decoded_whole(self) -> bool:
+        """Whether the wanted rows are what the codec gives: fields of the events, and as the table has them."""
+        known = {field.name: field for field in self._codec.schema}
+        fields = [known.get(name) for name in self._data_columns]
+        return self._wanted_fields() == self._data_columns and fields == list(self._arrow_schema)
 
     def _wanted_fields(self) -> list[str]:
         """The fields of the events that make the wanted columns."""
