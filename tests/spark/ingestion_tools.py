@@ -59,3 +59,21 @@ def end(program: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             continue
     program.wait()
+
+
+def forget_an_offset_that_goes_back(checkpoint: Path) -> None:
+    """Do what docs/writing.md says of two drivers that read files.
+
+    Spark refuses a checkpoint whose last offset is older than the one before. A driver that starts while the other one
+    goes on may note such a one.
+    """
+    offsets = {
+        int(path.name): json.loads(path.read_text().splitlines()[-1])["logOffset"]
+        for path in (checkpoint / "offsets").iterdir()
+        if path.name.isdigit()
+    }
+    last = max(offsets)
+    if offsets[last] < offsets.get(last - 1, offsets[last]):
+        assert not (checkpoint / "commits" / str(last)).exists()
+        (checkpoint / "offsets" / str(last)).unlink()
+        (checkpoint / "offsets" / f".{last}.crc").unlink(missing_ok=True)
