@@ -8,6 +8,7 @@ use arrow_schema::DataType;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::views::length;
 use crate::{frames, guarded, wrong};
 
 pub enum Events {
@@ -65,8 +66,7 @@ impl Events {
             Events::Compact(array) => {
                 array.value_offsets().windows(2).for_each(|ends| add((ends[1] - ends[0]) as usize))
             }
-            // A view's first 32 bits are the length.
-            Events::Views(array) => array.views().iter().for_each(|view| add(*view as u32 as usize)),
+            Events::Views(array) => array.views().iter().for_each(|view| add(length(view))),
         }
         (end <= i64::from(i32::MAX)).then_some(offsets)
     }

@@ -11,6 +11,7 @@ use arrow_pyarrow::PyArrowType;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 
+use crate::views::length;
 use crate::{guarded, wrong};
 
 const ALIGNMENT: usize = 64;
@@ -57,11 +58,6 @@ impl Piece<'_> {
         }
         Some(())
     }
-}
-
-/// A view's first 32 bits are the length.
-fn length(view: &u128) -> usize {
-    *view as u32 as usize
 }
 
 fn shown<'a>(view: &'a u128, buffers: &'a [Buffer]) -> Option<&'a [u8]> {
@@ -155,10 +151,10 @@ impl<'a> Layout<'a> {
 /// Lays a batch into memory: a uint8 array over memory that may be written to, and that nobody reads meanwhile. A column
 /// of views becomes one of plain values.
 ///
-/// Returns how many bytes it takes: where the memory has fewer, nothing is written. None when the batch is one of those
-/// whose arrays can't be laid out as they are, such as slices.
+/// Returns how many bytes it takes: where the memory has fewer, or these are at most `small`, nothing is written. None
+/// when the batch is one of those whose arrays can't be laid out as they are, such as slices.
 #[pyfunction]
-pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>) -> PyResult<Option<usize>> {
+pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>, small: usize) -> PyResult<Option<usize>> {
     guarded(|| {
         let batch = batch.0;
         let memory: ArrayRef = arrow_array::make_array(memory.0);
@@ -169,7 +165,7 @@ pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>) -> P
             return Ok(None);
         }
         let size = layout.end();
-        if size > memory.len() {
+        if size > memory.len() || size <= small {
             return Ok(Some(size));
         }
         // SAFETY: the caller has the memory mapped for writing, and lends it to nobody else meanwhile.

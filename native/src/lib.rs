@@ -392,7 +392,7 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What pyspark_pravega.frames.native_module.INTERFACE asks for.
-    module.add("INTERFACE", 7)?;
+    module.add("INTERFACE", 8)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;

@@ -2,11 +2,15 @@
 
 use arrow_array::builder::make_view;
 use arrow_buffer::Buffer;
+use arrow_data::MAX_INLINE_VIEW_LEN;
 
 use crate::column::{Bad, Res, MAX_OFFSET};
 
-/// A view holds values of up to so many bytes itself.
-const MOST_INLINE: usize = 12;
+/// How many bytes a view shows: its first 32 bits tell that.
+#[inline(always)]
+pub fn length(view: &u128) -> usize {
+    *view as u32 as usize
+}
 
 /// Values, each where it was received. Only those that were received nowhere, such as an enum's names, are copied.
 pub struct Views {
@@ -24,7 +28,7 @@ impl Views {
 
     #[inline]
     pub fn push(&mut self, value: &[u8]) -> Res<()> {
-        if value.len() <= MOST_INLINE {
+        if value.len() <= MAX_INLINE_VIEW_LEN as usize {
             self.views.push(make_view(value, 0, 0));
             return Ok(());
         }
@@ -46,8 +50,7 @@ impl Views {
 
     /// How many bytes the values have together.
     pub fn size(&self) -> usize {
-        // A view's first 32 bits are the length.
-        self.views.iter().map(|view| *view as u32 as usize).sum()
+        self.views.iter().map(length).sum()
     }
 
     /// Takes all values out: the views, and then the buffers that they name.

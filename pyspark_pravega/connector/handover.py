@@ -409,12 +409,15 @@ class _Sender:
         self._sent -= 1
         return False
 
-    def _laid_in(self, buffer: int, write: Callable[[pa.Array], int | None]) -> int:
-        """How many bytes a batch takes, which is written into the buffer if it has so many; 0 when it can't be laid."""
+    def _laid_in(self, buffer: int, write: Callable[[pa.Array, int], int | None]) -> int:
+        """How many bytes a batch takes; 0 when it can't be laid.
+
+        It is written into the buffer unless it is small, or larger than the memory that there is.
+        """
         length = 0
         for _ in range(2):
-            length = write(self._ring.array(buffer)) or 0
-            enough = length <= self._ring.taken_bytes(buffer)
+            length = write(self._ring.array(buffer), SMALL_BYTES) or 0
+            enough = length <= max(SMALL_BYTES, self._ring.taken_bytes(buffer))
             if enough or length > self._ring.buffer_bytes or not self._ring.take(buffer, length):
                 break
         return length

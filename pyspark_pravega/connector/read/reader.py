@@ -134,7 +134,7 @@ class BatchReader(DataSourceReader):
         """The rows of some events.
 
         Args:
-            found: the events.
+            events: what was received.
 
         Yields:
             Batches of the schema, and the offset in the segment at which the events of each end.
