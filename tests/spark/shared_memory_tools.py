@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-ROWS = 24_000
+ROWS = 12_000
 COLUMNS = {
     "bo BOOLEAN": "id % 2 = 0",
     "it INT": "CAST(id * 7 AS INT)",
