@@ -8,7 +8,14 @@ import socket
 import struct
 import subprocess
 import sys
+from pathlib import Path
+from zipfile import ZipFile
 
+import pyspark
+import pytest
+
+ARCHIVES = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
+"""Of pyspark's and py4j's sources, as Spark puts them first on the path of its Python processes."""
 LOAD = """
 import os, sys
 from pyspark_pravega.catalog.process import daemon
@@ -29,6 +36,33 @@ assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 
 def test_nothing_that_is_loaded_begins_a_thread() -> None:
     subprocess.run([sys.executable, "-c", LOAD], check=True, timeout=600)
+
+
+@pytest.mark.parametrize("archives", ["as they are", "of another version", "broken"])
+def test_what_is_installed_is_loaded_unless_spark_s_archives_are_of_another_version(
+    tmp_path: Path, archives: str
+) -> None:
+    places = [tmp_path / archive.name for archive in ARCHIVES]
+    for original, place in zip(ARCHIVES, places, strict=True):
+        with ZipFile(original) as sources, ZipFile(place, "w") as copy:
+            for name in sources.namelist():
+                content = sources.read(name)
+                if archives == "of another version" and name.endswith(("pyspark/version.py", "py4j/version.py")):
+                    content += b"# of somebody's own\n"
+                copy.writestr(name, content)
+        if archives == "broken":
+            place.write_bytes(place.read_bytes()[:5000])
+    code = (
+        "from pyspark_pravega.catalog.process import daemon; daemon.leave_archives(); daemon.load(); "
+        "import pyspark, py4j; print(pyspark.__file__, py4j.__file__)"
+    )
+    # Without what leaves the archives of all processes of the tests (tests/tools/sitecustomize.py).
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, timeout=600, stdout=subprocess.PIPE, text=True
+    )
+    loaded = [str(tmp_path) in file for file in done.stdout.split()]
+    assert loaded == [archives == "of another version"] * 2
 
 
 def traces_of_a_cancelled_task(module: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from entry_tools import descendants
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from spark_tools import MEASURED
 
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 
@@ -19,14 +20,15 @@ TIMEOUT_S = 120
 
 
 def kill_workers(spark: SparkSession) -> int:
-    """End all Python workers of the session's tasks; returns how many there were.
+    """End all Python workers of this package's tasks; returns how many there were.
 
-    Not the daemons that have forked them. Spark tells a daemon when an idle worker of its has ended, and the statement
-    that asks for a worker fails when the daemon is gone, too ("Stream closed").
+    Neither those of others' tasks nor the daemons that have forked them. Spark tells a daemon when an idle worker of
+    its has ended, and the statement that asks for a worker fails when the daemon is gone, too ("Stream closed").
     """
     jvm = spark.sparkContext._gateway
     assert jvm is not None
-    commands = {pid: command for pid, command in descendants(jvm.proc.pid).items() if "daemon" in command}
+    daemon = "coverage_daemon" if MEASURED else "pyspark_pravega.catalog.process.daemon"
+    commands = {pid: command for pid, command in descendants(jvm.proc.pid).items() if daemon in command}
     workers = [pid for pid in commands if parent_of(pid) in commands]
     for pid in workers:
         with suppress(ProcessLookupError):

@@ -79,9 +79,9 @@ def test_each_bad_event_is_a_dead_letter_once_and_each_good_one_a_row(
             while query.isActive:
                 progress = query.lastProgress
                 batch = int(progress["batchId"]) if progress else None
-                if table_format == "avro" and len(kills) < 6 and batch not in kills and kill_workers(spark):
+                if table_format == "avro" and len(kills) < 3 and batch not in kills and kill_workers(spark):
                     kills.append(batch)
-                sleep(0.02)
+                sleep(0.1)
             query.awaitTermination()
             break
         except StreamingQueryException:

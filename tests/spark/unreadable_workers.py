@@ -1,7 +1,7 @@
 """A Spark program whose JVM can't open its Python workers' files, as where `/proc` hides processes.
 
 Arguments: controller, schema registry, table, and `closed`, or `open` for a JVM that can. It prints what it has read,
-whether tasks still ask for shared memory, and whether a ring was mapped, as JSON.
+whether tasks still ask for shared memory, whether a ring was mapped, and how often the log tells of it, as JSON.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ def close_files() -> None:
 def main(controller: str, registry: str, table: str, way: str) -> None:
     if way == "closed":
         close_files()
+    number, name = tempfile.mkstemp()
+    os.dup2(number, 2)  # The JVM inherits it.
     builder = SparkSession.builder.master("local[2]")
     builder = pyspark_pravega.configure(builder, controller=controller, schema_registry=registry)
     for key, value in {"spark.ui.enabled": "false", "spark.driver.host": "localhost"}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext.setLogLevel("WARN")
     assert spark._jvm is not None
     reads = []
     for _ in range(6):
@@ -47,7 +49,10 @@ def main(controller: str, registry: str, table: str, way: str) -> None:
         reads.append(rings.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
     shares = spark._jvm.pyspark.pravega.OwnedBatches.sharesMemory()
     seen = any(row[2] for row in reads)
-    print(json.dumps({"rows": [list(row)[:2] for row in reads], "shares": shares, "rings": seen}))
+    log = Path(name)
+    warnings = log.read_text().count("WARN SharedRing: This process can't open files of its Python workers (")
+    log.unlink()
+    print(json.dumps({"rows": [list(row)[:2] for row in reads], "shares": shares, "rings": seen, "warnings": warnings}))
 
 
 if __name__ == "__main__":

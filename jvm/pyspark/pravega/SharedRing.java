@@ -22,6 +22,8 @@ import org.apache.arrow.memory.ForeignAllocation;
 import org.apache.arrow.memory.util.MemoryUtil;
 import org.apache.spark.TaskContext;
 import org.apache.spark.storage.StorageUtils;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The memory that a Python worker shares with one task, mapped here: a ring of buffers that the worker fills with
@@ -38,6 +40,8 @@ final class SharedRing {
 
   /** After so many offers in a row that couldn't be taken this process asks for none any more. */
   private static final int MOST_REFUSED = 4;
+
+  private static final Logger LOG = LoggerFactory.getLogger(SharedRing.class);
 
   private static final AtomicInteger REFUSED = new AtomicInteger();
   private static final AtomicInteger MAPPED = new AtomicInteger();
@@ -103,6 +107,7 @@ final class SharedRing {
     byte[] token = new byte[TOKEN_BYTES];
     offer.get(token);
     MappedByteBuffer memory = null;
+    String why = "they aren't what the worker has written";
     // Written to, because Arrow's vectors may be; a page that is only mapped for reading would end the JVM then.
     try (RandomAccessFile opened = new RandomAccessFile(files + file, "rw")) {
       if (opened.length() == size) {
@@ -119,13 +124,20 @@ final class SharedRing {
             return ring;
           } catch (IOException error) {
             notes.close();
+            why = error.toString();
           }
         }
       }
     } catch (IOException | RuntimeException error) {
       // Another machine's, another user's, or one behind a border that this process can't look over.
+      why = error.toString();
     }
-    REFUSED.incrementAndGet();
+    if (REFUSED.incrementAndGet() == MOST_REFUSED) {
+      LOG.warn(
+          "This process can't open files of its Python workers ({}). From now on their batches come by sockets, which"
+              + " takes more CPU and gives the same rows. The option 'shared-memory' = '0' means that, too.",
+          why);
+    }
     if (memory != null) {
       StorageUtils.dispose(memory);
     }

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 _LOADED = ("pyspark.worker", "pyspark_pravega.catalog.process.jobs", "pyspark_pravega.serde.native")
 _PLAIN = "pyspark.daemon"
@@ -23,6 +24,29 @@ _SETTLING_TASKS = 2
 """After so many tasks a worker has loaded what it needs."""
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """For numpy's linear algebra, and for the one of pyarrow's allocators that it doesn't use."""
+
+
+def leave_archives() -> list[str]:
+    """Take pyspark and py4j from where they are installed, rather than from Spark's archives of the same version.
+
+    Spark puts these archives, of sources only, first on the path. What is imported from them is compiled anew by each
+    process. Where nothing is installed, or another version, the archives stay.
+
+    Returns:
+        The archives that are no longer on the path.
+    """
+    left = []
+    for archive in [Path(place) for place in sys.path if place.endswith(".zip")]:
+        package = "pyspark" if archive.name == "pyspark.zip" else archive.name.partition("-")[0]
+        if package not in ("pyspark", "py4j"):
+            continue
+        installed = next((Path(place, package) for place in sys.path if Path(place, package).is_dir()), None)
+        # OSError: an archive that isn't there, a package without a version; KeyError: an archive of something else.
+        with contextlib.suppress(OSError, KeyError, BadZipFile), ZipFile(archive) as sources:
+            if installed and sources.read(f"{package}/version.py") == (installed / "version.py").read_bytes():
+                sys.path.remove(str(archive))
+                left.append(str(archive))
+    return left
 
 
 def load() -> bool:
@@ -44,6 +68,7 @@ def load() -> bool:
 
 def main() -> None:
     """Serve as Spark's daemon does."""
+    leave_archives()
     with _without_threads():
         may_fork = load()
     if not may_fork:
