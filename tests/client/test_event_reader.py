@@ -244,7 +244,7 @@ def test_a_tail_follows_scales_and_keeps_each_key_s_order(client: Client, scope:
 
 def test_a_tail_survives_connections_that_break(client: Client, settings: Settings, stream: Stream) -> None:
     chance = random.Random(2)
-    allowances = [chance.randint(1, 4000) for _ in range(40)]
+    allowances = [chance.randint(1, 4000) for _ in range(20)]
     with (
         Proxy(client.controller.endpoint(stream, 0), *allowances) as proxy,
         ThroughProxy(settings, proxy) as broken,

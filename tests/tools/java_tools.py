@@ -23,8 +23,9 @@ _OF_PROGRAMS = {
         "-Dcontroller.service.asyncTaskPool.size=8",
         # Each second the whole cache is gone through for what is old: a tenth of the CPU of a server with many tables.
         "-Dpravegaservice.cache.generation.duration.seconds=5",
-        # The standalone looks for watermarks in 100 buckets of streams, each 10 s.
+        # The standalone looks for watermarks in 100 buckets of streams, each 10 s, for which some tests wait.
         "-Dcontroller.watermarking.bucket.count=4",
+        "-Dcontroller.watermarking.frequency.seconds=3",
         # Data lies in memory: nothing is to be kept when the machine fails.
         "-Dzookeeper.forceSync=no",
     ]
