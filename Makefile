@@ -10,9 +10,8 @@ SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
 .PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
-# Processes that run tests; each has servers and programs of its own (up to 8 GB of memory). A third one, where there is
-# memory for it, works while the others wait.
-WORKERS ?= $(shell awk '/MemTotal/ {kilobytes = $$2} END {print (kilobytes > 20000000) ? 3 : 2}' /proc/meminfo 2>/dev/null || echo 2)
+# Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
+WORKERS ?= 2
 
 setup: $(STAMP)
 

@@ -48,14 +48,7 @@ hypothesis_settings.load_profile("patient")
 _SERVERS = pytest.StashKey[Servers]()
 SERVER_FIXTURES = set(KINDS)
 SPARK_FIXTURES = {"spark", "thrift"}
-LONG_FILES = {
-    "test_clusters.py",
-    "test_connect.py",
-    "test_dbt.py",
-    "test_notebooks.py",
-    "test_thriftserver.py",
-    "test_wheels.py",
-}
+LONG_FILES = {"test_clusters.py", "test_connect.py", "test_dbt.py", "test_thriftserver.py"}
 """Of half a minute to three minutes each, without the session: whoever is at the end of a run should not begin them."""
 CHEAPER_PROGRAMS = "-Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=4"
 """What Spark programs that tests start have where they don't say otherwise: Spark's pages take 0.6 s of CPU."""
@@ -138,7 +131,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     # Imported here: without xdist everything works as well, one test after another.
     from schedule_tools import BothEnds
 
-    return BothEnds(config, log, LONG_FILES)
+    return BothEnds(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

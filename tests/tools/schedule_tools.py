@@ -1,12 +1,10 @@
-"""Which of two or three processes runs which tests."""
+"""Which of two processes runs which tests."""
 
 from __future__ import annotations
 
-from collections.abc import Set
 from functools import cache
 from pathlib import Path
 
-import pytest
 from server_tools import kinds_named
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
@@ -15,17 +13,9 @@ from xdist.workermanage import WorkerController
 class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
     """Hands out whole files: to the first process from the beginning of the list, to others from its end.
 
-    So a Spark session and its warm JVM are the first one's, until what needs none is done. A third process begins with
-    the long files that need no session. Files that share servers with authentication stay together, and so do those
-    that share a Thrift server.
-
-    Args:
-        long_files: names of the files with which a third process begins.
+    So a Spark session and its warm JVM are the first one's, until what needs none is done. Files that share servers
+    with authentication stay together, and so do those that share a Thrift server.
     """
-
-    def __init__(self, config: pytest.Config, log: object, long_files: Set[str]) -> None:
-        super().__init__(config, log)
-        self._long_files = long_files
 
     def schedule(self) -> None:
         """Hand out the first files; later calls hand out more."""
@@ -34,10 +24,7 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if node is not self.nodes[0] and self.workqueue:
-            scope = next(reversed(self.workqueue))
-            if node not in self.nodes[:2]:
-                scope = next(filter(self._is_long, self.workqueue), scope)
-            self.workqueue.move_to_end(scope, last=False)
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
@@ -45,9 +32,6 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
         # sooner. Else, at the end of a run, a file would wait for one process while the other has nothing to do.
         if not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
             super()._reschedule(node)
-
-    def _is_long(self, scope: str) -> bool:
-        return any(Path(nodeid.partition("::")[0]).name in self._long_files for nodeid in self.workqueue[scope])
 
     def _split_scope(self, nodeid: str) -> str:
         return _scope(self.config.rootpath / nodeid.partition("::")[0])
