@@ -17,6 +17,8 @@ from spark_tools import MEASURED
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 
 TIMEOUT_S = 120
+OWN_DAEMON = "pyspark_pravega.catalog.process.daemon"
+"""Its workers run this package's tasks."""
 
 
 def kill_workers(spark: SparkSession) -> int:
@@ -27,7 +29,7 @@ def kill_workers(spark: SparkSession) -> int:
     """
     jvm = spark.sparkContext._gateway
     assert jvm is not None
-    daemon = "coverage_daemon" if MEASURED else "pyspark_pravega.catalog.process.daemon"
+    daemon = "coverage_daemon" if MEASURED else OWN_DAEMON
     commands = {pid: command for pid, command in descendants(jvm.proc.pid).items() if daemon in command}
     workers = [pid for pid in commands if parent_of(pid) in commands]
     for pid in workers:

@@ -21,6 +21,7 @@ from entry_tools import descendants
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from spark_tools import MEASURED
+from streaming_tools import OWN_DAEMON
 from transactions import open_transactions
 from waiting import eventually
 
@@ -28,7 +29,6 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
-OWN_DAEMON = "pyspark_pravega.catalog.process.daemon"
 
 
 def catalog_processes() -> list[int]:

@@ -135,7 +135,7 @@ final class SharedRing {
     if (REFUSED.incrementAndGet() == MOST_REFUSED) {
       LOG.warn(
           "This process can't open files of its Python workers ({}). From now on their batches come by sockets, which"
-              + " takes more CPU and gives the same rows. The option 'shared-memory' = '0' means that, too.",
+              + " takes more CPU and gives the same rows. Set the option 'shared-memory' to 0 to begin with sockets.",
           why);
     }
     if (memory != null) {

@@ -26,27 +26,22 @@ _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 """For numpy's linear algebra, and for the one of pyarrow's allocators that it doesn't use."""
 
 
-def leave_archives() -> list[str]:
+def leave_archives() -> None:
     """Take pyspark and py4j from where they are installed, rather than from Spark's archives of the same version.
 
     Spark puts these archives, of sources only, first on the path. What is imported from them is compiled anew by each
     process. Where nothing is installed, or another version, the archives stay.
-
-    Returns:
-        The archives that are no longer on the path.
     """
-    left = []
-    for archive in [Path(place) for place in sys.path if place.endswith(".zip")]:
-        package = "pyspark" if archive.name == "pyspark.zip" else archive.name.partition("-")[0]
-        if package not in ("pyspark", "py4j"):
-            continue
+    for package in ("pyspark", "py4j"):
         installed = next((Path(place, package) for place in sys.path if Path(place, package).is_dir()), None)
-        # OSError: an archive that isn't there, a package without a version; KeyError: an archive of something else.
-        with contextlib.suppress(OSError, KeyError, BadZipFile), ZipFile(archive) as sources:
-            if installed and sources.read(f"{package}/version.py") == (installed / "version.py").read_bytes():
-                sys.path.remove(str(archive))
-                left.append(str(archive))
-    return left
+        archives = [place for place in sys.path if place.endswith(".zip") and Path(place).name.startswith(package)]
+        if installed is None:
+            continue
+        for archive in archives:
+            # OSError: an archive that isn't there, a package without a version; KeyError: an archive of something else.
+            with contextlib.suppress(OSError, KeyError, BadZipFile), ZipFile(archive) as sources:
+                if sources.read(f"{package}/version.py") == (installed / "version.py").read_bytes():
+                    sys.path.remove(archive)
 
 
 def load() -> bool:
