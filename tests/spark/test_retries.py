@@ -6,6 +6,8 @@ Tasks that run twice at a time are in tests/entry/test_clusters.py: Spark runs t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -63,3 +65,43 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, client: Client, na
     assert ledger is not None
     assert ledger.state().version == 0
     assert ledger.state().pending is None
+
+
+@pytest.fixture
+def nobody_may_commit(spark: SparkSession) -> Iterator[None]:
+    """Each task that asks Spark whether it may commit is told no.
+
+    So is one whose earlier attempt has failed after it had asked, as long as Spark hasn't noted that failure.
+    """
+    jvm: Any = spark._jvm
+
+    def field(class_name: str, name: str) -> Any:
+        # Fields, not methods: py4j looks at all methods of a class, and not all of these can be loaded.
+        member = jvm.java.lang.Class.forName(f"org.apache.spark.{class_name}").getDeclaredField(name)
+        member.setAccessible(True)
+        return member
+
+    env = field("SparkContext", "_env").get(spark._jsc.sc())
+    coordinator = field("SparkEnv", "outputCommitCoordinator").get(env)
+    reference = field("scheduler.OutputCommitCoordinator", "coordinatorRef")
+    before = reference.get(coordinator)
+    reference.set(coordinator, jvm.scala.Option.empty())
+    yield
+    reference.set(coordinator, before)
+
+
+@pytest.mark.usefixtures("nobody_may_commit")
+def test_an_attempt_needs_no_leave_of_spark(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
+    """Attempts are told apart at the job's commit. Leave that a failed one still has makes the next one fail."""
+    table, source = f"{namespace}.t", f"{namespace}.source"
+    spark.sql(f"CREATE TABLE {table} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 3)")
+    spark.sql(f"UPDATE {table} SET v = 20 WHERE id = 2")
+    spark.sql(f"DELETE FROM {table} WHERE id = 3")
+    with pytest.raises(Exception, match="would change the primary key"):
+        spark.sql(f"UPDATE {table} SET id = 7 WHERE id = 1")
+    spark.sql(f"CREATE TABLE {source} (id INT NOT NULL, v INT)")
+    spark.sql(f"INSERT OVERWRITE {source} VALUES (4, 4)")
+    query = spark.readStream.table(source).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).toTable(table).awaitTermination()
+    assert sorted(spark.table(table).collect()) == [(1, 1), (2, 20), (4, 4)]

@@ -107,6 +107,11 @@ final class PravegaChanges implements DeltaWrite, DeltaBatchWrite, RequiresDistr
   }
 
   @Override
+  public boolean useCommitCoordinator() {
+    return write.useCommitCoordinator();
+  }
+
+  @Override
   public void commit(WriterCommitMessage[] messages) {
     write.commit(messages);
   }

@@ -48,6 +48,11 @@ final class PravegaStreamingWrite implements StreamingWrite {
   }
 
   @Override
+  public boolean useCommitCoordinator() {
+    return write.useCommitCoordinator();
+  }
+
+  @Override
   public void commit(long epoch, WriterCommitMessage[] messages) {
     JsonNode report =
         write.end("commitWrite", messages, "query", write.queryId(), "run", run, "epoch", epoch);

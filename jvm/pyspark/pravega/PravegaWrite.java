@@ -177,6 +177,16 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
     return new CatalogProcess.Resumption(writer, "resumeWrite", "writer", writer, "partitions", partitions);
   }
 
+  /**
+   * Attempts at a partition are told apart by their messages when the job commits. Spark's own leave for one of them would
+   * be held by a failed attempt until Spark has noted the failure: the next one would be refused, and the user be told of
+   * that instead of the error.
+   */
+  @Override
+  public boolean useCommitCoordinator() {
+    return false;
+  }
+
   @Override
   public void commit(WriterCommitMessage[] messages) {
     JsonNode report = end("commitWrite", messages, "seen", kind == Kind.APPEND ? List.of() : SeenTable.of(table));
