@@ -185,7 +185,7 @@ class ControllerStreams(ControllerSegments):
         return after
 
     def truncate_stream(self, stream: Stream, cut: Mapping[int, int]) -> None:
-        """Remove all events before a cut, for ever. Takes about a second.
+        """Remove all events before a cut, for ever. The answer takes about a second.
 
         The server doesn't look whether the cut's offsets lie within its segments, and a stream that is truncated beyond
         its tail is broken: use `stream_cuts.truncate_stream`, which does.
