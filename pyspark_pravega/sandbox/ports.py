@@ -6,7 +6,9 @@ import os
 import random
 import socket
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -85,41 +87,44 @@ def is_free(port: int) -> bool:
     return True
 
 
-def listener(port: int, pid: int) -> Listener:
-    """Tell whether a process listens on a port, or somebody else.
+def listeners(ports: Iterable[int], pid: int) -> dict[int, Listener]:
+    """Tell for some ports whether a process listens there, or somebody else.
 
     A server that lost its port to another one can hang without a word in its log (Pravega's segment store does), and
-    then the other one would answer in its place.
+    then the other one would answer in its place. To look takes some 10 ms of CPU, for however many ports: Linux goes
+    through all connections.
 
     Args:
-        port: the port.
+        ports: the ports.
         pid: a process of this user.
 
     Returns:
-        Who listens.
+        Who listens on each.
     """
+    ports = list(ports)
     if sys.platform != "linux":
-        return Listener.UNKNOWN
-    sockets = _listening_sockets(port)
-    if not sockets:
-        return Listener.NOBODY
+        return dict.fromkeys(ports, Listener.UNKNOWN)
+    sockets = _listening_sockets()
+    others = Listener.ANOTHER
+    own = set[str]()
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
-                try:
-                    if os.readlink(entry.path) in sockets:
-                        return Listener.OURS
-                except FileNotFoundError:
-                    continue
+                with suppress(FileNotFoundError):
+                    own.add(os.readlink(entry.path))
     except FileNotFoundError:
-        return Listener.ANOTHER
+        pass
     except PermissionError:
-        return Listener.UNKNOWN
-    return Listener.ANOTHER
+        others = Listener.UNKNOWN
+    return {
+        port: Listener.OURS if own & sockets.get(port, set()) else others if port in sockets else Listener.NOBODY
+        for port in ports
+    }
 
 
-def _listening_sockets(port: int) -> set[str]:
-    sockets = set()
+def _listening_sockets() -> dict[int, set[str]]:
+    """Port to the sockets that listen on it, as links to open files name them."""
+    sockets = defaultdict[int, set[str]](set)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = Path(table).read_text().splitlines()[1:]
@@ -127,8 +132,8 @@ def _listening_sockets(port: int) -> set[str]:
             continue
         for line in lines:
             fields = line.split()
-            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                sockets.add(f"socket:[{fields[9]}]")
+            if fields[3] == _LISTEN:
+                sockets[int(fields[1].rpartition(":")[2], 16)].add(f"socket:[{fields[9]}]")
     return sockets
 
 

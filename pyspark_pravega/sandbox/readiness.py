@@ -16,7 +16,7 @@ import grpc
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox.java import LOOPBACK
-from pyspark_pravega.sandbox.ports import Listener, listener
+from pyspark_pravega.sandbox.ports import Listener, listeners
 from pyspark_pravega.sandbox.processes import Kept
 from pyspark_pravega.security import Credentials, Tls
 
@@ -155,13 +155,14 @@ def await_ready(name: str, process: Kept, log: Path, checks: Mapping[int, Check 
             raise SandboxError(
                 f"{name} ended while starting, with exit code {process.exit_code()}; see {log}\n{last_lines(log)}"
             )
+        listening = listeners(checks, process.pid)
         for port in checks:
-            if listener(port, process.pid) is Listener.ANOTHER:
+            if listening[port] is Listener.ANOTHER:
                 raise PortTakenError(f"{name} couldn't listen on port {port}: another process does")
         if _BIND_FAILURE.search(_text(log)):
             raise PortTakenError(f"{name} couldn't listen: one of the ports {sorted(checks)} is taken")
         port, check = next(iter(pending.items()))
-        if listener(port, process.pid) is Listener.NOBODY:
+        if listening[port] is Listener.NOBODY:
             reason = f"nothing listens on port {port}"
         else:
             reason = check() if check else None

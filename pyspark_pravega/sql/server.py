@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError, UnavailableError
-from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listener
+from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import Kept, signals_interrupt
 from pyspark_pravega.sql.commands import (
     QUIET_LOGGING,
@@ -172,7 +172,7 @@ def _await(process: Kept, server: SparkServer, host: str, port: int) -> None:
         UnavailableError: it has ended.
     """
     while process.exit_code() is None:
-        if listener(port, process.pid) in (Listener.OURS, Listener.UNKNOWN) and _connects(host, port):
+        if _connects(host, port) and listeners([port], process.pid)[port] in (Listener.OURS, Listener.UNKNOWN):
             return
         time.sleep(_POLL_S)
     raise UnavailableError(

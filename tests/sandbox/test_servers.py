@@ -20,7 +20,7 @@ from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
 from pyspark_pravega.sandbox.files.bundles import PRAVEGA, fetch
 from pyspark_pravega.sandbox.java.loopback import class_jar
-from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listener
+from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import ProcessId
 
 pytestmark = pytest.mark.server
@@ -180,9 +180,12 @@ def test_a_heap_that_is_no_size_is_refused(heap: str) -> None:
 
 def test_who_listens_is_told(busy_port: int, sandbox: Sandbox) -> None:
     (nobody,) = free_ports(1)
-    assert listener(nobody, sandbox.pravega_pid) is Listener.NOBODY
-    assert listener(busy_port, sandbox.pravega_pid) is Listener.ANOTHER
-    assert listener(port_of(sandbox.controller_uri), sandbox.pravega_pid) is Listener.OURS
+    controller = port_of(sandbox.controller_uri)
+    expected = {nobody: Listener.NOBODY, busy_port: Listener.ANOTHER, controller: Listener.OURS}
+    assert listeners(expected, sandbox.pravega_pid) == expected
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert listeners([busy_port, nobody], gone.pid) == {busy_port: Listener.ANOTHER, nobody: Listener.NOBODY}
 
 
 def test_a_server_that_dies_while_starting_shows_the_end_of_its_log(tmp_path: Path) -> None:
