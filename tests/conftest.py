@@ -21,7 +21,7 @@ from error_tools import java_traces
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
-from server_tools import KINDS, Servers, kinds_named
+from server_tools import KINDS, Servers, kinds_named, wants_thrift
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.registry import SchemaRegistry
@@ -46,10 +46,13 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("patient")
 
 _SERVERS = pytest.StashKey[Servers]()
+_THRIFT_SERVERS = pytest.StashKey["ThriftServers"]()
 SERVER_FIXTURES = set(KINDS)
 SPARK_FIXTURES = {"spark", "thrift"}
-LONG_FILES = {"test_clusters.py", "test_connect.py", "test_dbt.py", "test_thriftserver.py"}
-"""Of half a minute to three minutes each, without the session: whoever is at the end of a run should not begin them."""
+FIRST_FILES = {"test_dbt.py", "test_thriftserver.py"}
+"""Their programs list the tables of all namespaces: later there are hundreds of them."""
+LONG_FILES = {"test_clusters.py", "test_connect.py"}
+"""Of a minute each, without the session: whoever is at the end of a run should not begin them."""
 CHEAPER_PROGRAMS = "-Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=4"
 """What Spark programs that tests start have where they don't say otherwise: Spark's pages take 0.6 s of CPU."""
 _numbers = itertools.count(1)
@@ -152,13 +155,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(file: Path, used: set[str]) -> int:
     """Where a file stands in the schedule, which begins at both ends (`BothEnds`).
 
-    First those of the Spark session, then the longest ones with programs of their own, what needs nothing, shorter
-    programs with a JVM of their own, what needs servers only, and last what needs servers with authentication. Those
-    that need nothing are short: where the processes meet, neither waits long for the other.
+    First the programs that look at all that there is, then the files of the Spark session, the longest ones with
+    programs of their own, what needs nothing, shorter programs with a JVM of their own, what needs servers only, and
+    last what needs servers with authentication. Those that need nothing are short: where the processes meet, neither
+    waits long for the other.
     """
     if kinds := kinds_named(file) - {"sandbox"}:
         # Servers end with the last file that names them: those of a kind follow each other.
         return 6 if "secure_sandbox" not in kinds else 7 if len(kinds) > 1 else 8
+    if file.name in FIRST_FILES:
+        return 0
     if "sessions" in used:
         return 1
     if file.name in LONG_FILES:
@@ -179,6 +185,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _servers_of_a_module(request: pytest.FixtureRequest) -> None:
+    if (thrift := request.config.stash.get(_THRIFT_SERVERS, None)) and not wants_thrift(request.path):
+        thrift.end()
     if running := request.config.stash.get(_SERVERS, None):
         wanted = kinds_named(request.path)
         kept = "roomy_sandbox" if _is_chaos(request.path) else "sandbox"
@@ -278,10 +286,11 @@ def java(compiled: KeptPrograms, settings: Settings) -> KeptPrograms:
 
 
 @pytest.fixture(scope="session")
-def thrift_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThriftServers]:
+def thrift_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThriftServers]:
+    """Those of this process; they end with the last file that wants one."""
     from entry_tools import ThriftServers
 
-    running = ThriftServers(tmp_path_factory)
+    running = request.config.stash[_THRIFT_SERVERS] = ThriftServers(tmp_path_factory)
     yield running
     running.end()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from server_tools import kinds_named
+from server_tools import kinds_named, wants_thrift
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -41,4 +41,4 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
 def _scope(file: Path) -> str:
     if kinds_named(file) - {"sandbox"}:
         return "authentication"
-    return "thrift" if "thrift: ThriftServer" in file.read_text() else str(file)
+    return "thrift" if wants_thrift(file) else str(file)

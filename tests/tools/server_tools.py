@@ -187,3 +187,9 @@ def kinds_named(file: Path) -> set[str]:
     """The kinds of servers that a file of tests names: some are asked for by name only, through parameters."""
     text = file.read_text()
     return {kind for kind in KINDS if re.search(rf"\b{kind}\b", text)}
+
+
+@cache
+def wants_thrift(file: Path) -> bool:
+    """Whether a test module takes the Thrift server that such files share."""
+    return "thrift: ThriftServer" in file.read_text()

@@ -119,8 +119,10 @@ final class Tree {
   List<Entry> entries(String catalog, NamePattern namespaces, NamePattern names, boolean tables, boolean views)
       throws Exception {
     List<Entry> found = new ArrayList<>();
-    for (Namespace namespace : namespaces(catalog, namespaces)) {
-      Entry known = names.isName() ? known(namespace, names.name()) : null;
+    List<Namespace> matching = namespaces(catalog, namespaces);
+    for (Namespace namespace : matching) {
+      // Of many namespaces most don't have it, and their lists are asked for all the same.
+      Entry known = names.isName() && matching.size() == 1 ? known(namespace, names.name()) : null;
       if (known != null) {
         if (known.isView() ? views : tables) {
           found.add(known);
