@@ -21,14 +21,17 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "jvm", "native")
-LESS_OPTIMIZED = "".join(
-    f"[profile.release.package.{name}]\nopt-level = 0\ncodegen-units = 16\n"
-    for name in ("pyspark-pravega-native", "pyo3", "pyo3-ffi", "arrow-pyarrow")
-)
-"""For cargo: what it compiles anew in a copy of the sources. Optimized as usual that takes 18 s of CPU, and 7 s so."""
+SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "jvm")
 BUILDERS = {"javac", "jar", "cargo", "rustc", "maturin", "make"}
 OURS = "pyspark_pravega"
+
+
+def link_all(source: Path, target: Path) -> None:
+    """Link what a folder has into another one: not what is there already, and nothing that builds."""
+    for path in source.iterdir():
+        link = target / path.name
+        if path.name not in BUILDERS and not link.is_symlink() and not link.exists():
+            link.symlink_to(path)
 
 
 class Machine:
@@ -37,7 +40,7 @@ class Machine:
     def __init__(self, folder: Path, wheels: list[Path]) -> None:
         self.wheels = wheels
         self.bin = folder / "environment" / "bin"
-        subprocess.run([sys.executable, "-m", "venv", self.bin.parent], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.bin.parent], check=True)
         others = folder / "others"
         others.mkdir()
         for package in (path for packages in site.getsitepackages() for path in Path(packages).iterdir()):
@@ -47,18 +50,22 @@ class Machine:
         (own_packages / "others.pth").write_text(f"{others}\n")
         tools = folder / "tools"
         tools.mkdir()
-        java = os.environ.get("JAVA_HOME")
-        for places in ([Path(java) / "bin"] if java else []) + [Path("/usr/bin"), Path("/bin")]:
-            for tool in places.iterdir():
-                if tool.name not in BUILDERS and not (tools / tool.name).is_symlink():
-                    (tools / tool.name).symlink_to(tool)
+        for places in (Path("/usr/bin"), Path("/bin")):
+            link_all(places, tools)
         left_out = ("PRAVEGA_", "PYTHONPATH", "JAVA_HOME", "CARGO", "RUST", "PYSPARK")
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-        self._environment["PATH"] = f"{self.bin}{os.pathsep}{tools}"
+        self._environment["PATH"] = os.pathsep.join([str(self.bin), f"{folder}/java/bin", str(tools)])
+        if java := os.environ.get("JAVA_HOME"):
+            # Where JAVA_HOME isn't set, Spark passes over the tests' own `java`, whose JVMs begin sooner.
+            (folder / "java" / "bin").mkdir(parents=True)
+            link_all(Path(java), folder / "java")
+            link_all(Path(java) / "bin", folder / "java" / "bin")
+            self._environment["JAVA_HOME"] = f"{folder}/java"
         assert [name for name in BUILDERS if shutil.which(name, path=self._environment["PATH"])] == []
-        pip = [str(self.bin / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        # The pip of this environment, for the other one: to install one takes 5 s.
+        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--no-compile"]
         # Not beside the sources, where pip would take the package for installed.
-        installed = self.run(*pip, "--no-deps", "--no-index", *wheels, folder=self.bin)
+        installed = self.run(*pip, "--quiet", "--no-deps", "--no-index", *wheels, folder=self.bin)
         assert installed.returncode == 0, installed.stderr
 
     def run(self, *command: object, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -78,10 +85,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     copy = tmp_path_factory.mktemp("wheels")
     for name in SOURCES:
         copier = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        copier(ROOT / name, copy / name)  # with what cargo has compiled of others' code
+        copier(ROOT / name, copy / name)
     shutil.copytree(ROOT / OURS, copy / OURS, ignore=shutil.ignore_patterns("__pycache__", "*.jar"))
-    (copy / ".cargo").mkdir()
-    (copy / ".cargo" / "config.toml").write_text(LESS_OPTIMIZED)
+    # By a link, so that cargo takes what it has compiled for this environment, unless a source has changed since.
+    (copy / "native").symlink_to(ROOT / "native")
     (copy / ".venv").symlink_to(sys.prefix)
     # With -o make takes the shared environment for ready, and leaves it as it is.
     command = ["make", "--no-print-directory", "dist", "-o", ".venv/.ready"]
