@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from class_archives import ARCHIVES
 from class_archives import options as archive_options
 from error_tools import java_traces
 from hypothesis import HealthCheck
@@ -100,7 +101,7 @@ def _share_compiled_python() -> None:
 
 def pytest_report_header() -> str:
     """Say whether JVMs have archives of their classes: without them all takes longer."""
-    return f"archives of classes: {len(archive_options())} of 3 (make classes)"
+    return f"archives of classes: {len(archive_options())} of {len(ARCHIVES)} (make classes)"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

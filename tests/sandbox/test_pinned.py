@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from maven_tools import Repository, Request, misplaced
+from maven_tools import Answer, Repository, Request, misplaced
 from waiting import eventually
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.progress import megabytes, time_left
 from pyspark_pravega.sandbox import fetch, pin
+from pyspark_pravega.sandbox.files import pinned
 from pyspark_pravega.sandbox.files.bundles import SERVERS, download_size, fetch_all
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ def expected(repository: Repository, *places: str) -> dict[str, bytes]:
 
 
 def test_files_are_asked_for_once_and_nothing_else_is(repository: Repository, tmp_path: Path) -> None:
-    places = [repository.add(f"module{number}") for number in range(9)]
+    places = [repository.add(f"module{number}", size=100_000) for number in range(9)]
     places += [repository.add("module0", version="2.0"), repository.add("module1-native", organisation="net")]
     assert content(fetch(repository.bundle(tmp_path, *places), cache=tmp_path / "cache")) == expected(
         repository, *places
@@ -83,16 +84,16 @@ def test_pages_tell_how_much_is_fetched(page: str) -> None:
     assert sizes == [str(megabytes(download_size(SERVERS)))]
 
 
-@pytest.mark.parametrize("harm", [Request.cut, Request.wrong, Request.busy])
-def test_a_file_that_came_to_harm_is_fetched_again(
-    repository: Repository, tmp_path: Path, harm: object, capfd: pytest.CaptureFixture[str]
+def test_files_that_came_to_harm_are_fetched_again(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    good, bad = repository.add("good"), repository.add("bad", size=300_000)
-    repository.harm[bad] = [harm]  # type: ignore[list-item]
-    bundle = repository.bundle(tmp_path, good, bad)
-    assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, good, bad)
-    assert repository.requests == {good: 1, bad: 2}
-    assert ("bad-1.0.jar differs" in capfd.readouterr().err) == (harm is Request.wrong)
+    harms: dict[str, Answer] = {"cut": Request.cut, "wrong": Request.wrong, "busy": Request.busy}
+    good, *bad = (repository.add(name, size=150_000) for name in ("good", *harms))
+    repository.harm |= {place: [harm] for place, harm in zip(bad, harms.values(), strict=True)}
+    bundle = repository.bundle(tmp_path, good, *bad)
+    assert content(fetch(bundle, cache=tmp_path / "cache")) == expected(repository, good, *bad)
+    assert repository.requests == {good: 1, **dict.fromkeys(bad, 2)}
+    assert re.findall(r"(\S+) differs", capfd.readouterr().err) == ["wrong-1.0.jar"]
 
 
 def test_wrong_bytes_are_never_used(repository: Repository, tmp_path: Path) -> None:
@@ -104,8 +105,9 @@ def test_wrong_bytes_are_never_used(repository: Repository, tmp_path: Path) -> N
 
 
 def test_where_files_are_not_in_their_places_ivy_looks_for_them(
-    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(pinned, "_FRUITLESS", 1)
     place = repository.add("sought")
     repository.publish_pom(place)
     bundle = repository.bundle(tmp_path, place)
@@ -121,16 +123,17 @@ def test_where_files_are_not_in_their_places_ivy_looks_for_them(
         "1 files couldn't be fetched (sought-1.0.jar); Ivy now looks for everything that example depends on, "
         "which takes some minutes"
     ]
-    pinned = bundle.manifest.read_text()
+    written = bundle.manifest.read_text()
     bundle.manifest.unlink()
     assert pin(bundle, cache=tmp_path / "cache") == 1
-    assert bundle.manifest.read_text() == pinned
+    assert bundle.manifest.read_text() == written
 
 
 def test_what_stands_in_the_way_is_told(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bundle = repository.bundle(tmp_path, repository.add("a"))
+    monkeypatch.setattr(pinned, "_PAUSE_S", 0.01)
     bundle.ivy_file.write_text("<ivy-module version='2.0'><info organisation='x' module='y'/></ivy-module>")
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://127.0.0.1:1/maven")
     with pytest.raises(SandboxError, match=r"a-1.0.jar is missing"):
@@ -149,7 +152,7 @@ def test_a_damaged_bundle_keeps_its_other_files(repository: Repository, tmp_path
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(repository: Repository, tmp_path: Path) -> None:
-    quick = [repository.add(f"quick{number}") for number in range(12)]
+    quick = [repository.add(f"quick{number}") for number in range(2)]
     slow = repository.add("slow", size=20_000_000)
     release = threading.Event()
 

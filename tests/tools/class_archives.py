@@ -60,23 +60,26 @@ PRAVEGA = Archive("pravega", PRAVEGA_MAIN, lambda: [_ARTIFACTS / "pravega.sha256
 REGISTRY = Archive(
     "registry", "io.pravega.schemaregistry.service.Main", lambda: [_ARTIFACTS / "schema-registry.sha256"]
 )
+IVY = Archive("ivy", "-Divy.default.ivy.user.dir=", lambda: sorted((_spark_home() / "jars").glob("ivy-*.jar")))
+ARCHIVES = (SPARK, PRAVEGA, REGISTRY, IVY)
 
 
 def options() -> dict[str, list[str]]:
     """Java's options for the archives that are there: a word of command lines to the options of those programs."""
-    files = {archive.word: archive.file() for archive in (SPARK, PRAVEGA, REGISTRY)}
+    files = {archive.word: archive.file() for archive in ARCHIVES}
     return {word: [f"-XX:SharedArchiveFile={file}", *_QUIET] for word, file in files.items() if file and file.exists()}
 
 
 def make_missing() -> list[str]:
-    """Make those that aren't there: Spark's at the same time as the servers'.
+    """Make those that aren't there: Spark's at the same time as those of the servers and of Ivy.
 
     Returns:
         A sentence for each that couldn't be made.
     """
     _FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor() as pool:
-        return [*filter(None, pool.map(_make, ((SPARK,), (PRAVEGA, REGISTRY)), (_run_spark, _run_servers)))]
+        kinds = ((SPARK,), (PRAVEGA, REGISTRY), (IVY,))
+        return [*filter(None, pool.map(_make, kinds, (_run_spark, _run_servers, _run_ivy)))]
 
 
 def _make(archives: Sequence[Archive], run: Callable[[Path, Sequence[Path]], None]) -> str:
@@ -102,6 +105,11 @@ def _make(archives: Sequence[Archive], run: Callable[[Path, Sequence[Path]], Non
 def _run_spark(folder: Path, written: Sequence[Path]) -> None:
     home = make_home(_empty(folder / "java"), {SPARK.word: [f"-XX:ArchiveClassesAtExit={written[0]}"]})
     _run(folder, home, str(_spark_home() / "bin" / "spark-submit"), str(_HERE / "classes_of_spark.py"))
+
+
+def _run_ivy(folder: Path, written: Sequence[Path]) -> None:
+    home = make_home(_empty(folder / "java"), {IVY.word: [f"-XX:ArchiveClassesAtExit={written[0]}"]})
+    _run(folder, home, sys.executable, str(_HERE / "classes_of_ivy.py"))
 
 
 def _run_servers(folder: Path, written: Sequence[Path]) -> None:

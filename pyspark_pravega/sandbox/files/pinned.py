@@ -7,6 +7,7 @@ the pinned ones are what counts. What is here when a fetch is interrupted stays 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import re
 import sys
@@ -26,6 +27,8 @@ from pyspark_pravega.sandbox.processes import Kept
 _WORKERS = 6
 _ROUND_TRIP_BYTES = 500_000
 """What asking for one more file costs, in bytes that could have been fetched meanwhile: to give out fair shares."""
+_LEAST_SHARE_BYTES = 3 * _ROUND_TRIP_BYTES
+"""For how much an Ivy more is started: each one takes most of a second to begin."""
 _FRUITLESS = 3
 """How many rounds in a row may bring no new file."""
 _PAUSE_S = 1.0
@@ -189,7 +192,8 @@ def _shares(files: Sequence[PinnedFile]) -> list[list[PinnedFile]]:
     for file in files:
         assert file.coordinates is not None
         modules[file.coordinates.organisation, file.coordinates.module].append(file)
-    shares: list[list[PinnedFile]] = [[] for _ in range(min(_WORKERS, len(modules)))]
+    count = min(_WORKERS, len(modules), math.ceil(_cost(files) / _LEAST_SHARE_BYTES))
+    shares: list[list[PinnedFile]] = [[] for _ in range(count)]
     for module in sorted(modules.values(), key=_cost, reverse=True):
         min(shares, key=_cost).extend(module)
     return shares
