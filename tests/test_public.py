@@ -76,6 +76,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert {name for name in modules if name.startswith("pyspark_pravega.")} == set()
 
 
+def test_the_script_that_each_new_shell_asks_for_loads_nothing_heavy() -> None:
+    modules = loaded_by("from pyspark_pravega import cli; cli.main(['completion', 'bash'])")
+    assert "argcomplete" in modules
+    assert not modules & {"grpc", "google.protobuf", "pyspark", "pyarrow", "numpy", "httpx"}
+
+
 def test_the_client_and_the_registry_know_nothing_of_spark() -> None:
     modules = loaded_by("import pyspark_pravega.client, pyspark_pravega.registry")
     assert "grpc" in modules

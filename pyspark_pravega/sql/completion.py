@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from pyspark_pravega.catalog.names import to_sql
-from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.sql.commands import resolve_settings
@@ -69,6 +67,10 @@ def completes_namespaces(argument: argparse.Action) -> None:
 
 def _completes(argument: argparse.Action, names: Callable[[Any, str], Iterable[str]]) -> None:
     def completions(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        # A shell that starts runs this command for its script: it needn't load the client, half a second of CPU.
+        from pyspark_pravega.catalog.names import to_sql
+        from pyspark_pravega.connector.shared import shared_client
+
         try:
             with deadline(_PATIENCE_S):
                 controller = shared_client(resolve_settings(parsed_args)).controller
