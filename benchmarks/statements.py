@@ -1,7 +1,8 @@
 """How soon statements answer: `python -m benchmarks.statements --help`.
 
-Each beside the same one on Parquet, by turns in one session: a table is made, gets a row, is read, and dropped, again
-and again. Then the first statements of new sessions, and commands from their start to their end.
+Each beside the same one on Parquet, by turns in one session: a table is made, gets a row, is read, gets another row in
+its place, is emptied and dropped, again and again. Then the first statements of new sessions, and commands from their
+start to their end.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ STATEMENTS = {
     "INSERT of one row": "INSERT INTO {table} VALUES (1, 'ann', 2.5D)",
     "SELECT * LIMIT 10": "SELECT * FROM {table} LIMIT 10",
     "SELECT with a sum": "SELECT sum(amount) FROM {table} WHERE id < 10",
+    "INSERT OVERWRITE of one row": "INSERT OVERWRITE {table} VALUES (2, 'bob', 3.5D)",
+    "TRUNCATE TABLE": "TRUNCATE TABLE {table}",
     "DROP TABLE": "DROP TABLE {table}",
 }
 WANTED = {"CREATE TABLE": 200, "INSERT of one row": 130, "SELECT * LIMIT 10": 100, "DROP TABLE": 250}
