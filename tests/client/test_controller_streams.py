@@ -197,9 +197,9 @@ def test_creating_a_stream_again_changes_nothing(controller: Controller, stream:
 
 @server
 def test_of_many_who_create_a_stream_at_once_one_has_made_it(controller: Controller, scope: str) -> None:
-    with ThreadPoolExecutor(8) as threads:
+    with ThreadPoolExecutor(4) as threads:
         answers = list(
-            threads.map(lambda _: controller.create_stream(Stream(scope, "t"), StreamConfiguration()), range(8))
+            threads.map(lambda _: controller.create_stream(Stream(scope, "t"), StreamConfiguration()), range(4))
         )
     assert answers.count(True) >= 1
     assert list(controller.list_streams(scope)) == ["t"]
