@@ -23,7 +23,7 @@ from pyspark_pravega.client.segments.large_events import append_large
 from pyspark_pravega.client.segments.reading import read_range, segment_state
 from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.state.synchronizer import StateSynchronizer
-from pyspark_pravega.errors import AuthenticationError, CertificateError, PravegaError
+from pyspark_pravega.errors import AuthenticationError, CertificateError, ControllerUnavailableError, PravegaError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.sandbox.security.certificates import Authority
 from pyspark_pravega.settings import Settings
@@ -253,6 +253,15 @@ def test_a_certificate_for_another_host_is_not_trusted_unless_that_is_allowed(se
 def test_a_server_without_tls_is_unavailable_over_tls(sandbox: Sandbox, secure_sandbox: Sandbox) -> None:
     uri = sandbox.controller_uri.replace("tcp:", "tls:")
     with Controller(uri, timeout=3, tls=settings_of(secure_sandbox).tls) as controller, pytest.raises(PravegaError):
+        controller.scope_exists(SCOPE)
+
+
+def test_who_asks_a_server_with_tls_without_it_is_told_at_once(secure_sandbox: Sandbox) -> None:
+    uri = secure_sandbox.controller_uri.replace("tls:", "tcp:")
+    with (
+        Controller(uri, timeout=3000) as controller,
+        pytest.raises(ControllerUnavailableError, match=rf"at {uri} wants TLS: write tls:// instead of tcp://"),
+    ):
         controller.scope_exists(SCOPE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -106,12 +107,24 @@ class ControllerRpc:
                 timeout = Limit(self.timeout).cap(self.timeout)
                 answer: Reply = self._stub(current, method, request, reply)(request, timeout=timeout, metadata=metadata)
             except grpc.RpcError as error:
+                if self._lacks_tls(current, error):
+                    raise ControllerUnavailableError(
+                        f"the Pravega controller at {self.uri} wants TLS: write tls:// instead of tcp://"
+                    ) from None
                 if not self._may_try_again(method, error, retries.failures + 1) or not retries.again():
                     self._fail(method, error, missing)
                 self._current = (current + 1) % len(self._addresses)
             else:
                 self._answered = True
                 return answer
+
+    def _lacks_tls(self, current: int, error: Any) -> bool:
+        """Whether the controller has ended the connection because it expects TLS; those that have answered don't."""
+        if self._answered or self._tls is not None:
+            return False
+        return any(word in (error.details() or "") for word in _LOST_CONNECTION) and _wants_tls(
+            *self._addresses[current], self.timeout
+        )
 
     def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
         if error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in _CONDITIONAL:
@@ -214,6 +227,20 @@ class ControllerRpc:
 
 def _is_about_certificates(details: str) -> bool:
     return any(word in details for word in ("CERTIFICATE", "Hostname Verification", "not in peer certificate"))
+
+
+def _wants_tls(host: str, port: int, timeout: float) -> bool:
+    """Whether a server answers to the begin of TLS, with whatever certificate."""
+    try:
+        with (
+            socket.create_connection((host, port), timeout) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except ssl.SSLCertVerificationError:
+        return True
+    except OSError:
+        return False
 
 
 def _certified_name(tls: Tls, host: str, port: int, timeout: float) -> str | None:
