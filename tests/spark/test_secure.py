@@ -60,19 +60,24 @@ def run(
 def watched(root: int) -> Iterator[set[str]]:
     """Collect the command lines of a process and its descendants while a block runs."""
     seen: set[str] = set()
-    family = {root}
+    family, others = {root}, set[int]()
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.1):
-            for folder in Path("/proc").glob("[0-9]*"):
+            there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+            # Who isn't of the family doesn't join it later. A parent is looked at before its child.
+            others.intersection_update(there)
+            for pid in sorted(there - others):
                 try:
-                    parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                    if parent in family or int(folder.name) in family:
-                        family.add(int(folder.name))
-                        seen.add((folder / "cmdline").read_text().replace("\0", " "))
+                    if pid not in family:
+                        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                        (family if parent in family else others).add(pid)
+                    if pid in family:
+                        seen.add(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
                 except (OSError, ValueError):  # it has just ended
                     continue
+            family.intersection_update(there | {root})
 
     thread = threading.Thread(target=look)
     thread.start()
