@@ -54,8 +54,20 @@ FIRST_FILES = {"test_dbt.py", "test_thriftserver.py"}
 """Their programs list the tables of all namespaces: later there are hundreds of them."""
 LONG_FILES = {"test_clusters.py", "test_connect.py"}
 """Of a minute each, without the session: whoever is at the end of a run should not begin them."""
-CHEAPER_PROGRAMS = "-Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=4"
-"""What Spark programs that tests start have where they don't say otherwise: Spark's pages take 0.6 s of CPU."""
+CHEAPER_PROGRAMS = " ".join([
+    "-Dspark.ui.enabled=false",
+    "-Dspark.sql.shuffle.partitions=4",
+    "-Dspark.sql.codegen.wholeStage=false",
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+    "-Dspark.buffer.pageSize=1m",
+    "-XX:MetaspaceSize=256m",
+    "-Xmn256m",
+])  # fmt: skip
+"""What Spark programs that tests start have where they don't say otherwise. Spark's pages take 0.6 s of CPU. Generated
+code is compiled for a few rows each; the shared session has it all the same. Each sort, window and aggregation of a
+task takes a page of memory, of 16 MB and more where nobody says how much, which is cleared and soon collected. And Java
+goes through its whole heap each time that the classes need more memory.
+"""
 _numbers = itertools.count(1)
 
 

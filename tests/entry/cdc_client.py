@@ -24,12 +24,13 @@ libraries:
   - glob:
       include: transformations/**
 """
-WITHOUT_CODE = """
+PLANNED_ONCE = """
 configuration:
-  spark.sql.codegen.wholeStage: "false"
-  spark.sql.codegen.factoryMode: NO_CODEGEN
+  spark.sql.adaptive.enabled: "false"
 """
-"""Each run plans statements anew, and to make code of them takes a fifth of the server's CPU. `cdc_steps.py` has it."""
+"""Each run plans long statements. To plan them again after each of their stages, with a text of the whole plan each
+time, takes a good part of the server's CPU. `cdc_steps.py` does so.
+"""
 FLOWS = """
 from pyspark import pipelines as dp
 
@@ -118,7 +119,7 @@ def main(address: str, folder: Path) -> dict[str, Any]:
     (project / "transformations").mkdir(parents=True)
     (project / "transformations" / "customers.py").write_text(FLOWS)
     spec = project / "spark-pipeline.yml"
-    spec.write_text(SPEC.format(storage=(folder / "cdc-storage").as_uri()) + WITHOUT_CODE)
+    spec.write_text(SPEC.format(storage=(folder / "cdc-storage").as_uri()) + PLANNED_ONCE)
     # Each number once, in an order of its own: many changes of a run are older than those of the runs before. There are
     # few names, so that some change nothing that the history tracks.
     chance = random.Random(7)

@@ -18,6 +18,12 @@ from cdc_client import FLOWS, SPEC, Change, history, last_rows
 from pipeline_client import ended, start_sooner
 from pyspark.sql.connect.session import SparkSession
 
+GENERATED = """
+configuration:
+  spark.sql.codegen.wholeStage: "true"
+  spark.sql.codegen.factoryMode: FALLBACK
+"""
+"""The server itself does without generated code, as all programs that tests start (tests/conftest.py)."""
 ALL = 400
 
 
@@ -44,7 +50,7 @@ def main(address: str, folder: Path, step: str, count: int) -> None:
         spark.sql("CREATE TABLE cdc.changes (id BIGINT, name STRING, note STRING, operation STRING, number BIGINT)")
         (spec.parent / "transformations").mkdir(parents=True)
         (spec.parent / "transformations" / "customers.py").write_text(FLOWS)
-        spec.write_text(SPEC.format(storage=(folder / "cdc-storage").as_uri()))
+        spec.write_text(SPEC.format(storage=(folder / "cdc-storage").as_uri()) + GENERATED)
     elif step == "insert":
         known = spark.table("cdc.changes").count()
         spark.sql(f"INSERT INTO cdc.changes VALUES {', '.join(change.row for change in changes[known:])}")

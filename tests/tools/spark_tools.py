@@ -66,6 +66,9 @@ class Sessions:
         conf = {
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "4",
+            # As users have it; programs that tests start do without (CHEAPER_PROGRAMS).
+            "spark.sql.codegen.wholeStage": "true",
+            "spark.sql.codegen.factoryMode": "FALLBACK",
             # An INSERT of some rows has two tasks then, not four.
             "spark.default.parallelism": "2",
             "spark.driver.memory": "2g",
