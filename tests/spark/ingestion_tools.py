@@ -16,11 +16,16 @@ SPARK = "--master local[2] --driver-memory 512m --conf spark.ui.enabled=false py
 FILES, RECORDS = 30, 40
 
 
-def start(sandbox: Sandbox, folder: Path, table: str, log: Path, *more: str) -> subprocess.Popen[bytes]:
+def command(folder: Path, table: str, *more: str) -> list[str]:
+    """The program and its arguments."""
     places = ["--files", str(folder / "files"), "--checkpoint", str(folder / "checkpoint"), "--table", table]
+    return [str(PROGRAM), *places, *more]
+
+
+def start(sandbox: Sandbox, folder: Path, table: str, log: Path, *more: str) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, str(PROGRAM), *places, *more],
+            [sys.executable, *command(folder, table, *more)],
             env={
                 **os.environ,
                 **sandbox.environment(),

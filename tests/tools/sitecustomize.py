@@ -3,6 +3,8 @@
 Spark's JVM puts an archive of pyspark's sources before the installed package, which is the same. From an archive each
 process compiles anew what it imports: 0.4 s of CPU, more than all the rest of a worker's start.
 
+httpx loads its own command line, with rich and pygments, where those are installed, as here: 0.04 s that nobody needs.
+
 Where `TESTS_PRELOADED` is set, Spark's own daemon loads what workers need before it forks them. As it is it loads
 nothing, so each worker of a Python function or a Python data source loads numpy, pyarrow and this package anew.
 """
@@ -13,6 +15,8 @@ from importlib import import_module
 
 if any(place.endswith("site-packages") and os.path.isdir(f"{place}/pyspark") for place in sys.path):
     sys.path[:] = [place for place in sys.path if not place.endswith(("/pyspark.zip", "-src.zip"))]
+
+sys.modules["httpx._main"] = None  # type: ignore[assignment]
 
 if os.environ.get("TESTS_PRELOADED") and "pyspark.daemon" in sys.orig_argv:
     from pyspark_pravega.catalog.process import daemon
