@@ -123,7 +123,7 @@ class ControllerRpc:
         if self._answered or self._tls is not None:
             return False
         return any(word in (error.details() or "") for word in _LOST_CONNECTION) and _wants_tls(
-            *self._addresses[current], self.timeout
+            *self._addresses[current], Limit(self.timeout).left
         )
 
     def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
