@@ -64,7 +64,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
-    patches += [(module, "Begun", _AtOnce) for module in (recovery, write_job)]
+    patches += [(module, "Begun", _AtOnce) for module in (recovery, write_job, cuts)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:
@@ -92,7 +92,8 @@ class _AtOnce:
         except Exception as error:
             self._error = error
 
-    def wait(self) -> None: ...
+    def wait(self, _seconds: float | None = None) -> bool:
+        return True
 
     def result(self) -> Any:
         if self._error is not None:
