@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 NOT_RUNNING = 3
 """Exit code of `status` when there is no sandbox; what `systemctl status` gives."""
-_STOP_GRACE_S = 10.0
 _POLL_S = 0.2
 
 
@@ -186,12 +185,12 @@ def _stop(args: argparse.Namespace) -> int:
 
 def _end(sandbox: State, folder: Path) -> None:
     from pyspark_pravega.sandbox import folders, state
-    from pyspark_pravega.sandbox.processes import end
+    from pyspark_pravega.sandbox.processes import STOP_GRACE_S, end
 
     # Forgotten first: a `start` in the foreground then sees that its servers were stopped and didn't die.
     state.forget(folder)
     try:
-        end(list(sandbox.servers.values()), grace_s=_STOP_GRACE_S)
+        end(list(sandbox.servers.values()), grace_s=STOP_GRACE_S)
     except BaseException:
         sandbox.save()
         raise

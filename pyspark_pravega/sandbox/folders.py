@@ -13,11 +13,10 @@ from typing import IO
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import state
-from pyspark_pravega.sandbox.processes import end
+from pyspark_pravega.sandbox.processes import STOP_GRACE_S, end
 from pyspark_pravega.sandbox.security import secured
 from pyspark_pravega.sandbox.state import Health
 
-_GRACE_S = 10.0
 _PREFIX = "pravega-sandbox-"
 _ABANDONED_S = 24 * 3600.0
 
@@ -108,7 +107,7 @@ def claim(folder: Path | None) -> Claim:
         if former and former.detached and former.health() is Health.RUNNING:
             raise _refusal(path, former)
         if former:
-            end(list(former.servers.values()), grace_s=_GRACE_S)
+            end(list(former.servers.values()), grace_s=STOP_GRACE_S)
         clean(path)
     except BaseException:
         lock.close()

@@ -15,7 +15,7 @@ from pyspark_pravega.sandbox.files import bundles
 from pyspark_pravega.sandbox.folders import Claim
 from pyspark_pravega.sandbox.java import LOOPBACK, MAX_TOKEN_TTL_S, Launch, Ports, jvm
 from pyspark_pravega.sandbox.ports import free_ports, is_free
-from pyspark_pravega.sandbox.processes import Kept, ProcessId, end
+from pyspark_pravega.sandbox.processes import STOP_GRACE_S, Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import Access, PortTakenError
 from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, Secured, passwords_of, secured
 from pyspark_pravega.sandbox.state import State
@@ -23,7 +23,6 @@ from pyspark_pravega.security import Tls
 
 DEFAULT_TOKEN_TTL_S = 600
 _ATTEMPTS = 5
-_GRACE_S = 10.0
 
 
 class Sandbox:
@@ -372,7 +371,7 @@ class Sandbox:
     def _end_servers(self) -> None:
         servers, self._servers, self._state = self._servers, {}, None
         try:
-            end([s.identity for s in servers.values() if s.identity is not None], grace_s=_GRACE_S)
+            end([s.identity for s in servers.values() if s.identity is not None], grace_s=STOP_GRACE_S)
         finally:
             for server in servers.values():
                 server.stop(grace_s=0.0)
