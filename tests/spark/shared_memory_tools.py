@@ -97,6 +97,20 @@ RINGS_NOW = "CAST(reflect('pyspark.pravega.OwnedBatches', 'sharedRings') AS INT)
 """How many rings the JVM has mapped, asked for each row, while the batch that it is in is open."""
 
 
+def looked_at(spark: SparkSession, table: str) -> dict[str, object]:
+    """What six reads find, whether one had a ring, and whether tasks still ask for shared memory behind them.
+
+    They don't any more once the JVM's log has told that it can't open its workers' files.
+    """
+    assert spark._jvm is not None
+    reads = []
+    for _ in range(6):
+        found = read(spark, table).selectExpr("id", "st", f"{RINGS_NOW} AS rings")
+        reads.append(found.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
+    shares = spark._jvm.pyspark.pravega.OwnedBatches.sharesMemory()
+    return {"rows": [list(row)[:2] for row in reads], "shares": shares, "rings": any(row[2] for row in reads)}
+
+
 def opened(pid: int, kind: str = RING) -> list[str]:
     """The files of a kind that a process has open: rings, or pipes."""
     names = []

@@ -16,7 +16,17 @@ from program_tools import answer_of
 from pyspark import StorageLevel, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import broadcast, udf
-from shared_memory_tools import MANNERS, RINGS_NOW, ROWS, digest, filled_namespace, make_rows, nothing_stays, read
+from shared_memory_tools import (
+    MANNERS,
+    RINGS_NOW,
+    ROWS,
+    digest,
+    filled_namespace,
+    looked_at,
+    make_rows,
+    nothing_stays,
+    read,
+)
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -74,6 +84,8 @@ TWO_READS: dict[str, Query] = {
     "largest": lambda left, _right: left.selectExpr("max(st)", "min(bi)", "max_by(st, id)", "max(sr.y)", "max(de)"),
     "grouped": lambda left, _right: left.groupBy("da").agg({"st": "max", "id": "sum", "do": "max"}),
 }
+ONE_READ = {"window", "sorted", "largest", "grouped"}
+"""They have one side only."""
 
 
 @pytest.mark.parametrize("query", TWO_READS)
@@ -82,7 +94,8 @@ def test_two_reads_in_a_query(spark: SparkSession, rows: DataFrame, table: str, 
     expected = digest(run(rows, rows))
     assert [digest(run(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
     # One side of a query in each way.
-    assert digest(run(read(spark, table, "1m"), read(spark, table, "0"))) == expected
+    if query not in ONE_READ:
+        assert digest(run(read(spark, table, "1m"), read(spark, table, "0"))) == expected
 
 
 def arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,7 +133,10 @@ FUNCTIONS: dict[str, Query] = {
     "mapInPandas": lambda left, _right: left.select("id", "st", "it").mapInPandas(frames, SMALL),
     "pandas_udf": lambda left, _right: left.select("*", vectorized(shout, "string")("st").alias("loud")),
     "pandas_udf of parts": lambda left, _right: left.select("*", vectorized(shout_on, "string")("st").alias("loud")),
-    "pandas_udf of a group": lambda left, _right: left.groupBy("da").agg(vectorized(total, "long")("it").alias("t")),
+    # Each group is a call: of each date's own there would be 8,000.
+    "pandas_udf of a group": lambda left, _right: left.groupBy((left.id % 300).alias("k")).agg(
+        vectorized(total, "long")("it").alias("t")
+    ),
     "udf by Arrow": lambda left, _right: left.select("id", udf(str, "string", useArrow=True)("ar").alias("a")),
     "udf": lambda left, _right: left.select("id", udf(lambda text: text and text[::-1], "string")("st").alias("t")),
     "applyInPandas": lambda left, _right: (
@@ -255,20 +271,16 @@ def test_partitions_one_after_another(spark: SparkSession, table: str) -> None:
     assert 1 <= most <= 6
 
 
-@pytest.mark.parametrize("way", ["open", "closed"])
-def test_workers_whose_files_cannot_be_opened(sandbox: Sandbox, rows: DataFrame, table: str, way: str) -> None:
+def test_workers_whose_files_cannot_be_opened(spark: SparkSession, sandbox: Sandbox, table: str) -> None:
     """As where `/proc` hides other processes. Reads go by socket, and workers aren't asked again and again."""
     answer = answer_of(
         _PROGRAM,
         sandbox.controller_uri,
         str(sandbox.schema_registry_uri),
         table,
-        way,
         environment={**os.environ, "PYTHONPATH": os.pathsep.join([str(_PROGRAM.parent), *sys.path])},
     )
-    assert answer == {
-        "rows": [[ROWS, ROWS * (ROWS - 1) // 2]] * 6,
-        "shares": way == "open",
-        "rings": way == "open",
-        "warnings": 0 if way == "open" else 1,
-    }
+    rows = [[ROWS, ROWS * (ROWS - 1) // 2]] * 6
+    assert answer == {"rows": rows, "shares": False, "rings": False, "warnings": 1}
+    # Where they can be opened, the same shows a ring.
+    assert looked_at(spark, table) == {"rows": rows, "shares": True, "rings": True}

@@ -1,7 +1,7 @@
 """A Spark program whose JVM can't open its Python workers' files, as where `/proc` hides processes.
 
-Arguments: controller, schema registry, table, and `closed`, or `open` for a JVM that can. It prints what it has read,
-whether tasks still ask for shared memory, whether a ring was mapped, and how often the log tells of it, as JSON.
+Arguments: controller, schema registry, table. It prints what it has read, whether tasks still ask for shared memory,
+whether a ring was mapped, and how often the log tells of it, as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from shared_memory_tools import RINGS_NOW
+from shared_memory_tools import looked_at
 
 import pyspark_pravega
 
@@ -30,9 +30,8 @@ def close_files() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
 
 
-def main(controller: str, registry: str, table: str, way: str) -> None:
-    if way == "closed":
-        close_files()
+def main(controller: str, registry: str, table: str) -> None:
+    close_files()
     number, name = tempfile.mkstemp()
     os.dup2(number, 2)  # The JVM inherits it.
     builder = SparkSession.builder.master("local[2]")
@@ -41,18 +40,11 @@ def main(controller: str, registry: str, table: str, way: str) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    assert spark._jvm is not None
-    reads = []
-    for _ in range(6):
-        read = spark.read.option("shared-memory", "16m").table(table)
-        rings = read.selectExpr("id", "st", f"{RINGS_NOW} AS rings")
-        reads.append(rings.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
-    shares = spark._jvm.pyspark.pravega.OwnedBatches.sharesMemory()
-    seen = any(row[2] for row in reads)
+    seen = looked_at(spark, table)
     log = Path(name)
     warnings = log.read_text().count("WARN SharedRing: This process can't open files of its Python workers (")
     log.unlink()
-    print(json.dumps({"rows": [list(row)[:2] for row in reads], "shares": shares, "rings": seen, "warnings": warnings}))
+    print(json.dumps({**seen, "warnings": warnings}))
 
 
 if __name__ == "__main__":
