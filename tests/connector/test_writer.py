@@ -32,7 +32,7 @@ from pyspark_pravega.connector.log.ledger import delete_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
-from pyspark_pravega.connector.write.writer import EpochWriter, TaskMessage
+from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, TaskMessage
 from pyspark_pravega.errors import (
     EventEncodeError,
     LeaseExpiredError,
@@ -43,6 +43,16 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def neglected(
+    client: Client, settings: Settings, module_scope: str
+) -> tuple[TableDefinition, BatchWriter, TaskMessage]:
+    """A job that nobody keeps open: its lease runs out during the other tests, and the last test has not to wait."""
+    table = raw_table(client, settings, module_scope)
+    writer = begin(table, lease_ms=10_000)
+    return table, writer, run_task(writer, b"one")
 
 
 # Commits
@@ -274,16 +284,6 @@ def test_a_task_s_transaction_that_was_aborted_fails_the_commit_and_nothing_is_v
     assert open_transactions(client, table.stream) == []
 
 
-def test_a_job_whose_lease_ran_out_fails_and_nothing_is_visible(client: Client, table: TableDefinition) -> None:
-    writer = begin(table, lease_ms=10_000)
-    message = run_task(writer, b"one")
-    eventually(lambda: are_over(client, table, [transaction_of(message)]), within_s=60)
-    with pytest.raises(LeaseExpiredError, match=r"longer than its transaction's lease of 10 s"):
-        writer.commit([message])
-    assert read_events(client, table) == []
-    assert versions(client, table) == []
-
-
 def test_a_kept_lease_does_not_run_out(client: Client, table: TableDefinition) -> None:
     writer = begin(table)
     message = run_task(writer, b"one")
@@ -396,3 +396,17 @@ def test_an_epoch_without_messages_of_its_tasks_is_no_empty_one(table: TableDefi
 def test_a_lease_beyond_the_server_s_limits_is_refused_at_the_door(lease: str) -> None:
     with pytest.raises(PravegaError, match="must be a number of milliseconds from 10000 to 600000"):
         WriteOptions.parse({"transaction-timeout-ms": lease})
+
+
+# The last one: its lease has been running since the first test.
+
+
+def test_a_job_whose_lease_ran_out_fails_and_nothing_is_visible(
+    client: Client, neglected: tuple[TableDefinition, BatchWriter, TaskMessage]
+) -> None:
+    table, writer, message = neglected
+    eventually(lambda: are_over(client, table, [transaction_of(message)]), within_s=60)
+    with pytest.raises(LeaseExpiredError, match=r"longer than its transaction's lease of 10 s"):
+        writer.commit([message])
+    assert read_events(client, table) == []
+    assert versions(client, table) == []
