@@ -13,7 +13,7 @@ from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import folders, readiness, state
 from pyspark_pravega.sandbox.files import bundles
 from pyspark_pravega.sandbox.folders import Claim
-from pyspark_pravega.sandbox.java import LOOPBACK, MAX_TOKEN_TTL_S, Launch, Ports, jvm
+from pyspark_pravega.sandbox.java import DEFAULT_TTL_S, LOOPBACK, MAX_TTL_S, Launch, Ports, jvm
 from pyspark_pravega.sandbox.ports import free_ports, is_free
 from pyspark_pravega.sandbox.processes import STOP_GRACE_S, Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import Access, PortTakenError
@@ -21,7 +21,6 @@ from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, Secur
 from pyspark_pravega.sandbox.state import State
 from pyspark_pravega.security import Tls
 
-DEFAULT_TOKEN_TTL_S = 600
 _ATTEMPTS = 5
 
 
@@ -49,7 +48,7 @@ class Sandbox:
         username: str = USERNAME,
         password: str | None = None,
         accounts: Iterable[Account] = (),
-        token_ttl_s: int = DEFAULT_TOKEN_TTL_S,
+        token_ttl_s: int = DEFAULT_TTL_S,
         preallocate: bool = False,
     ) -> None:
         """Describe a sandbox; nothing is started yet.
@@ -89,8 +88,8 @@ class Sandbox:
         more = list(accounts)
         if not auth and (more or password is not None):
             raise SandboxError("a sandbox without authentication has no accounts: say auth=True")
-        if not 1 <= token_ttl_s <= MAX_TOKEN_TTL_S:
-            raise SandboxError(f"token_ttl_s must be between 1 and {MAX_TOKEN_TTL_S}, not {token_ttl_s}")
+        if not 1 <= token_ttl_s <= MAX_TTL_S:
+            raise SandboxError(f"token_ttl_s must be between 1 and {MAX_TTL_S}, not {token_ttl_s}")
         self._accounts = [Account(username, password=password), *more] if auth else []
         self._passwords = passwords_of(self._accounts)
         self._token_ttl_s = token_ttl_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import ssl
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 import grpc
 import pytest
+from class_archives import PRAVEGA, REGISTRY
 from sandbox_tools import command
 from server_tools import SHORT_TOKEN_TTL_S
 from waiting import eventually
@@ -115,7 +118,9 @@ def test_each_account_may_do_what_its_acl_says(asking: Sandbox) -> None:
     assert call(asking, as_user(asking, "admin"), "createScope", scope) == b""
 
 
-def test_delegation_tokens_are_valid_as_long_as_asked_for(auth_sandbox: Sandbox) -> None:
+def test_delegation_tokens_are_signed_with_a_key_of_its_own_and_valid_as_long_as_asked_for(
+    auth_sandbox: Sandbox,
+) -> None:
     who = access(auth_sandbox)
     call(auth_sandbox, who, "createScope", messages.ScopeInfo(scope="tokens").SerializeToString())
     stream = messages.StreamInfo(scope="tokens", stream="s", access_operation=5)
@@ -125,9 +130,35 @@ def test_delegation_tokens_are_valid_as_long_as_asked_for(auth_sandbox: Sandbox)
     segments = messages.SegmentRanges.FromString(
         call(auth_sandbox, who, "getCurrentSegments", stream.SerializeToString())
     )
-    payload = segments.delegation_token.split(".")[1]
+    head, payload, signature = segments.delegation_token.split(".")
     claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
     assert claims["exp"] - claims["iat"] == SHORT_TOKEN_TTL_S
+    key = (auth_sandbox.data_dir / "private" / "signing-key").read_bytes()
+    assert len(key) == 64
+    signed = hmac.digest(key, f"{head}.{payload}".encode(), "sha512")
+    assert base64.urlsafe_b64decode(signature + "==") == signed
+
+
+def test_they_have_the_archives_of_their_classes(asking: Sandbox) -> None:
+    for archive, pid in ((PRAVEGA, asking.pravega_pid), (REGISTRY, asking.registry_pid)):
+        file = archive.file()
+        if file is None or not file.exists():
+            pytest.skip("no archives of classes have been made: make classes")
+        assert str(file) in Path(f"/proc/{pid}/maps").read_text(), f"{pid} runs without {file}"
+
+
+def test_the_class_of_the_standalone_is_the_same_for_all_and_has_no_secret(
+    secure_sandbox: Sandbox, auth_sandbox: Sandbox
+) -> None:
+    first, second = (
+        Path(f"/proc/{running.pravega_pid}/environ").read_text().partition("CLASSPATH=")[2].partition(":")[0]
+        for running in (secure_sandbox, auth_sandbox)
+    )
+    assert first == second
+    with zipfile.ZipFile(first) as jar:
+        code = jar.read("io/pravega/local/InProcPravegaCluster.class")
+    for running in (secure_sandbox, auth_sandbox):
+        assert (running.data_dir / "private" / "signing-key").read_bytes() not in code
 
 
 def test_a_certificate_of_another_authority_is_refused(secure_sandbox: Sandbox, tmp_path: Path) -> None:
@@ -218,7 +249,7 @@ def secrets_of(sandbox: Sandbox) -> list[str]:
     settings = (sandbox.data_dir / "pravega.properties").read_text().splitlines()
     (passwords[servers],) = [line.partition("=")[2] for line in settings if ".credentials.pwd=" in line]
     tokens = [base64.b64encode(f"{user}:{password}".encode()).decode() for user, password in passwords.items()]
-    return [*passwords.values(), *tokens]
+    return [*passwords.values(), *tokens, (sandbox.data_dir / "private" / "signing-key").read_text()]
 
 
 def test_no_secret_shows_in_the_process_list_or_the_logs(asking: Sandbox) -> None:
@@ -353,7 +384,7 @@ def test_a_given_password_is_taken() -> None:
         ({"accounts": [Account("a")]}, "say auth=True"),
         ({"auth": True, "accounts": [Account("admin")]}, 'two accounts of the name "admin"'),
         ({"auth": True, "accounts": [Account("sandbox-servers")]}, 'two accounts of the name "sandbox-servers"'),
-        ({"auth": True, "token_ttl_s": 0}, "token_ttl_s must be between 1 and 32767, not 0"),
+        ({"auth": True, "token_ttl_s": 0}, "token_ttl_s must be between 1 and 2147483647, not 0"),
     ],
 )
 def test_accounts_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -19,7 +19,7 @@ from waiting import eventually
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
 from pyspark_pravega.sandbox.files.bundles import PRAVEGA, fetch
-from pyspark_pravega.sandbox.java.loopback import class_jar
+from pyspark_pravega.sandbox.java.changed import class_jar
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import ProcessId
 
@@ -30,11 +30,12 @@ def port_of(uri: str) -> int:
     return int(uri.rpartition(":")[2])
 
 
-def test_the_class_written_anew_is_one_file_for_all_starts(tmp_path: Path) -> None:
-    (controller,) = fetch(PRAVEGA).glob("pravega-controller-*.jar")
+def test_the_classes_written_anew_are_one_file_for_all_starts(tmp_path: Path) -> None:
     jars = tmp_path / "bundles" / "pravega"
     jars.mkdir(parents=True)
-    (jars / controller.name).symlink_to(controller)
+    for name in ("controller", "standalone"):
+        (jar,) = fetch(PRAVEGA).glob(f"pravega-{name}-*.jar")
+        (jars / jar.name).symlink_to(jar)
     jar = class_jar(jars, tmp_path)
     written = jar.stat()
     assert class_jar(jars, tmp_path) == jar

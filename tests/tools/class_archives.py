@@ -21,7 +21,8 @@ from java_tools import PRAVEGA_MAIN, find_java, make_home
 
 _FOLDER = Path(sys.prefix) / "classes"
 _HERE = Path(__file__).parent
-_ARTIFACTS = _HERE.parents[1] / "pyspark_pravega" / "sandbox" / "artifacts"
+_SANDBOX = _HERE.parents[1] / "pyspark_pravega" / "sandbox"
+_ARTIFACTS = _SANDBOX / "artifacts"
 _LIMIT_S = 300
 _QUIET = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 """Java would say on a program's standard output that an archive is of no use to it, as with another class path."""
@@ -56,7 +57,9 @@ def _spark_home() -> Path:
 
 
 SPARK = Archive("spark", "org.apache.spark.", lambda: sorted((_spark_home() / "jars").iterdir()))
-PRAVEGA = Archive("pravega", PRAVEGA_MAIN, lambda: [_ARTIFACTS / "pravega.sha256"])
+PRAVEGA = Archive(
+    "pravega", PRAVEGA_MAIN, lambda: [_ARTIFACTS / "pravega.sha256", *sorted((_SANDBOX / "java").glob("*.py"))]
+)
 REGISTRY = Archive(
     "registry", "io.pravega.schemaregistry.service.Main", lambda: [_ARTIFACTS / "schema-registry.sha256"]
 )

@@ -2,7 +2,7 @@
 
 The cache holds `bundles/<name>-<manifest>/` (the jars, with a stamp that says when they were checked), `pinned/`
 (what an interrupted fetch has got so far), `ivy/` (Ivy's own cache, where files had to be looked for; may be deleted
-to save space), `changed/` (a class that the sandbox writes anew, `sandbox.java.loopback`) and `lock`. A bundle is put
+to save space), `changed/` (classes that the sandbox writes anew, `sandbox.java.changed`) and `lock`. A bundle is put
 together in a folder of its own, checked there, and moved into place whole: whoever is killed on the way leaves nothing
 that the next one would take for jars.
 """

@@ -1,9 +1,9 @@
-"""Java for the sandbox: `jvm` makes command lines, `loopback` and `constants` change classes of the servers.
+"""Java for the sandbox: `jvm` makes command lines, `changed` a jar of the servers' classes that are written anew.
 
 It uses `sandbox.places`, `sandbox.state` and `sandbox.security`.
 """
 
-from pyspark_pravega.sandbox.java.constants import MAX_TOKEN_TTL_S
 from pyspark_pravega.sandbox.java.jvm import LOOPBACK, Launch, Ports
+from pyspark_pravega.sandbox.java.tokens import DEFAULT_TTL_S, MAX_TTL_S
 
-__all__ = ["LOOPBACK", "MAX_TOKEN_TTL_S", "Launch", "Ports"]
+__all__ = ["DEFAULT_TTL_S", "LOOPBACK", "MAX_TTL_S", "Launch", "Ports"]

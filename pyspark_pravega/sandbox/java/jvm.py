@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.sandbox.java import constants, loopback
-from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured, folder_of, write_private
+from pyspark_pravega.sandbox.java import changed, tokens
+from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured, write_private
 
 LOOPBACK = "127.0.0.1"
 _LOGBACK = Path(__file__).parents[1] / "artifacts" / "logback.xml"
@@ -93,14 +93,9 @@ def pravega(
         "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,
         "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
     }
-    class_path = [loopback.class_jar(jars, _temporary(folder)), jars]
-    if secured and secured.authentication:
-        asking = secured.authentication
+    asking = secured.authentication if secured else None
+    if asking:
         settings |= _pravega_authentication(asking)
-        class_folder = constants.class_folder(
-            jars, folder_of(folder), token_ttl_s=asking.token_ttl_s, signing_key=asking.signing_key
-        )
-        class_path.insert(0, class_folder)
     if secured and secured.encryption:
         settings |= _pravega_encryption(secured.encryption)
     file = _write_settings(folder / state.PRAVEGA_SETTINGS, settings)
@@ -115,8 +110,12 @@ def pravega(
         "pravegaservice.container.count": str(_CONTAINERS),
         "controller.container.count": str(_CONTAINERS),
         "java.util.concurrent.ForkJoinPool.common.parallelism": str(_FORK_JOIN_WORKERS),
+        # Without authentication nothing signs tokens.
+        tokens.KEY_FILE: str(asking.signing_key if asking else os.devnull),
+        tokens.TTL: str(asking.token_ttl_s if asking else tokens.DEFAULT_TTL_S),
     }
     memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
+    class_path = [changed.class_jar(jars, _temporary(folder)), jars]
     return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, memory, log_level)
 
 

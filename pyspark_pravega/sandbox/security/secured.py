@@ -34,8 +34,8 @@ class Authentication:
     passwords: Mapping[str, str] = field(repr=False)
     """Username to password."""
     servers: PasswordCredentials
-    signing_key: str = field(repr=False)
-    """What delegation tokens are signed with."""
+    signing_key: Path
+    """A file that holds what delegation tokens are signed with."""
     token_ttl_s: int
     """How long a delegation token is valid, in seconds."""
 
@@ -117,7 +117,7 @@ def authentication(folder: Path, users: list[Account], passwords: dict[str, str]
         accounts_file=write_private(folder / "accounts", text),
         passwords=passwords,
         servers=PasswordCredentials(username=SERVERS, password=own[SERVERS]),
-        signing_key=secrets.token_hex(32),
+        signing_key=write_private(folder / "signing-key", secrets.token_hex(32)),
         token_ttl_s=token_ttl_s,
     )
 
