@@ -8,6 +8,9 @@ import logging
 import operator
 import pickle
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,66 @@ def guarded(request: pytest.FixtureRequest) -> Sandbox:
 def fresh(client: Client, name: str, *, segments: int = 1) -> Stream:
     client.controller.create_scope(SCOPE)
     return make_stream(client, SCOPE, f"{name}-{time.time_ns()}", segments=segments)
+
+
+def append_until_tokens_have_expired(client: Client, stream: Stream) -> None:
+    """Write and read while tokens expire and are renewed."""
+    writer, whole = SegmentWriter(client.pool, stream, 0), b""
+    tokens = set[str]()
+    number = 0
+    while len(tokens) < 3:
+        block = framed(b"%d" % number)
+        writer.append(block, 1)
+        writer.flush()
+        whole += block
+        tokens.add(client.pool.tokens.get(stream))
+        number += 1
+        time.sleep(0.5)
+        # A connection that was made with an old token asks for a new one when it is needed.
+        assert b"".join(read_range(client.pool, stream, 0, 0, len(whole))) == whole
+    writer.close()
+
+
+def expiry(token: str) -> float:
+    """When a token ends, a JWT, in seconds since 1970."""
+    payload = token.split(".")[1]
+    return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
+
+
+def use_tokens_that_have_expired(client: Client, stream: Stream) -> None:
+    """Read and write with tokens that look fresh and aren't."""
+    append(client, stream, 0, framed(b"x"))
+    for access in (False, True):
+        client.pool.tokens.get(stream, write=access)
+    # As if the clock of this machine were far behind: the tokens look fresh.
+    cache = client.pool.tokens._cache
+    for key, (token, _) in list(cache.items()):
+        cache[key] = token, float("inf")
+    old = {token for token, _ in cache.values()}
+    eventually(lambda: all(time.time() > expiry(token) + 1 for token in old))
+    assert segment_state(client.pool, stream, 0).write_offset == 9
+    append(client, stream, 0, framed(b"y"))
+    assert b"".join(read_range(client.pool, stream, 0, 0, 18)) == framed(b"x") + framed(b"y")
+    assert client.pool.tokens.get(stream) not in old
+
+
+@dataclass(frozen=True)
+class Expiring:
+    """What takes as long as a token is valid, beside the other tests; the last ones ask how it ended."""
+
+    renewed: Future[None]
+    replaced: Future[None]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def expiring(auth_sandbox: Sandbox) -> Iterator[Expiring]:
+    settings = settings_of(auth_sandbox)
+    with Client(settings) as renewing, Client(settings) as replacing, ThreadPoolExecutor(2) as threads:
+        streams = fresh(renewing, "expiring"), fresh(replacing, "late")
+        yield Expiring(
+            renewed=threads.submit(append_until_tokens_have_expired, renewing, streams[0]),
+            replaced=threads.submit(use_tokens_that_have_expired, replacing, streams[1]),
+        )
 
 
 def test_everything_works_however_the_servers_are_secured(any_sandbox: Sandbox) -> None:
@@ -160,49 +223,6 @@ def test_who_may_do_nothing_is_told_so(guarded: Sandbox) -> None:
         list(client.read(stream))
 
 
-def test_a_token_that_expires_is_renewed(auth_sandbox: Sandbox) -> None:
-    with Client(settings_of(auth_sandbox)) as client:
-        stream = fresh(client, "expiring")
-        writer, whole = SegmentWriter(client.pool, stream, 0), b""
-        tokens = set[str]()
-        number = 0
-        while len(tokens) < 3:
-            block = framed(b"%d" % number)
-            writer.append(block, 1)
-            writer.flush()
-            whole += block
-            tokens.add(client.pool.tokens.get(stream))
-            number += 1
-            time.sleep(0.5)
-            # A connection that was made with an old token asks for a new one when it is needed.
-            assert b"".join(read_range(client.pool, stream, 0, 0, len(whole))) == whole
-        writer.close()
-
-
-def expiry(token: str) -> float:
-    """When a token ends, a JWT, in seconds since 1970."""
-    payload = token.split(".")[1]
-    return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
-
-
-def test_a_token_that_was_kept_too_long_is_replaced(auth_sandbox: Sandbox) -> None:
-    with Client(settings_of(auth_sandbox)) as client:
-        stream = fresh(client, "late")
-        append(client, stream, 0, framed(b"x"))
-        for access in (False, True):
-            client.pool.tokens.get(stream, write=access)
-        # As if the clock of this machine were far behind: the tokens look fresh.
-        cache = client.pool.tokens._cache
-        for key, (token, _) in list(cache.items()):
-            cache[key] = token, float("inf")
-        old = {token for token, _ in cache.values()}
-        eventually(lambda: all(time.time() > expiry(token) + 1 for token in old))
-        assert segment_state(client.pool, stream, 0).write_offset == 9
-        append(client, stream, 0, framed(b"y"))
-        assert b"".join(read_range(client.pool, stream, 0, 0, 18)) == framed(b"x") + framed(b"y")
-        assert client.pool.tokens.get(stream) not in old
-
-
 def test_a_token_for_another_stream_is_refused(guarded: Sandbox) -> None:
     with Client(settings_of(guarded)) as client:
         stream, other = fresh(client, "mine"), fresh(client, "other")
@@ -275,3 +295,14 @@ def test_a_plan_can_be_handed_on_without_a_secret(guarded: Sandbox) -> None:
         for handed_on in (part, transaction):
             assert str(settings.password).encode() not in pickle.dumps(handed_on)
         assert json.dumps(dict(client.controller.head(stream)))
+
+
+# The last ones: what they ask about has been running since the first test.
+
+
+def test_a_token_that_expires_is_renewed(expiring: Expiring) -> None:
+    expiring.renewed.result()
+
+
+def test_a_token_that_was_kept_too_long_is_replaced(expiring: Expiring) -> None:
+    expiring.replaced.result()
