@@ -24,7 +24,7 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
 
-COMMITS, COMMITS_AT_MOST = 40, 400
+COMMITS, COMMITS_AT_MOST = 25, 400
 
 
 @contextmanager

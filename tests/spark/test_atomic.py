@@ -122,7 +122,7 @@ def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client
 
 
 def test_two_jobs_that_write_at_once_are_both_whole(spark: SparkSession, client: Client, namespace: str) -> None:
-    table, inserts, rows = f"{namespace}.both", 20, 300
+    table, inserts, rows = f"{namespace}.both", 14, 300
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "both")
     spark.sql(f"CREATE TABLE {table} (job INT, number INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
 
