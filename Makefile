@@ -77,12 +77,15 @@ dist: $(STAMP)
 matrix: dist
 	$(BIN)/python tests/tools/matrix.py $(ARGS)
 
-# dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own.
+# dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own. It has no pip, and of
+# its many modules those are compiled that are used.
+DBT_INSTALL := $(BIN)/python -m pip --python $(DBT)/bin/python install --quiet --disable-pip-version-check --no-compile
+
 dbt: $(DBT)/.ready
 
 $(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
-	test -x $(DBT)/bin/python || $(BIN)/python -m venv $(DBT)
-	$(DBT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	test -x $(DBT)/bin/python || $(BIN)/python -m venv --without-pip $(DBT)
+	$(DBT_INSTALL) --require-hashes -r $<
 	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
 		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
 	touch $@
@@ -94,7 +97,7 @@ dbt-suite: dbt-suite-tools
 dbt-suite-tools: $(DBT)/.suite
 
 $(DBT)/.suite: tests/entry/dbt_suite/requirements.lock $(DBT)/.ready
-	$(DBT)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	$(DBT_INSTALL) --no-deps --require-hashes -r $<
 	touch $@
 
 # Executes the notebooks on a sandbox, and stores them with what they show.
