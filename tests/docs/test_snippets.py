@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from page_tools import PAGES, ROOT, RUNNABLE, Snippet, snippets
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from spark_tools import Sessions
 
 from pyspark_pravega.client import Client
@@ -101,9 +102,15 @@ class Reader:
             (self._modules / named[1]).write_text(text)
         # Tracebacks tell the page's lines.
         exec(compile("\n" * (snippet.line - 1) + text, snippet.page, "exec"), self._names)
-        for query in self._spark.streams.active:
+        for query in self._active():
             query.processAllAvailable()
             query.stop()
+
+    def _active(self) -> list[StreamingQuery]:
+        """The running queries, also of a session that the page has asked for: one that writes into a table while it is
+        dropped makes its commit log anew, and the drop waits for 10 s."""
+        sessions = [self._spark, *(value for value in self._names.values() if isinstance(value, SparkSession))]
+        return list({query.runId: query for session in sessions for query in session.streams.active}.values())
 
     def _sh(self, snippet: Snippet) -> None:
         self._told(snippet.text, snippet)
@@ -136,7 +143,7 @@ class Reader:
         for value in self._names.values():
             if isinstance(value, Client):
                 value.close()
-        for query in self._spark.streams.active:
+        for query in self._active():
             query.stop()
         self._spark.sql(f"DROP NAMESPACE IF EXISTS pravega.shop{self._suffix} CASCADE")
         for name in NAMESPACES.split("|"):
