@@ -3,11 +3,12 @@
 use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, Int64Array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use arrow_pyarrow::{PyArrowType, ToPyArrow};
+use arrow_pyarrow::ToPyArrow;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::trusted::Trusted;
 use crate::views::length;
 use crate::{frames, guarded, wrong};
 
@@ -86,8 +87,8 @@ fn bytes_of(array: ArrayData) -> PyResult<Buffer> {
 #[pyfunction]
 pub fn split<'py>(
     py: Python<'py>,
-    first: PyArrowType<ArrayData>,
-    rest: PyArrowType<ArrayData>,
+    first: Trusted<ArrayData>,
+    rest: Trusted<ArrayData>,
     limit: usize,
 ) -> PyResult<Option<Split<'py>>> {
     let made = guarded(|| {
@@ -107,7 +108,7 @@ type Split<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, usize, bool);
 
 /// Events one after another, as a binary array. None when there are more than 2 GiB of them.
 #[pyfunction]
-pub fn compact<'py>(py: Python<'py>, events: PyArrowType<ArrayData>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn compact<'py>(py: Python<'py>, events: Trusted<ArrayData>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let made = guarded(|| {
         let events = Events::new(events.0)?;
         Ok(events.offsets().map(|offsets| {
@@ -124,7 +125,7 @@ pub fn compact<'py>(py: Python<'py>, events: PyArrowType<ArrayData>) -> PyResult
 #[pyfunction]
 pub fn header_ids<'py>(
     py: Python<'py>,
-    events: PyArrowType<ArrayData>,
+    events: Trusted<ArrayData>,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let (ids, present) = guarded(|| {
         let events = Events::new(events.0)?;

@@ -7,10 +7,10 @@
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, UInt8Array};
 use arrow_buffer::Buffer;
 use arrow_data::{ArrayData, ByteView, MAX_INLINE_VIEW_LEN};
-use arrow_pyarrow::PyArrowType;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 
+use crate::trusted::Trusted;
 use crate::views::length;
 use crate::{guarded, wrong};
 
@@ -154,7 +154,7 @@ impl<'a> Layout<'a> {
 /// Returns how many bytes it takes: where the memory has fewer, or these are at most `small`, nothing is written. None
 /// when the batch is one of those whose arrays can't be laid out as they are, such as slices.
 #[pyfunction]
-pub fn lay(batch: PyArrowType<RecordBatch>, memory: PyArrowType<ArrayData>, small: usize) -> PyResult<Option<usize>> {
+pub fn lay(batch: Trusted<RecordBatch>, memory: Trusted<ArrayData>, small: usize) -> PyResult<Option<usize>> {
     guarded(|| {
         let batch = batch.0;
         let memory: ArrayRef = arrow_array::make_array(memory.0);

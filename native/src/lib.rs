@@ -25,6 +25,7 @@ mod row_values;
 mod rows;
 mod source;
 mod time;
+mod trusted;
 mod views;
 
 use std::collections::HashMap;
@@ -46,6 +47,7 @@ use serde_json::Value;
 use column::{Bad, Col, Res};
 use events::Events;
 use source::Source;
+use trusted::Trusted;
 
 /// Runs something that can't be trusted not to panic.
 fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
@@ -151,7 +153,7 @@ impl Decoder {
     }
 
     /// The encoding ids for which there's no plan yet.
-    fn unknown(&self, payloads: PyArrowType<ArrayData>) -> PyResult<Vec<i32>> {
+    fn unknown(&self, payloads: Trusted<ArrayData>) -> PyResult<Vec<i32>> {
         guarded(|| {
             let payloads = Events::new(payloads.0)?;
             let bench = self.bench();
@@ -177,7 +179,7 @@ impl Decoder {
     fn decode<'py>(
         &self,
         py: Python<'py>,
-        payloads: PyArrowType<ArrayData>,
+        payloads: Trusted<ArrayData>,
         views_from: Option<usize>,
     ) -> PyResult<(Bound<'py, PyAny>, Option<usize>, Option<i32>)> {
         let (batch, stopped) = guarded(|| {
@@ -199,7 +201,7 @@ impl Decoder {
     fn decode_good<'py>(
         &self,
         py: Python<'py>,
-        payloads: PyArrowType<ArrayData>,
+        payloads: Trusted<ArrayData>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (batch, bad) = guarded(|| {
             let payloads = Events::new(payloads.0)?;

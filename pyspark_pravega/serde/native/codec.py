@@ -137,9 +137,11 @@ class NativeCodec:
             return batch_of([], pa.schema([]), len(payloads))
         if self._native is None:
             return self._plainly(payloads, columns)
-        answer = self._attempt(
-            payloads, columns, lambda decoder, events: decoder.decode(events, VIEWS_FROM_BYTES if views else None)
-        )
+        least = VIEWS_FROM_BYTES if views else None
+        answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, least), learn=False)
+        if answer is not None and answer[2] is not None:
+            # It has met an encoding that it doesn't know.
+            answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, least))
         if answer is None:
             return self._plainly(payloads, columns)
         batch, index, _ = answer
@@ -203,13 +205,19 @@ class NativeCodec:
             return bodies
         return pa.array([head + compression.compress(codec, body) for body in bodies.to_pylist()], type=pa.binary())
 
-    def _attempt(self, payloads: pa.Array, columns: Sequence[str], run: Callable[[Any, pa.Array], Any]) -> Any:
-        """What a decoder makes of events once it knows all their encodings; None when the plain codec has to answer."""
+    def _attempt(
+        self, payloads: pa.Array, columns: Sequence[str], run: Callable[[Any, pa.Array], Any], *, learn: bool = True
+    ) -> Any:
+        """What a decoder makes of events, with `learn` once it knows all their encodings.
+
+        Returns:
+            The answer of `run`; None when the plain codec has to answer.
+        """
         decoder = self._decoder(columns)
         if decoder is None:
             return None
         events = payloads if payloads.type in (pa.binary(), pa.binary_view()) else payloads.cast(pa.binary())
-        if self._plans.headers and not self._learn(decoder, columns, events):
+        if learn and self._plans.headers and not self._learn(decoder, columns, events):
             return None
         if self._packed:
             try:
