@@ -7,6 +7,7 @@
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, UInt8Array};
 use arrow_buffer::Buffer;
 use arrow_data::{ArrayData, ByteView, MAX_INLINE_VIEW_LEN};
+use arrow_pyarrow::ToPyArrow;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 
@@ -148,6 +149,31 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// A batch as the codec has decoded it. Python learns what is in it only when it asks: a batch that is laid into memory is
+/// described to nobody.
+#[pyclass(module = "pyspark_pravega_native", frozen)]
+pub struct Batch {
+    pub rows: RecordBatch,
+}
+
+#[pymethods]
+impl Batch {
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    /// The batch as a RecordBatch of pyarrow's, without a copy.
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.rows.to_pyarrow(py)
+    }
+
+    /// As the function `lay`.
+    fn lay(&self, memory: Trusted<ArrayData>, small: usize) -> PyResult<Option<usize>> {
+        guarded(|| laid(&self.rows, memory.0, small))
+    }
+}
+
 /// Lays a batch into memory: a uint8 array over memory that may be written to, and that nobody reads meanwhile. A column
 /// of views becomes one of plain values.
 ///
@@ -155,21 +181,22 @@ impl<'a> Layout<'a> {
 /// when the batch is one of those whose arrays can't be laid out as they are, such as slices.
 #[pyfunction]
 pub fn lay(batch: Trusted<RecordBatch>, memory: Trusted<ArrayData>, small: usize) -> PyResult<Option<usize>> {
-    guarded(|| {
-        let batch = batch.0;
-        let memory: ArrayRef = arrow_array::make_array(memory.0);
-        let memory = memory.as_any().downcast_ref::<UInt8Array>().ok_or_else(|| wrong("no memory".into()))?;
-        let datas: Vec<ArrayData> = batch.columns().iter().map(|column| column.to_data()).collect();
-        let mut layout = Layout::default();
-        if datas.iter().any(|data| layout.add_column(data).is_none()) {
-            return Ok(None);
-        }
-        let size = layout.end();
-        if size > memory.len() || size <= small {
-            return Ok(Some(size));
-        }
-        // SAFETY: the caller has the memory mapped for writing, and lends it to nobody else meanwhile.
-        let memory = unsafe { std::slice::from_raw_parts_mut(memory.values().as_ptr().cast_mut(), memory.len()) };
-        Ok(layout.write(batch.num_rows(), memory).map(|()| size))
-    })
+    guarded(|| laid(&batch.0, memory.0, small))
+}
+
+fn laid(batch: &RecordBatch, memory: ArrayData, small: usize) -> PyResult<Option<usize>> {
+    let memory: ArrayRef = arrow_array::make_array(memory);
+    let memory = memory.as_any().downcast_ref::<UInt8Array>().ok_or_else(|| wrong("no memory".into()))?;
+    let datas: Vec<ArrayData> = batch.columns().iter().map(|column| column.to_data()).collect();
+    let mut layout = Layout::default();
+    if datas.iter().any(|data| layout.add_column(data).is_none()) {
+        return Ok(None);
+    }
+    let size = layout.end();
+    if size > memory.len() || size <= small {
+        return Ok(Some(size));
+    }
+    // SAFETY: the caller has the memory mapped for writing, and lends it to nobody else meanwhile.
+    let memory = unsafe { std::slice::from_raw_parts_mut(memory.values().as_ptr().cast_mut(), memory.len()) };
+    Ok(layout.write(batch.num_rows(), memory).map(|()| size))
 }

@@ -171,8 +171,8 @@ impl Decoder {
         })
     }
 
-    /// Decodes as many events as it can. Columns of texts or bytes have views of the events' buffers where the last events'
-    /// values had at least `views_from` bytes on average.
+    /// Decodes as many events as it can. With `views_from` the batch is a `Batch`, whose columns of texts or bytes have views
+    /// of the events' buffers where the last events' values had at least so many bytes on average; without it pyarrow's.
     ///
     /// Returns the batch, the index of the first event that can't be decoded (None when there's none), and the encoding
     /// id in its header where no plan is known for that one.
@@ -192,7 +192,11 @@ impl Decoder {
             Some((index, id)) => (Some(index), id),
             None => (None, None),
         };
-        Ok((batch.to_pyarrow(py)?, index, id))
+        let batch = match views_from {
+            Some(_) => Bound::new(py, layout::Batch { rows: batch })?.into_any(),
+            None => batch.to_pyarrow(py)?,
+        };
+        Ok((batch, index, id))
     }
 
     /// Decodes the events that can be decoded.
@@ -394,10 +398,11 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
 #[pymodule]
 fn pyspark_pravega_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What pyspark_pravega.frames.native_module.INTERFACE asks for.
-    module.add("INTERFACE", 8)?;
+    module.add("INTERFACE", 9)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;
+    module.add_class::<layout::Batch>()?;
     module.add_class::<rows::RowReader>()?;
     module.add_function(wrap_pyfunction!(frame_parts, module)?)?;
     module.add_function(wrap_pyfunction!(key_fractions, module)?)?;

@@ -52,6 +52,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_pravega.frames.native_module import module
+from pyspark_pravega.serde.codec import Batch, arrow_batch
 from pyspark_pravega.settings import LEAST_SHARED_MEMORY
 
 ENCLOSED, PLACED, OFFER, LAID = 0, 1, 2, 3
@@ -170,7 +171,7 @@ def _messages(
         for batch in batches:
             if sender.lay(batch):
                 continue
-            for piece in sender.fitting(_compact(batch)):
+            for piece in sender.fitting(_compact(arrow_batch(batch))):
                 if not sender.place(piece):
                     yield message(_enclosed(piece))
                     # Spark's worker collects 64 KiB: the JVM would wait for what is said here, and this for the JVM.
@@ -180,7 +181,8 @@ def _messages(
 
 
 def takes_views() -> bool:
-    """Whether the batches that are given now may have columns of views in place of strings and binary values.
+    """Whether the batches that are given now may be the native module's, or may have columns of views in place of
+    strings and binary values.
 
     They are put together where the JVM reads them, so the values are copied once.
     """
@@ -394,15 +396,16 @@ class _Sender:
         yield from self.fitting(batch.slice(0, half))
         yield from self.fitting(batch.slice(half))
 
-    def lay(self, batch: pa.RecordBatch) -> bool:
+    def lay(self, batch: Batch) -> bool:
         """Lay a batch into the ring as it is, and note that; False when that can't be done, and `place` has to."""
-        if self._over or (write := self._lay) is None or not self._schema_told:
+        if self._over or self._lay is None or not self._schema_told:
             return False
+        write = partial(self._lay, batch) if isinstance(batch, pa.RecordBatch) else batch.lay
         self._sent += 1
         if self._wait_for_buffer():
             # The one that was used last: its memory is there already, and may still be in the processor's cache.
             buffer = self._free[-1]
-            length = self._laid_in(buffer, partial(write, batch))
+            length = self._laid_in(buffer, write)
             if SMALL_BYTES < length <= self._ring.taken_bytes(buffer):
                 self._free.pop()
                 return self._noted(LAID, buffer, self._ring.offset(buffer), length)

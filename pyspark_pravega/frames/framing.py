@@ -43,7 +43,7 @@ class Frames:
     """The payloads, in order: a compact copy, or views of the buffer in which they were found."""
     starts: npt.NDArray[np.int64]
     """Where each frame (its header) begins in the buffer, in bytes."""
-    sizes: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64] | npt.NDArray[np.int32]
     """The size of each payload, in bytes."""
     consumed: int
     """The bytes of these frames; what follows belongs to frames not returned."""
@@ -271,7 +271,9 @@ def _split_natively(
     starts = begins.to_numpy()
     if broken:
         raise _not_a_frame(np.concatenate([first, data]), np.append(starts, end), len(starts))
-    return Frames(events=events, starts=starts, sizes=_sizes(starts, end), consumed=end)
+    # The first four of a view's 16 bytes are its length.
+    sizes = np.frombuffer(events.buffers()[1] or b"", np.int32)[::4]
+    return Frames(events=events, starts=starts, sizes=sizes, consumed=end)
 
 
 def _split_in_python(data: npt.NDArray[np.uint8], limit: int) -> Frames:

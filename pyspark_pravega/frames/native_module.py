@@ -9,7 +9,7 @@ from types import ModuleType
 SWITCH = "PYSPARK_PRAVEGA_NATIVE"
 """The environment variable that keeps the native codec from being used when it is `0`."""
 
-INTERFACE = 8
+INTERFACE = 9
 """What this package expects of the native module; one of another interface isn't used."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -50,6 +50,44 @@ class Codec(Protocol):
         ...
 
 
+class NativeBatch(Protocol):
+    """A batch of the native module's, which pyarrow doesn't know yet: to tell it of each column isn't free, and a batch
+    that is laid into memory doesn't need it."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows it has."""
+        ...
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The batch as pyarrow's, without a copy."""
+        ...
+
+    def lay(self, memory: pa.Array, small: int) -> int | None:
+        """Lay it into memory, as the native module's `lay` does.
+
+        Args:
+            memory: a uint8 array over memory that may be written to.
+            small: a batch of no more bytes isn't written.
+
+        Returns:
+            How many bytes it takes, written or not; None when it can't be laid out as it is.
+        """
+        ...
+
+
+Batch: TypeAlias = pa.RecordBatch | NativeBatch
+
+
+def arrow_batch(batch: Batch) -> pa.RecordBatch:
+    """A batch as pyarrow's, without a copy.
+
+    Args:
+        batch: pyarrow's, or the native module's.
+    """
+    return batch if isinstance(batch, pa.RecordBatch) else batch.to_arrow()
+
+
 def takes_views(codec: Codec) -> bool:
     """Whether a codec decodes views of a buffer (`pa.binary_view()`), too; others take payloads only.
 
@@ -59,7 +97,7 @@ def takes_views(codec: Codec) -> bool:
     return bool(getattr(codec, "takes_views", False))
 
 
-def decode_to_views(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+def decode_to_views(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> Batch:
     """As `codec.decode`, but columns of texts and bytes may be views of the payloads' memory.
 
     Args:
@@ -68,13 +106,14 @@ def decode_to_views(codec: Codec, payloads: pa.Array, columns: Sequence[str]) ->
         columns: the wanted columns.
 
     Returns:
-        The rows. Columns of type string may be `pa.string_view()` instead, and those of type binary `pa.binary_view()`.
+        The rows, as a batch of pyarrow's or of the native module's. Columns of type string may be `pa.string_view()`
+        instead, and those of type binary `pa.binary_view()`.
 
     Raises:
         BadEventError: an event can't be decoded; it is the first such one.
         SchemaError: the schema an event was written with doesn't resolve to the table's.
     """
-    decode: Callable[[pa.Array, Sequence[str]], pa.RecordBatch] = getattr(codec, "decode_to_views", codec.decode)
+    decode: Callable[[pa.Array, Sequence[str]], Batch] = getattr(codec, "decode_to_views", codec.decode)
     return decode(payloads, columns)
 
 

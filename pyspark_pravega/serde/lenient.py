@@ -13,7 +13,7 @@ from pyspark_pravega.errors import SchemaNotFoundError
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.framing import ids_of
 from pyspark_pravega.frames.ragged import Ints
-from pyspark_pravega.serde.codec import Codec, batch_of, decode_to_views, subschema
+from pyspark_pravega.serde.codec import Batch, Codec, arrow_batch, batch_of, decode_to_views, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, distinct
 from pyspark_pravega.serde.native import NativeCodec
 
@@ -28,11 +28,17 @@ _FIRST_STEP = 64
 class Decoded:
     """Rows of events, and which events they are."""
 
-    batch: pa.RecordBatch
+    held: Batch
+    """The rows, as they were decoded: with `views` it may be a batch of the native module's."""
     rows: Ints | None
     """For each row the index of its event; None: a row for each event."""
     bad: Ints
     """The indexes of events that can't be decoded."""
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The rows."""
+        return arrow_batch(self.held)
 
 
 def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str, *, views: bool = False) -> Decoded:
@@ -53,21 +59,21 @@ def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str, 
         BadEventError: in mode fail-fast, an event can't be decoded.
     """
     if mode == FAIL_FAST:
-        batch = decode_to_views(codec, payloads, columns) if views else codec.decode(payloads, columns)
-        return Decoded(batch=batch, rows=None, bad=np.empty(0, dtype=np.int64))
+        batch: Batch = decode_to_views(codec, payloads, columns) if views else codec.decode(payloads, columns)
+        return Decoded(held=batch, rows=None, bad=np.empty(0, dtype=np.int64))
     good, bad = _decode_good(codec, payloads, codec.schema.names)
     schema = subschema(codec.schema, columns)
     if mode == PERMISSIVE:
         schema = pa.schema([field.with_nullable(True) for field in schema])
     arrays = [good.column(good.schema.get_field_index(name)) for name in columns]
     if not len(bad):
-        return Decoded(batch=batch_of(arrays, schema, len(payloads)), rows=None, bad=bad)
+        return Decoded(held=batch_of(arrays, schema, len(payloads)), rows=None, bad=bad)
     is_bad = np.zeros(len(payloads), dtype=np.bool_)
     is_bad[bad] = True
     if mode == DROP_MALFORMED:
-        return Decoded(batch=batch_of(arrays, schema, good.num_rows), rows=np.flatnonzero(~is_bad), bad=bad)
+        return Decoded(held=batch_of(arrays, schema, good.num_rows), rows=np.flatnonzero(~is_bad), bad=bad)
     place = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
-    return Decoded(batch=batch_of([array.take(place) for array in arrays], schema, len(payloads)), rows=None, bad=bad)
+    return Decoded(held=batch_of([array.take(place) for array in arrays], schema, len(payloads)), rows=None, bad=bad)
 
 
 def _decode_good(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> tuple[pa.RecordBatch, Ints]:

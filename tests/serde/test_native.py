@@ -33,7 +33,7 @@ from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.native_module import SWITCH, module
-from pyspark_pravega.serde.codec import Codec, decode_to_views, takes_views
+from pyspark_pravega.serde.codec import Codec, arrow_batch, decode_to_views, takes_views
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
 from pyspark_pravega.serde.native import codec as native_codec
@@ -98,7 +98,7 @@ def answer(codec: Codec, payloads: pa.Array, columns: list[str]) -> Any:
     if takes_views(codec):
         assert answer_to(codec.decode, views_of(payloads), columns) == to_copies
         for events in (payloads, views_of(payloads)):
-            assert answer_to(partial(decode_to_views, codec), events, columns) == to_copies
+            assert answer_to(partial(with_views, codec), events, columns) == to_copies
     return to_copies
 
 
@@ -113,6 +113,10 @@ def views_of(payloads: pa.Array) -> pa.BinaryViewArray:
     events: pa.BinaryViewArray = framing.split(b"".join(frames[1:]), first=b"".join(frames[:1])).events
     assert events.type == pa.binary_view()
     return events
+
+
+def with_views(codec: Codec, payloads: pa.Array, columns: list[str]) -> pa.RecordBatch:
+    return arrow_batch(decode_to_views(codec, payloads, columns))
 
 
 def answer_to(decode: Callable[[pa.Array, list[str]], pa.RecordBatch], payloads: pa.Array, columns: list[str]) -> Any:
@@ -343,8 +347,8 @@ def test_long_texts_and_bytes_are_views_of_what_was_received(
     rows = rows_of(native.schema, values)
     events = views_of(native.encode(rows))
     names = list(kinds)
-    assert decode_to_views(native, events, names) == rows
-    batch = decode_to_views(native, events, names)
+    assert with_views(native, events, names) == rows
+    batch = with_views(native, events, names)
     assert [field.type for field in batch.schema] == [pa.string_view(), pa.string(), pa.binary_view(), rows[3].type]
     assert batch.cast(rows.schema) == rows
     received = {buffer.address for buffer in events.buffers()[2:]}
@@ -352,6 +356,6 @@ def test_long_texts_and_bytes_are_views_of_what_was_received(
         assert received & {buffer.address for buffer in batch.column(name).buffers()[2:]}
     # All events' values together are short again: of the next ones there are copies.
     few = events.slice(1, 1)
-    decode_to_views(native, few, names)
-    assert decode_to_views(native, few, names).schema == rows.schema
-    assert decode_to_views(native, events, names) == rows
+    with_views(native, few, names)
+    assert with_views(native, few, names).schema == rows.schema
+    assert with_views(native, events, names) == rows

@@ -32,7 +32,7 @@ from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.codec import takes_views
+from pyspark_pravega.serde.codec import Batch, takes_views
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
 
 _log = logging.getLogger(__name__)
@@ -114,7 +114,8 @@ class BatchReader(DataSourceReader):
             partition: one of `partitions()`, or Spark's stand-in when there are none.
 
         Yields:
-            Batches of the schema, one for each megabyte or so of events, or several where the columns are many.
+            Batches of the schema, one for each megabyte or so of events, or several where the columns are many. While
+            `handover.takes_views()` they may be the native module's.
 
         Raises:
             EventDecodeError: an event can't be decoded; the message says where it is.
@@ -183,11 +184,11 @@ class BatchReader(DataSourceReader):
         )
         return after
 
-    def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> pa.RecordBatch:
+    def _batch(self, frames: framing.Frames, segment_id: int, position: int) -> Batch:
         views = self._hands_batches_on and handover.takes_views()
         frames, decoded = self._decode(frames, segment_id, position, self._wanted_fields(), views=views)
         if self._is_decoded_whole:
-            return decoded.batch
+            return decoded.held
         columns = self._columns_of(decoded.batch)
         if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
             is_bad = np.zeros(len(frames), np.bool_)

@@ -21,7 +21,7 @@ from pyspark_pravega.frames.framing import compact
 from pyspark_pravega.frames.native_module import SWITCH, module
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.avro import AvroCodec
-from pyspark_pravega.serde.codec import Codec, batch_of, subschema
+from pyspark_pravega.serde.codec import Batch, Codec, batch_of, subschema
 from pyspark_pravega.serde.custom import CustomCodec
 from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.encodings import Known, WriterSchema, header
@@ -128,11 +128,11 @@ class NativeCodec:
         """See Codec."""
         return self._decode(payloads, columns, views=False)
 
-    def decode_to_views(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+    def decode_to_views(self, payloads: pa.Array, columns: Sequence[str]) -> Batch:
         """See `decode_to_views` of serde/codec.py: a column is one of views where its values are long."""
         return self._decode(payloads, columns, views=True)
 
-    def _decode(self, payloads: pa.Array, columns: Sequence[str], *, views: bool) -> pa.RecordBatch:
+    def _decode(self, payloads: pa.Array, columns: Sequence[str], *, views: bool) -> Any:
         if not columns:
             return batch_of([], pa.schema([]), len(payloads))
         if self._native is None:
@@ -144,6 +144,7 @@ class NativeCodec:
             answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, least))
         if answer is None:
             return self._plainly(payloads, columns)
+        batch: Batch
         batch, index, _ = answer
         if index is None:
             return batch
