@@ -53,7 +53,8 @@ SPARK_FIXTURES = {"spark", "thrift"}
 FIRST_FILES = {"test_dbt.py", "test_thriftserver.py"}
 """Their programs list the tables of all namespaces: later there are hundreds of them."""
 LONG_FILES = {"test_clusters.py", "test_connect.py"}
-"""Of a minute each, without the session: whoever is at the end of a run should not begin them."""
+"""Of a minute each, without the session: whoever is at the end of a run should not begin them. And one that is a single
+test holds the file that comes behind it, which another process would have time for."""
 CHEAPER_PROGRAMS = " ".join([
     "-Dspark.ui.enabled=false",
     "-Dspark.sql.shuffle.partitions=4",
@@ -168,10 +169,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(file: Path, used: set[str]) -> int:
     """Where a file stands in the schedule, which begins at both ends (`BothEnds`).
 
-    First the programs that look at all that there is, then the files of the Spark session, the longest ones with
-    programs of their own, what needs nothing, shorter programs with a JVM of their own, what needs servers only, and
-    last what needs servers with authentication. Those that need nothing are short: where the processes meet, neither
-    waits long for the other.
+    First the programs that look at all that there is, then the files of the Spark session, what needs nothing, programs
+    with a JVM of their own and behind them the longest ones, what needs servers only, and last what needs servers with
+    authentication. Those that need nothing are short: where the processes meet, neither waits long for the other.
     """
     if kinds := kinds_named(file) - {"sandbox"}:
         # Servers end with the last file that names them: those of a kind follow each other.
@@ -181,10 +181,10 @@ def _place(file: Path, used: set[str]) -> int:
     if "sessions" in used:
         return 1
     if file.name in LONG_FILES:
-        return 2
-    if "spark" in used:
         return 4
-    return 5 if "server" in used else 3
+    if "spark" in used:
+        return 3
+    return 5 if "server" in used else 2
 
 
 @pytest.fixture(scope="session")
