@@ -103,7 +103,7 @@ def test_a_server_that_comes_back_is_used_again(settings: Settings, client: Clie
         append(broken, stream, 0, framed(b"one"))
         proxy.close()
         reopened: list[Proxy] = []
-        timer = threading.Timer(1.5, lambda: reopened.append(Proxy(target, port=port)))
+        timer = threading.Timer(0.5, lambda: reopened.append(Proxy(target, port=port)))
         timer.start()
         append(broken, stream, 0, framed(b"two"))
         timer.join()
@@ -119,7 +119,7 @@ def test_a_client_outlives_the_servers() -> None:
         client.controller.create_scope("s")
         stream = make_stream(client, "s", "t")
         append(client, stream, 0, framed(b"one"))
-    with deadline(1), pytest.raises(UnavailableError):
+    with deadline(0.3), pytest.raises(UnavailableError):
         client.controller.scope_exists("s")
     with Sandbox(heap="512m", controller_port=port):
         assert not client.controller.scope_exists("s")
@@ -212,7 +212,7 @@ def test_a_deadline_ends_what_would_take_longer(settings: Settings, stream: Stre
             lambda: list(read_range(pool, stream, 0, 0, 10)),
             lambda: write_one(pool, stream),
         ):
-            with pytest.raises(UnavailableError), deadline(1):
+            with pytest.raises(UnavailableError), deadline(0.3):
                 use()
 
 
@@ -247,7 +247,7 @@ def test_a_longer_deadline_waits_longer_for_a_server(settings: Settings, client:
         with pytest.raises(SegmentStoreUnavailableError):
             segment_state(broken.pool, stream, 0)
         reopened: list[Proxy] = []
-        timer = threading.Timer(2.0, lambda: reopened.append(Proxy(target, port=port)))
+        timer = threading.Timer(1.0, lambda: reopened.append(Proxy(target, port=port)))
         timer.start()
         with deadline(30):
             assert segment_state(broken.pool, stream, 0).write_offset == 0

@@ -25,7 +25,6 @@ def bomb() -> bytes:
         (GZIP, gzip.compress(PLAIN)[:-9], "it is cut short"),
         (GZIP, b"", "it is cut short"),
         (GZIP, gzip.compress(PLAIN) + b"\0\0behind", "8 bytes follow the gzip member"),
-        (GZIP, bomb(), "it holds more than 256 MiB, which is the most that is read"),
         (GZIP, b"plain", "it is no gzip"),
         (SNAPPY, compress(SNAPPY, PLAIN)[:-9], "it is cut short"),
         (SNAPPY, b"", "it is cut short"),
@@ -38,6 +37,11 @@ def bomb() -> bytes:
 def test_what_is_wrong_with_a_body(codec: str, body: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         decompress(codec, body)
+
+
+def test_a_body_that_holds_too_much_is_not_read() -> None:
+    with pytest.raises(ValueError, match="it holds more than 256 MiB, which is the most that is read"):
+        decompress(GZIP, bomb())
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY])
