@@ -35,6 +35,8 @@ MASTER_HOST, WORKER_HOSTS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
 FOR_THE_TEST = {
     "spark.ui.enabled": "false",
     "spark.driver.host": MASTER_HOST,
+    # As programs that tests start have it (tests/conftest.py).
+    "spark.executor.extraJavaOptions": "-XX:MetaspaceSize=256m",
     "spark.dynamicAllocation.maxExecutors": "2",
     "spark.speculation.interval": "200ms",
     "spark.speculation.multiplier": "1.2",
