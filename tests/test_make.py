@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TOOLS = ("make", "sh", "awk", "find", "touch")
+TOOLS = ("make", "sh", "awk", "find", "rm", "touch")
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,13 @@ def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | Non
     # A Python that can't build, too.
     (venv / "bin" / "python").write_text(f"#!{tools}/sh\nexit 1\n")
     (venv / "bin" / "python").chmod(0o755)
-    package = venv / ".package"
-    package.touch()
+    installed = [venv / ".tools", venv / ".package"]
+    for stamp in installed:
+        stamp.touch()
     # With -o make takes the package for installed, so that only the native codec is set up.
+    options = [f"-o{stamp}" for stamp in installed]
     ran = subprocess.run(
-        ["make", "--no-print-directory", f"VENV={venv}", "-o", str(package), str(venv / ".ready")],
+        ["make", "--no-print-directory", f"VENV={venv}", *options, str(venv / ".ready")],
         cwd=ROOT,
         env={"PATH": str(tools)},
         capture_output=True,
@@ -55,7 +57,17 @@ def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | Non
 
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_the_servers_are_fetched_while_the_native_codec_is_built(tmp_path: Path, target: str) -> None:
-    tools, venv, meeting = tmp_path / "tools", tmp_path / "venv", tmp_path / "meeting"
+    assert _meet(tmp_path, target, "sandbox fetch", installed=(".tools", ".package")) == "met\n"
+
+
+@pytest.mark.parametrize("target", ["setup", "demo", "test"])
+def test_packages_are_installed_while_the_native_codec_is_built(tmp_path: Path, target: str) -> None:
+    assert _meet(tmp_path, target, "-r requirements.lock", installed=(".tools",)) == "met\n"
+
+
+def _meet(folder: Path, target: str, step: str, *, installed: tuple[str, ...]) -> str:
+    """What the build of the native codec logs: it and the step end only if both run at the same time."""
+    tools, venv, meeting = folder / "tools", folder / "venv", folder / "meeting"
     tools.mkdir()
     (venv / "bin").mkdir(parents=True)
     for name in TOOLS:
@@ -64,17 +76,18 @@ def test_the_servers_are_fetched_while_the_native_codec_is_built(tmp_path: Path,
         (tools / name).symlink_to(found)
     (tools / "cargo").write_text(f"#!{tools}/sh\necho cargo 1.88.0\n")
     (tools / "cargo").chmod(0o755)
-    # Who opens a named pipe waits for the other end: each of the two ends only if the other one runs.
+    # Who opens a named pipe waits for the other end.
     os.mkfifo(meeting)
     (venv / "bin" / "python").write_text(
         f"#!{tools}/sh\n"
         'case "$*" in\n'
-        f'*"sandbox fetch"*) echo met >{meeting} ;;\n'
+        f'*"{step}"*) echo met >{meeting} ;;\n'
         f"*./native*) read -r word <{meeting}; echo $word ;;\n"
         "esac\n"
     )
     (venv / "bin" / "python").chmod(0o755)
-    (venv / ".package").touch()
+    for stamp in installed:
+        (venv / stamp).touch()
     ran = subprocess.run(
         ["make", f"VENV={venv}", target],
         cwd=ROOT,
@@ -85,4 +98,4 @@ def test_the_servers_are_fetched_while_the_native_codec_is_built(tmp_path: Path,
         timeout=120,
     )
     assert ran.returncode == 0, ran.stderr
-    assert (venv / "native.log").read_text() == "met\n"
+    return (venv / "native.log").read_text()
