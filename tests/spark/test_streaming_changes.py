@@ -110,7 +110,7 @@ def test_a_running_query_waits_for_enough_events_but_not_too_long(
     spark: SparkSession, table: str, tmp_path: Path
 ) -> None:
     sink = Batches()
-    frame = changes(spark, table, startingVersion=4, minEventsPerTrigger=3, maxTriggerDelay="6s")
+    frame = changes(spark, table, startingVersion=4, minEventsPerTrigger=3, maxTriggerDelay="3s")
     query = start(frame, tmp_path, sink)
     try:
         eventually(lambda: found(sink) == [FOURTH], within_s=TIMEOUT_S)
