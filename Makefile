@@ -12,6 +12,9 @@ SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
 .PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
+# Packages are compiled when they are first used; without their compiled modules each program would do that anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
 
