@@ -43,7 +43,7 @@ class Frames:
     """The payloads, in order: a compact copy, or views of the buffer in which they were found."""
     starts: npt.NDArray[np.int64]
     """Where each frame (its header) begins in the buffer, in bytes."""
-    sizes: npt.NDArray[np.int64] | npt.NDArray[np.int32]
+    sizes: npt.NDArray[np.int64]
     """The size of each payload, in bytes."""
     consumed: int
     """The bytes of these frames; what follows belongs to frames not returned."""
@@ -271,8 +271,8 @@ def _split_natively(
     starts = begins.to_numpy()
     if broken:
         raise _not_a_frame(np.concatenate([first, data]), np.append(starts, end), len(starts))
-    # The first four of a view's 16 bytes are its length.
-    sizes = np.frombuffer(events.buffers()[1] or b"", np.int32)[::4]
+    # The first four of a view's 16 bytes are its length. A copy: the views hold the bytes that were received.
+    sizes = np.frombuffer(events.buffers()[1] or b"", np.int32)[::4].astype(np.int64)
     return Frames(events=events, starts=starts, sizes=sizes, consumed=end)
 
 

@@ -1,6 +1,7 @@
 """Stream events as they lie in a segment: `int32 0 | int32 length | payload`."""
 
 import struct
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -168,6 +169,17 @@ def test_views_are_what_their_copies_are(payloads: list[bytes], skipped: int) ->
     assert in_python(framing.compact, events) == framing.compact(events)
     assert framing.encoding_ids(events) == in_python(framing.encoding_ids, events)
     assert framing.compact(frames.payloads) is frames.payloads
+
+
+def test_frames_that_let_go_keep_nothing_of_what_was_received() -> None:
+    received = np.frombuffer(bytearray(framing.join(pa.array([b"long" * 25] * 100, pa.binary()))), np.uint8)
+    is_there = weakref.ref(received)
+    frames = framing.split(received.data)
+    del received
+    assert is_there() is not None
+    frames.let_go()
+    assert is_there() is None
+    assert frames.sizes.tolist() == [100] * 100
 
 
 def test_an_event_of_any_size_is_found() -> None:
