@@ -47,9 +47,6 @@ final class OwnedVector extends ArrowColumnVector {
     OTHER
   }
 
-  /** Decimals of so many digits fit into a long. */
-  private static final int DIGITS_OF_LONG = 18;
-
   private final OwnedBatches batches;
   private final OwnedVector[] batch;
   private final Layout layout;
@@ -148,7 +145,11 @@ final class OwnedVector extends ArrowColumnVector {
   }
 
   private boolean isNull(int row) {
-    return valid != 0 && (Platform.getByte(null, valid + (row >> 3)) >> (row & 7) & 1) == 0;
+    return valid != 0 && !bit(valid, row);
+  }
+
+  private static boolean bit(long bits, int row) {
+    return (Platform.getByte(null, bits + (row >> 3)) >> (row & 7) & 1) != 0;
   }
 
   private int begin(int row) {
@@ -168,9 +169,7 @@ final class OwnedVector extends ArrowColumnVector {
   @Override
   public boolean getBoolean(int row) {
     beginReading();
-    return layout == Layout.BITS
-        ? (Platform.getByte(null, data + (row >> 3)) >> (row & 7) & 1) != 0
-        : super.getBoolean(row);
+    return layout == Layout.BITS ? bit(data, row) : super.getBoolean(row);
   }
 
   @Override
@@ -212,7 +211,7 @@ final class OwnedVector extends ArrowColumnVector {
   @Override
   public Decimal getDecimal(int row, int precision, int scale) {
     beginReading();
-    if (layout != Layout.DECIMALS || precision > DIGITS_OF_LONG || !isOf(precision, scale)) {
+    if (layout != Layout.DECIMALS || precision > Decimal.MAX_LONG_DIGITS() || !isOf(precision, scale)) {
       return super.getDecimal(row, precision, scale);
     }
     // Of 16 bytes, the lowest first.

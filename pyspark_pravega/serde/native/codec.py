@@ -138,10 +138,14 @@ class NativeCodec:
         if self._native is None:
             return self._plainly(payloads, columns)
         least = VIEWS_FROM_BYTES if views else None
-        answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, least), learn=False)
+
+        def run(decoder: Any, events: pa.Array) -> Any:
+            return decoder.decode(events, least)
+
+        answer = self._attempt(payloads, columns, run, learn=False)
         if answer is not None and answer[2] is not None:
             # It has met an encoding that it doesn't know.
-            answer = self._attempt(payloads, columns, lambda decoder, events: decoder.decode(events, least))
+            answer = self._attempt(payloads, columns, run)
         if answer is None:
             return self._plainly(payloads, columns)
         batch: Batch
