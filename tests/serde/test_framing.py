@@ -176,7 +176,8 @@ def test_frames_that_let_go_keep_nothing_of_what_was_received() -> None:
     is_there = weakref.ref(received)
     frames = framing.split(received.data)
     del received
-    assert is_there() is not None
+    # Only views need it longer: the plain codec copies at once.
+    assert (is_there() is not None) == (frames.events.type == pa.binary_view())
     frames.let_go()
     assert is_there() is None
     assert frames.sizes.tolist() == [100] * 100
