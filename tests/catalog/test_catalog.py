@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, CalendarIntervalType, LongType, String
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
-from pyspark_pravega.connector.log.ledger import create_ledger, open_ledger
+from pyspark_pravega.connector.log import create_ledger, open_ledger
 from pyspark_pravega.errors import (
     ConfigurationError,
     ControllerUnavailableError,

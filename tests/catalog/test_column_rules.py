@@ -10,7 +10,7 @@ from catalog_tools import COLUMNS, ids, insert, make, plan, write
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table import Check, avro_defaults, checks_of, defaults_of

@@ -11,7 +11,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
 from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, estimated_rows, narrowed
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.read.reader import BatchReader

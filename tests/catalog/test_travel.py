@@ -15,8 +15,8 @@ from pyspark_pravega.catalog.pushdown import Bounds, narrowed
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.bounds import Time, Word
+from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.log.keys import commit_key
-from pyspark_pravega.connector.log.ledger import open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import ReadOptions

@@ -24,9 +24,8 @@ import pyarrow as pa
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
-from pyspark_pravega.connector.log import cleaning
+from pyspark_pravega.connector.log import Ledger, cleaning
 from pyspark_pravega.connector.log.jobs import JobLog
-from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.task import TransactionTask

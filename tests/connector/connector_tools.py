@@ -10,8 +10,8 @@ import pyarrow as pa
 from client_tools import make_stream
 
 from pyspark_pravega.client import Client, Stream, TransactionState
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.entries import Commit, Intent
-from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader

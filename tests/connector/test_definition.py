@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log.ledger import create_ledger
+from pyspark_pravega.connector.log import claim_ledger
 from pyspark_pravega.connector.options import (
     DEFAULT_LEASE_MS,
     READ_KEYS,
@@ -139,7 +139,7 @@ def test_a_stream_that_is_not_there_is_named_whatever_else_is(
 ) -> None:
     missing = Stream(scope, "missing")
     registry.create_group(scope, "missing")
-    create_ledger(client, missing)
+    claim_ledger(client, missing)
     with pytest.raises(StreamNotFoundError, match=f'stream "{missing}" does not exist'):
         load_definition(client, settings, missing)
 

@@ -23,12 +23,11 @@ from connector_tools import (
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.key_value.table import KeyValueTable
+from pyspark_pravega.connector.log import Ledger, create_ledger, open_ledger, recovery
 from pyspark_pravega.connector.log import jobs as job_log
 from pyspark_pravega.connector.log import ledger as ledgers
-from pyspark_pravega.connector.log import recovery
 from pyspark_pravega.connector.log.entries import Intent, Progress
 from pyspark_pravega.connector.log.keys import ledger_name
-from pyspark_pravega.connector.log.ledger import Ledger, create_ledger
 from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, TaskMessage, WriteJob
@@ -281,7 +280,7 @@ def test_direct_writes_are_stored_when_a_task_ends(client: Client, table: TableD
     assert (report.rows, report.bytes, report.transactions) == (30, sum(len(e) + 8 for e in numbered("e", 30)), 0)
     writer.abort([message])
     assert len(read_events(client, table)) == 30
-    assert ledgers.open_ledger(client, table.stream) is None
+    assert open_ledger(client, table.stream) is None
 
 
 @pytest.mark.parametrize("mode", [AT_LEAST_ONCE, BEST_EFFORT])

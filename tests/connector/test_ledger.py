@@ -22,16 +22,16 @@ from pyspark_pravega.client import Client, Stream, Transaction
 from pyspark_pravega.client.key_value.table import ANY_VERSION, KeyValueTable
 from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH, check_name
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.connector.log import json_table
-from pyspark_pravega.connector.log.entries import Commit, Intent, State
-from pyspark_pravega.connector.log.jobs import JobLog
-from pyspark_pravega.connector.log.keys import KEY_BYTES, ledger_name
-from pyspark_pravega.connector.log.ledger import (
+from pyspark_pravega.connector.log import (
     Ledger,
     create_ledger,
     delete_ledger,
+    json_table,
     open_ledger,
 )
+from pyspark_pravega.connector.log.entries import Commit, Intent, State
+from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.keys import KEY_BYTES, ledger_name
 from pyspark_pravega.errors import ConflictError, PravegaError
 from pyspark_pravega.settings import Settings
 
@@ -319,7 +319,7 @@ def test_a_log_is_made_once_and_deleted_once(client: Client, stream: Stream) -> 
 def test_writers_who_make_a_log_at_once_share_it(client: Client, scope: str) -> None:
     with ThreadPoolExecutor(8) as threads:
         for number in range(10):
-            stream = Stream(scope, f"t{number}")
+            stream = make_stream(client, scope, f"t{number}")
             logs = list(threads.map(lambda _, stream=stream: create_ledger(client, stream), range(8)))
             logs[0].set_properties({"number": str(number)})
             assert [log.properties() for log in logs] == [{"number": str(number)}] * 8

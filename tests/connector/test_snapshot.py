@@ -15,8 +15,8 @@ from connector_tools import begin, ledger_of, numbered, raw_table, read_events, 
 from waiting import eventually
 
 from pyspark_pravega.client import Client, SegmentPart, TransactionState
+from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.connector.log.entries import Intent
-from pyspark_pravega.connector.log.ledger import create_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
 from pyspark_pravega.errors import StreamNotFoundError

@@ -26,9 +26,8 @@ from connector_tools import (
 from waiting import eventually
 
 from pyspark_pravega.client import Client, TransactionState
-from pyspark_pravega.connector.log import recovery
+from pyspark_pravega.connector.log import delete_ledger, recovery
 from pyspark_pravega.connector.log.entries import Intent
-from pyspark_pravega.connector.log.ledger import delete_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition

@@ -18,7 +18,7 @@ from pyspark_pravega import clock, deadlines, together
 from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
-from pyspark_pravega.connector.log import cleaning, jobs, ledger, recovery, snapshot, tail
+from pyspark_pravega.connector.log import cleaning, jobs, ledger, opening, recovery, snapshot, tail
 from pyspark_pravega.connector.stream import admission, frontier, source
 from pyspark_pravega.connector.write import deltas, overwrite, seen, writer
 from pyspark_pravega.connector.write import job as write_job
@@ -54,7 +54,7 @@ def modelled() -> Iterator[None]:
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, seen, cuts, frontier)]
     patches += [
         (deadlines, "random", random_model),
-        (ledger, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
+        (opening, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
         (together, "Begun", _AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
         (ledger, "time", time_model),

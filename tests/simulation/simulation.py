@@ -20,7 +20,7 @@ from streaming import StreamingQuery
 from world import Profile, World
 from writing import MergingJob, write_partitions
 
-from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, ledger, settle, snapshot
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, opening, settle, snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import writer
 from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
@@ -145,7 +145,7 @@ class History:
             elif kind is Kind.REPLACE and rng.random() < 0.3:
                 tables.replace_without_rows(self.cluster, operation)
             elif kind is Kind.TRUNCATE:
-                replace_all(self.cluster.client, cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM)))
+                replace_all(self.cluster.client, cast(Ledger, opening.open_ledger(self.cluster.client, STREAM)))
             else:
                 operation.keeps = kind in (Kind.OVERWRITE_READ, Kind.MERGE) and rng.random() < 0.3
                 self._write(operation, epoch, planned)
@@ -247,7 +247,7 @@ class History:
         world = self.world
         world.calm = True
         world.later.clear()
-        log = cast(Ledger, ledger.open_ledger(self.cluster.client, STREAM))
+        log = cast(Ledger, opening.open_ledger(self.cluster.client, STREAM))
 
         def look() -> None:
             settle(self.cluster.client, log)

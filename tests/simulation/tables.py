@@ -13,7 +13,7 @@ from cluster_model import STREAM, ClusterModel
 from history import FIRST_TABLE, Operation
 
 from pyspark_pravega.catalog.statements import replacing
-from pyspark_pravega.connector.log import Ledger, State, ledger, settled_table
+from pyspark_pravega.connector.log import Ledger, State, opening, settled_table
 from pyspark_pravega.connector.write import StagedTable, replace_all
 
 _TABLE, _ALTERED = "table", "altered-"
@@ -21,7 +21,7 @@ _TABLE, _ALTERED = "table", "altered-"
 
 def open_log(cluster: ClusterModel) -> Ledger:
     """The table's commit log."""
-    return cast(Ledger, ledger.open_ledger(cluster.client, STREAM))
+    return cast(Ledger, opening.open_ledger(cluster.client, STREAM))
 
 
 def look_up(cluster: ClusterModel) -> tuple[int, frozenset[int], State]:

@@ -14,7 +14,7 @@ from simulation import History
 from world import Profile
 
 from pyspark_pravega.client import TransactionState
-from pyspark_pravega.connector.log import Ledger, State, ledger, recovery, snapshot
+from pyspark_pravega.connector.log import Ledger, State, opening, recovery, snapshot
 from pyspark_pravega.errors import UnavailableError
 
 
@@ -67,7 +67,7 @@ def test_a_commit_whose_cut_can_t_be_taken_is_finished_by_the_next_writer(seed: 
         _run(history, insert_in_vain)
         assert "the commit is made, and the next writer finishes it" in str(told[0])
         assert world.now >= recovery.COMMIT_TIMEOUT_S
-        log = cast(Ledger, ledger.open_ledger(cluster.client, STREAM))
+        log = cast(Ledger, opening.open_ledger(cluster.client, STREAM))
         _run(history, lambda: states.append(log.state()))
         assert states[0].version == 0
         assert states[0].pending is not None

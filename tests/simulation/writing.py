@@ -11,7 +11,7 @@ from history import Operation
 
 from pyspark_pravega import clock
 from pyspark_pravega.client import Staged
-from pyspark_pravega.connector.log import Ledger, ledger
+from pyspark_pravega.connector.log import Ledger, opening
 from pyspark_pravega.connector.write import WritePlan
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
@@ -96,7 +96,7 @@ def _attempt(
     *,
     fails: bool = False,
 ) -> TaskMessage:
-    log = cast(Ledger, ledger.open_ledger(cluster.client, STREAM)).job(job.job)
+    log = cast(Ledger, opening.open_ledger(cluster.client, STREAM)).job(job.job)
     task = TransactionTask(cluster.client, log, job.plan, partition=part)
     try:
         return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
 

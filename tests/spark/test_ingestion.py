@@ -12,7 +12,7 @@ from ingestion_tools import PROGRAM, RECORDS, add_file, command, end, forget_an_
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]

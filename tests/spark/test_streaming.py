@@ -198,7 +198,7 @@ def test_a_start_may_be_a_time(spark: SparkSession, client: Client, namespace: s
     for number in range(4):
         spark.sql(f"INSERT INTO {table} VALUES ({number})")
     from pyspark_pravega.client import Stream
-    from pyspark_pravega.connector.log.ledger import open_ledger
+    from pyspark_pravega.connector.log import open_ledger
 
     ledger = open_ledger(client, Stream(scope_of(namespace), "t"))
     assert ledger is not None

@@ -14,7 +14,7 @@ from streaming_tools import TIMEOUT_S, Batches, run_available, scope_of, start
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log.ledger import open_ledger
+from pyspark_pravega.connector.log import open_ledger
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from transactions import open_transactions
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]

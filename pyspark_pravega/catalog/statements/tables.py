@@ -27,9 +27,11 @@ from pyspark_pravega.connector.options import TRUNCATE_LATER
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import Check, TableDefinition
 from pyspark_pravega.connector.write import replace_all
+from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
     ConfigurationError,
     ConflictError,
+    NotFoundError,
     PravegaError,
     StreamExistsError,
 )
@@ -39,6 +41,7 @@ from pyspark_pravega.together import together
 
 CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
+_DROP_PATIENCE_S, _DROP_POLL_S = 10.0, 0.2
 
 
 class Tables(CatalogBase):
@@ -114,10 +117,7 @@ class Tables(CatalogBase):
             False when there was none.
         """
         stream = stream_of(namespace, table)
-        if not self.exists(stream):
-            return False
-        self.drop_stream(stream)
-        return True
+        return self.exists(stream) and self.drop_stream(stream)
 
     def truncate_table(self, namespace: Sequence[str], table: str) -> None:
         """Remove all events of a stream that are visible now, for ever; together with the next write, if the table's
@@ -200,20 +200,34 @@ class Tables(CatalogBase):
         """
         # A table that is only being made has no versions. The log is looked at first: a stream may come meanwhile.
         ledger = open_ledger(self.client, stream)
-        has_versions = ledger is not None and ledger.state().version > 0
+        is_left_over = ledger is not None and ledger.is_left_over()
         if self.exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')
-        return has_versions
+        return is_left_over
 
-    def drop_stream(self, stream: Stream) -> None:
+    def drop_stream(self, stream: Stream) -> bool:
         """Delete a stream with its events, its schema group, its commit log and the subscriptions to it.
 
         The stream goes last: while anything is left the table is there, and can be dropped again. What fails first, as
         without an answer of the registry, leaves all of it.
+
+        Returns:
+            False when somebody else has deleted the stream meanwhile.
         """
         self.forget(stream)
+        limit = Limit(_DROP_PATIENCE_S)
+        while True:
+            try:
+                return self._delete(stream, shared_registry(self.settings))
+            except NotFoundError:
+                # Somebody else drops it, too.
+                if not self.client.controller.stream_exists(stream):
+                    return False
+                if not limit.wait(_DROP_POLL_S):
+                    raise
+
+    def _delete(self, stream: Stream, registry: SchemaRegistry | None) -> bool:
         controller = self.client.controller
-        registry = shared_registry(self.settings)
         if registry is None:
             subscribers = controller.subscribers(stream)
         else:
@@ -222,7 +236,7 @@ class Tables(CatalogBase):
             )
         self._end_subscriptions(stream, subscribers)
         together(lambda: controller.seal_stream(stream), lambda: delete_ledger(self.client, stream))
-        controller.delete_stream(stream)
+        return controller.delete_stream(stream)
 
     def _end_subscriptions(self, stream: Stream, subscribers: Iterable[str]) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted

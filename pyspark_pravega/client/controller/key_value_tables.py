@@ -9,7 +9,10 @@ from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.calls import ControllerCalls, no_scope, no_table
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH, Stream, StreamSegments, check_name
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
-from pyspark_pravega.errors import OperationFailedError
+from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.errors import KeyValueTableNotFoundError, OperationFailedError
+
+_DELETE_PATIENCE_S, _DELETE_POLL_S = 10.0, 0.2
 
 
 class ControllerTables(ControllerCalls):
@@ -94,7 +97,15 @@ class ControllerTables(ControllerCalls):
         Returns:
             False when there was none.
         """
-        status = self._status("deleteKeyValueTable", pb.KeyValueTableInfo(scope=scope, kvt_name=table))
+        info, limit = pb.KeyValueTableInfo(scope=scope, kvt_name=table), Limit(_DELETE_PATIENCE_S)
+        while True:
+            try:
+                status = self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
+                break
+            except KeyValueTableNotFoundError:
+                # Somebody else is deleting it: parts of it are gone, and parts are there.
+                if not limit.wait(_DELETE_POLL_S):
+                    raise
         if status not in (0, 2):
             raise OperationFailedError(
                 f'the controller could not delete key-value table "{scope}/{table}" (status {status})'

@@ -1,9 +1,10 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
-`ledger` holds versions and queries, `entries` what is said of each, `jobs` what is being written, `keys` where each
-entry is, `json_table` how they are kept, `history` for how long, `others` notes what others have written, `copies` and
-`redeliveries` what those procedures have done. `recovery` ends commits of the dead, `cleaning` removes what was
-replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the client only.
+`ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `jobs` what is being written,
+`keys` where each entry is, `json_table` how they are kept, `history` for how long, `others` notes what others have
+written, `copies` and `redeliveries` what those procedures have done. `recovery` ends commits of the dead, `cleaning`
+removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the
+client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
@@ -22,13 +23,8 @@ from pyspark_pravega.connector.log.history import HISTORY, History
 from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, places
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
-from pyspark_pravega.connector.log.ledger import (
-    Ledger,
-    claim_ledger,
-    create_ledger,
-    delete_ledger,
-    open_ledger,
-)
+from pyspark_pravega.connector.log.ledger import Ledger
+from pyspark_pravega.connector.log.opening import claim_ledger, create_ledger, delete_ledger, open_ledger
 from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
 from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog

@@ -135,7 +135,7 @@ class JsonTable:
         return Document(content=content, version=entry.version)
 
 
-def ensure_table(client: Client, scope: str, name: str, key_bytes: int) -> None:
+def ensure_table(client: Client, scope: str, name: str, key_bytes: int) -> bool:
     """Make a key-value table of one partition, unless it is there.
 
     Now and then a controller of 0.13 doesn't come to the end of a creation. It is asked again then, which does no harm.
@@ -146,6 +146,9 @@ def ensure_table(client: Client, scope: str, name: str, key_bytes: int) -> None:
         name: its name.
         key_bytes: the length of its keys.
 
+    Returns:
+        False when it was there, or was made by a call whose answer was lost.
+
     Raises:
         ControllerUnavailableError: no controller answers in time.
     """
@@ -153,8 +156,7 @@ def ensure_table(client: Client, scope: str, name: str, key_bytes: int) -> None:
     while True:
         try:
             with deadline(_CREATED_S):
-                client.controller.create_key_value_table(scope, name, partitions=1, key_bytes=key_bytes)
-            return
+                return client.controller.create_key_value_table(scope, name, partitions=1, key_bytes=key_bytes)
         except UnavailableError:
             if not limit.wait():
                 raise

@@ -43,7 +43,7 @@ def _key(space: int, number: int) -> bytes:
     return struct.pack(">QQ", space, number)
 
 
-STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS = _key(0, 0), _key(0, 1), _key(0, 2), _key(0, 3), _key(0, 4)
+STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS, ABANDONED = (_key(0, number) for number in range(6))
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
 FIRST_COPY, FIRST_QUERY, FIRST_JOB = _key(_COPIES, 0), _key(_QUERIES, 0), _key(_JOBS, 0)

@@ -9,6 +9,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 2 | the stream cuts that have names |
 | 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
 | 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
+| 0, 5 | there where the log was made for a stream that was just being dropped |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | copy (a hash, its three upper bits 001) | what `CALL copy` of that name has copied into the table |
 | redelivery (a hash, its four upper bits 0001) | which dead letters `CALL redeliver` is bringing into the table |
@@ -29,11 +30,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from pyspark_pravega.client import Client, KeyValueTable, Stream
+from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.copies import CopyLog
@@ -54,23 +55,22 @@ from pyspark_pravega.connector.log.entries import (
 )
 from pyspark_pravega.connector.log.history import HISTORY, History, commits_of, first_commit, forget_versions
 from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, forget_abandoned, noted_transactions, open_jobs
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, ensure_table, repeated
+from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
+    ABANDONED,
     COMMITS,
     CUTS,
     FIRST_JOB,
     FIRST_QUERY,
-    KEY_BYTES,
     PROPERTIES,
     SCHEMAS,
     STATE,
     SUBSCRIBERS,
     commit_key,
-    ledger_name,
     query_key,
 )
 from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
-from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
+from pyspark_pravega.errors import ConflictError
 
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
@@ -82,13 +82,23 @@ class Ledger:
     """A stream's commit log. Safe for use by several threads."""
 
     def __init__(self, table: KeyValueTable, stream: Stream) -> None:
-        """Use an opened key-value table; see `open_ledger` and `create_ledger`."""
+        """Use an opened key-value table; see `opening`."""
         self.stream = stream
         self._table = JsonTable(table, f'the commit log of stream "{stream}"')
 
     def state(self) -> State:
         """The last version and the commit in progress."""
         return state_of(self._table.get(STATE)[0])
+
+    def abandon(self) -> None:
+        """Note that the log was made too late: its stream is gone, or going. Doing it again is harmless."""
+        with suppress(ConflictError):
+            self._table.put((ABANDONED, NOT_EXISTS, {}))
+
+    def is_left_over(self) -> bool:
+        """Whether the log can't be that of a table which is being created."""
+        state, abandoned = self._table.get(STATE, ABANDONED)
+        return abandoned is not None or state_of(state).version > 0
 
     def state_and_progress(self, query: str) -> tuple[State, Progress]:
         """The log's state and a query's progress, in one look; they may be of different moments.
@@ -451,49 +461,3 @@ class Ledger:
     def _change(self, old: State, new: State, *changes: Change) -> State:
         stored_as, *_ = self._table.put((STATE, old.stored_as, state_content(new)), *changes)
         return replace(new, stored_as=stored_as)
-
-
-def open_ledger(client: Client, stream: Stream) -> Ledger | None:
-    """A stream's commit log.
-
-    Returns:
-        None when it has none: then nobody has written to the stream through this package.
-    """
-    try:
-        return _opened(client, stream)
-    except KeyValueTableNotFoundError:
-        return None
-
-
-def create_ledger(client: Client, stream: Stream) -> Ledger:
-    """A stream's commit log, made when it isn't there."""
-    ledger = open_ledger(client, stream)
-    if ledger is not None:
-        return ledger
-    ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
-    return _opened(client, stream)
-
-
-def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
-    """Make a stream's commit log; of several who try at once only one does.
-
-    Returns:
-        None when it was there.
-    """
-    name = ledger_name(stream)
-    if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
-        return None
-    return _opened(client, stream)
-
-
-def delete_ledger(client: Client, stream: Stream) -> bool:
-    """Delete a stream's commit log.
-
-    Returns:
-        False when it had none.
-    """
-    return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
-
-
-def _opened(client: Client, stream: Stream) -> Ledger:
-    return Ledger(KeyValueTable.reopened(client.pool, stream.scope, ledger_name(stream), key=STATE), stream)

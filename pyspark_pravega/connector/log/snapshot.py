@@ -16,7 +16,8 @@ from typing import TypeVar
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
 from pyspark_pravega.client.positions import later_cut
 from pyspark_pravega.connector.log.entries import Replacement, State
-from pyspark_pravega.connector.log.ledger import Ledger, open_ledger
+from pyspark_pravega.connector.log.ledger import Ledger
+from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.log.recovery import AT_REST, UNDER_WAY, commit_all, transaction_states
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.errors import PravegaError, UnavailableError

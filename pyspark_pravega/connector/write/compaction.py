@@ -68,7 +68,7 @@ class CompactingJob(WriteJob):
         self._before: Mapping[int, int] = {}
         super().__init__(replace(plan, codec=plan.codec.compacting()))
         client = shared_client(plan.settings)
-        ledger = create_ledger(client, plan.stream)
+        ledger = create_ledger(client, plan.stream, to_write=True)
         last = [commit.cut for commit in ledger.commits([base.version] if base.version else [])]
         since = parts_since(client, base, last[0]) if last else list(base.parts)
         # What others have written since belongs to the next version.
@@ -136,7 +136,7 @@ def compact(definition: TableDefinition, *, one_more: bool = False, threads: int
             f'stream "{definition.stream}" has no primary key: all its events are rows, so there is nothing to compact'
         )
     client, stream = shared_client(definition.settings), definition.stream
-    ledger = create_ledger(client, stream)
+    ledger = create_ledger(client, stream, to_write=True)
     if settle(client, ledger).truncation_due:
         raise UnsupportedOperationError(
             f'stream "{stream}" can\'t be compacted now: its next write takes the place of all rows'

@@ -28,7 +28,6 @@ from pyspark_pravega.connector.log import (
     State,
     clean,
     create_ledger,
-    delete_ledger,
     finish,
     open_ledger,
     places,
@@ -48,6 +47,8 @@ from pyspark_pravega.errors import (
     LeaseExpiredError,
     PravegaError,
     QueryTakenOverError,
+    StreamNotFoundError,
+    StreamSealedError,
     TableChangedError,
     TransactionError,
     UnavailableError,
@@ -129,11 +130,12 @@ class WriteJob:
             else:
                 check_stream(client, plan)
                 if plan.mode == EXACTLY_ONCE:
-                    create_ledger(client, plan.stream).job(self.job).open()
-                    if not client.controller.stream_exists(plan.stream):
-                        # It was dropped just now: its log must not come back.
-                        delete_ledger(client, plan.stream)
+                    try:
+                        ledger = create_ledger(client, plan.stream, to_write=True)
+                    except (StreamNotFoundError, StreamSealedError):
                         check_stream(client, plan)
+                        raise
+                    ledger.job(self.job).open()
             self._places = places(client, plan.stream)
 
     @told_plainly()

@@ -67,7 +67,7 @@ class EpochWriter(DataSourceStreamArrowWriter):
         """
         self._job = WriteJob(WritePlan.of(definition, options), opened=False)
         if self._job.plan.mode == EXACTLY_ONCE:
-            create_ledger(shared_client(definition.settings), definition.stream)
+            create_ledger(shared_client(definition.settings), definition.stream, to_write=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """As `WriteJob.write_task`."""
@@ -131,7 +131,7 @@ def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None
     """
     client = shared_client(plan.settings)
     if plan.mode == EXACTLY_ONCE:
-        ledger = create_ledger(client, plan.stream)
+        ledger = create_ledger(client, plan.stream, to_write=True)
         if ledger.take_over(query, run) is None:
             raise fenced(plan, query)
         settle(client, ledger, heir_of=query)

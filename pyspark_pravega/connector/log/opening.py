@@ -1,0 +1,103 @@
+"""How a stream's commit log is opened, made and deleted.
+
+A DROP seals the stream, deletes its log, and deletes the stream. Who makes a log looks afterwards whether the stream
+still takes events. If not, a DROP may have passed by, and the log would keep the next table of that name from being
+made; so its maker marks it as left over. It doesn't delete it: where a key-value table is created and deleted at one
+time, or deleted by two, the controller of 0.13 may give no answer for 10 s, or none ever (docs/pravega-facts.md).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pyspark_pravega.client import Client, KeyValueTable, Stream
+from pyspark_pravega.connector.log.json_table import ensure_table
+from pyspark_pravega.connector.log.keys import KEY_BYTES, STATE, ledger_name
+from pyspark_pravega.connector.log.ledger import Ledger
+from pyspark_pravega.errors import (
+    KeyValueTableNotFoundError,
+    NotFoundError,
+    SegmentNotFoundError,
+    StreamNotFoundError,
+    StreamSealedError,
+)
+
+
+def open_ledger(client: Client, stream: Stream) -> Ledger | None:
+    """A stream's commit log.
+
+    Returns:
+        None when it has none: then nobody has written to the stream through this package.
+    """
+    try:
+        return _opened(client, stream)
+    except (KeyValueTableNotFoundError, SegmentNotFoundError):
+        # The segment goes first when it is deleted.
+        return None
+
+
+def create_ledger(client: Client, stream: Stream, *, to_write: bool = False) -> Ledger:
+    """A stream's commit log, made when it isn't there.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        to_write: whether events are to be written, which a sealed stream takes no more.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+        StreamSealedError: it was sealed meanwhile; or is sealed, and events are to be written.
+    """
+    ledger = open_ledger(client, stream)
+    if ledger is not None:
+        return ledger
+    takes_events = _takes_events(client, stream)
+    if to_write and not takes_events:
+        raise _sealed(stream)
+    is_new = ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
+    try:
+        if takes_events and not _takes_events(client, stream):
+            raise _sealed(stream)
+    except (StreamNotFoundError, StreamSealedError):
+        # If it was there, it is perhaps another one's, who creates the table.
+        if is_new:
+            with suppress(NotFoundError):
+                _opened(client, stream).abandon()
+        raise
+    return _opened(client, stream)
+
+
+def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
+    """Make a stream's commit log; of several who try at once only one does.
+
+    Returns:
+        None when it was there.
+    """
+    name = ledger_name(stream)
+    if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
+        return None
+    return _opened(client, stream)
+
+
+def delete_ledger(client: Client, stream: Stream) -> bool:
+    """Delete a stream's commit log.
+
+    Returns:
+        False when it had none.
+    """
+    return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
+
+
+def _takes_events(client: Client, stream: Stream) -> bool:
+    return bool(client.controller.current_segments(stream).ids)
+
+
+def _sealed(stream: Stream) -> StreamSealedError:
+    return StreamSealedError(
+        f'stream "{stream}" is sealed, and takes no more events; perhaps it is being dropped: if it is still there '
+        "after a while, run DROP TABLE again"
+    )
+
+
+def _opened(client: Client, stream: Stream) -> Ledger:
+    return Ledger(KeyValueTable.reopened(client.pool, stream.scope, ledger_name(stream), key=STATE), stream)
