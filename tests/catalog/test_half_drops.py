@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,11 +19,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import create_ledger, delete_ledger, json_table, open_ledger
+from pyspark_pravega.connector.log import claim_ledger, create_ledger, delete_ledger, json_table, open_ledger
 from pyspark_pravega.errors import (
     GroupNotFoundError,
     PravegaError,
     RegistryUnavailableError,
+    ScopeNotEmptyError,
     StreamNotFoundError,
     StreamSealedError,
 )
@@ -179,3 +181,19 @@ def test_of_several_who_drop_a_table_at_once_none_fails(settings: Settings, clie
             assert True in list(threads.map(drop, catalogs, pauses))
             assert stream.name not in client.controller.list_streams(scope)
             assert open_ledger(client, stream) is None
+
+
+def test_a_log_without_a_stream_keeps_no_namespace_from_being_dropped(catalog: Catalog, client: Client) -> None:
+    scope = f"left-over-{uuid.uuid4().hex[:8]}"
+    catalog.create_namespace([scope], {})
+    begun, too_late = (claim_ledger(client, Stream(scope, name)) for name in ("begun", "late"))
+    assert begun is not None
+    assert too_late is not None
+    too_late.abandon()
+    with pytest.raises(ScopeNotEmptyError):
+        # Somebody is creating a table.
+        catalog.drop_namespace([scope], cascade=False)
+    assert list(client.controller.list_key_value_tables(scope)) == ["begun.ledger"]
+    begun.abandon()
+    assert catalog.drop_namespace([scope], cascade=False) is True
+    assert not client.controller.scope_exists(scope)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, is_internal, no_such_scope
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.store import STORE
-from pyspark_pravega.connector.log import is_ledger_name
+from pyspark_pravega.connector.log import delete_left_over_logs, is_ledger_name
 from pyspark_pravega.errors import PravegaError, ScopeExistsError, ScopeNotEmptyError, UnsupportedOperationError
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
@@ -132,6 +132,8 @@ class Namespaces(CatalogBase):
             if any(counts.values()):
                 held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
                 raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
+            if any(is_ledger_name(table) for table in tables):
+                delete_left_over_logs(self.client, scope)
         else:
             # Before their streams: the controller can't end the subscription to one that is gone.
             for group in list(controller.list_reader_groups(scope)):

@@ -24,7 +24,13 @@ from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, places
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
-from pyspark_pravega.connector.log.opening import claim_ledger, create_ledger, delete_ledger, open_ledger
+from pyspark_pravega.connector.log.opening import (
+    claim_ledger,
+    create_ledger,
+    delete_ledger,
+    delete_left_over_logs,
+    open_ledger,
+)
 from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
 from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
 from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
@@ -62,6 +68,7 @@ __all__ = [
     "consistently",
     "create_ledger",
     "delete_ledger",
+    "delete_left_over_logs",
     "finish",
     "is_committing",
     "is_empty_before",

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.connector.log.json_table import ensure_table
-from pyspark_pravega.connector.log.keys import KEY_BYTES, STATE, ledger_name
+from pyspark_pravega.connector.log.keys import KEY_BYTES, STATE, is_ledger_name, ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
@@ -86,6 +86,21 @@ def delete_ledger(client: Client, stream: Stream) -> bool:
         False when it had none.
     """
     return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
+
+
+def delete_left_over_logs(client: Client, scope: str) -> None:
+    """Delete the commit logs of streams that are gone, in a scope without streams.
+
+    Those of tables that are being created stay.
+
+    Args:
+        client: the cluster.
+        scope: the scope.
+    """
+    for table in filter(is_ledger_name, list(client.controller.list_key_value_tables(scope))):
+        ledger = Ledger(KeyValueTable.reopened(client.pool, scope, table, key=STATE), Stream(scope, table))
+        if ledger.is_left_over():
+            client.controller.delete_key_value_table(scope, table)
 
 
 def _takes_events(client: Client, stream: Stream) -> bool:
