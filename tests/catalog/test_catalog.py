@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, CalendarIntervalType, LongType, String
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
-from pyspark_pravega.connector.log import create_ledger, open_ledger
+from pyspark_pravega.connector.log import claim_ledger, open_ledger
 from pyspark_pravega.errors import (
     ConfigurationError,
     ControllerUnavailableError,
@@ -174,7 +174,9 @@ def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
     """It could be that of a table that is just being made: that is waited for, for half a minute and here less."""
     monkeypatch.setattr(tables, "CLAIM_S", 1.0)
     stream = Stream(scope, "t")
-    create_ledger(client, stream).set_properties({"format": "raw", "routing-key": "old"})
+    ledger = claim_ledger(client, stream)
+    assert ledger is not None
+    ledger.set_properties({"format": "raw", "routing-key": "old"})
     definition = catalog.create_table([scope], "t", COLUMNS, [], {})
     assert definition.properties == {"format": "avro"}
     assert definition.routing_key is None

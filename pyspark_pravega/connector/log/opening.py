@@ -17,7 +17,6 @@ from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
     NotFoundError,
-    SegmentNotFoundError,
     StreamNotFoundError,
     StreamSealedError,
 )
@@ -31,8 +30,7 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
     """
     try:
         return _opened(client, stream)
-    except (KeyValueTableNotFoundError, SegmentNotFoundError):
-        # The segment goes first when it is deleted.
+    except KeyValueTableNotFoundError:
         return None
 
 
