@@ -24,6 +24,7 @@ from pyspark_pravega.client.names import MAX_NAME_LENGTH, MAX_TABLE_NAME_LENGTH,
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.connector.log import (
     Ledger,
+    claim_ledger,
     create_ledger,
     delete_ledger,
     json_table,
@@ -61,8 +62,13 @@ def test_a_new_log_has_no_version_and_nothing_in_progress(ledger: Ledger) -> Non
 
 
 @server
+@pytest.mark.parametrize("make", [create_ledger, claim_ledger])
 def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
-    settings: Settings, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    client: Client,
+    stream: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Client, Stream], Ledger | None],
 ) -> None:
     """It is asked once more. One of some hundred creations by several at once was seen to hang."""
     monkeypatch.setattr(json_table, "_CREATED_S", 1.0)
@@ -79,7 +85,9 @@ def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
     with relayed(settings.controller_uri) as relay, Client(replace(settings, controller_uri=relay.uri)) as through:
         relay.answer = hangs_once
         try:
-            assert create_ledger(through, stream).state() == State()
+            ledger = make(through, stream)
+            assert ledger is not None
+            assert ledger.state() == State()
         finally:
             over.set()
     assert len(begun) == 2

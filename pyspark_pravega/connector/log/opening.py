@@ -69,12 +69,10 @@ def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
     """Make a stream's commit log; of several who try at once only one does.
 
     Returns:
-        None when it was there.
+        None when it was there, or was made by a call whose answer was lost.
     """
-    name = ledger_name(stream)
-    if not client.controller.create_key_value_table(stream.scope, name, partitions=1, key_bytes=KEY_BYTES):
-        return None
-    return _opened(client, stream)
+    is_new = ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
+    return _opened(client, stream) if is_new else None
 
 
 def delete_ledger(client: Client, stream: Stream) -> bool:
