@@ -330,6 +330,18 @@ def spark(sessions: Sessions, sandbox: Sandbox) -> SparkSession:
 
 
 @pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """No generated code in the session: for tests with many queries, each of which would be compiled for a few rows."""
+    before = {name: spark.conf.get(name) for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")}
+    for name, value in zip(before, ("false", "NO_CODEGEN"), strict=True):
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        assert value is not None
+        spark.conf.set(name, value)
+
+
+@pytest.fixture
 def namespace(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     """A namespace of the test's own; it stays until the servers end, unless the test is marked `dropped`.
 
