@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,13 +32,14 @@ from dbt.cli.main import dbtRunner
 for line in sys.stdin:
     for arguments in json.loads(line):
         ended = dbtRunner().invoke(arguments)
-        if ended.exception:
-            raise ended.exception
         if not ended.success:
-            sys.exit(1)
-    print("ENDED", flush=True)
+            print(ended.exception)
+            print("FAILED", flush=True)
+            break
+    else:
+        print("ENDED", flush=True)
 """
-"""Commands of dbt as they come, all in one process: with the session's target that is one JVM for all of them."""
+"""Commands of dbt as they come, all in one process: dbt is loaded once, and the target `session` has one JVM."""
 BUILT_IN_S = 550
 
 
@@ -79,31 +80,11 @@ def flights(thrift: ThriftServer, tmp_path_factory: pytest.TempPathFactory) -> A
             ask(cursor, f"DROP NAMESPACE IF EXISTS {namespace} CASCADE")
 
 
-@pytest.fixture(scope="module")
-def with_packages(dbt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the project, and the package that it names, as `dbt deps` leaves them."""
-    folder = tmp_path_factory.mktemp("project")
-    written = shutil.ignore_patterns("target", "logs", "dbt_packages", "package-lock.yml")
-    shutil.copytree(ROOT / "dbt-pravega", folder / "dbt-pravega")
-    project = shutil.copytree(ROOT / "examples" / "dbt", folder / "examples" / "dbt", ignore=written)
-    ran(dbt, ["deps", "--profiles-dir", "."], project, {})
-    return folder
-
-
-@pytest.fixture
-def project(with_packages: Path, tmp_path: Path) -> Path:
-    """A copy of it, for what dbt writes."""
-    shutil.copytree(with_packages, tmp_path, dirs_exist_ok=True, symlinks=True)
-    return tmp_path / "examples" / "dbt"
-
-
 class Dbt:
     """A process that runs commands of dbt, which have to succeed."""
 
-    def __init__(self, dbt: Path, project: Path, target: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, dbt: Path, project: Path, environment: Mapping[str, str]) -> None:
         self.project = project
-        self._flags = ["--target", target, "--profiles-dir", "."]
-        self._said: list[str] = []
         self._process = subprocess.Popen(
             [str(dbt.with_name("python")), "-c", PROGRAM],
             env={**clean_environment(environment), "NO_COLOR": "1"},
@@ -114,17 +95,21 @@ class Dbt:
             text=True,
         )
 
-    def run(self, *commands: str) -> None:
+    def run(self, target: str, *commands: str) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([[*command.split(), *self._flags] for command in commands]) + "\n")
+        flags = ["--target", target, "--profiles-dir", "."]
+        self._process.stdin.write(json.dumps([[*command.split(), *flags] for command in commands]) + "\n")
         self._process.stdin.flush()
+        said = []
         for line in self._process.stdout:
             if line == "ENDED\n":
                 return
-            self._said.append(line)
+            if line == "FAILED\n":
+                break
+            said.append(line)
         log = self.project / "logs" / "dbt.log"
-        pytest.fail("".join(self._said)[-9000:] + (log.read_text()[-3000:] if log.exists() else ""))
+        pytest.fail("".join(said)[-9000:] + (log.read_text()[-3000:] if log.exists() else ""))
 
     def __enter__(self) -> Self:
         return self
@@ -134,24 +119,37 @@ class Dbt:
         assert self._process.returncode == 0
 
 
-def ran(program: Path, arguments: Sequence[str], project: Path, environment: Mapping[str, str]) -> None:
-    """Run a program in the project's folder; it has to succeed."""
-    process = subprocess.run(
-        [str(program), *arguments],
-        env={**clean_environment(environment), "NO_COLOR": "1"},
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=BUILT_IN_S,
-        check=False,
-    )
-    assert process.returncode == 0, process.stdout[-6000:] + process.stderr[-3000:]
+@pytest.fixture(scope="module")
+def running(
+    dbt: Path, thrift: ThriftServer, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Dbt]:
+    """dbt in a copy of the project, with the package that it names."""
+    folder = tmp_path_factory.mktemp("project")
+    written = shutil.ignore_patterns("target", "logs", "dbt_packages", "package-lock.yml")
+    shutil.copytree(ROOT / "dbt-pravega", folder / "dbt-pravega")
+    project = shutil.copytree(ROOT / "examples" / "dbt", folder / "examples" / "dbt", ignore=written)
+    flags = subprocess.run(
+        [*CLI, "config"], env=clean_environment(sandbox.environment()), capture_output=True, text=True, check=True
+    ).stdout.strip()
+    few_tasks = "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
+    host, port = thrift.address
+    environment = {
+        "FLIGHTS_THRIFT_HOST": host,
+        "FLIGHTS_THRIFT_PORT": str(port),
+        "PYSPARK_SUBMIT_ARGS": f"{flags} {few_tasks} pyspark-shell",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    with Dbt(dbt, project, environment) as process:
+        process.run("thrift", "deps")
+        yield process
 
 
-def builds_twice_and_documents(dbt: Dbt, schema: str, days: range, flights: Any) -> None:
+def builds_twice_and_documents(
+    dbt: Dbt, target: str, schema: str, days: range, flights: Any, *, again: str = "build"
+) -> None:
     """Build, let flights of more days come, build again, and make the docs."""
     project = dbt.project
-    dbt.run("build")
+    dbt.run(target, "build")
     results = json.loads((project / "target" / "run_results.json").read_text())["results"]
     assert {result["status"] for result in results} == {"success", "pass"}
     assert Counter(result["unique_id"].split(".")[0] for result in results) == BUILT
@@ -160,7 +158,7 @@ def builds_twice_and_documents(dbt: Dbt, schema: str, days: range, flights: Any)
 
     more = f"FROM flights_file WHERE month = 1 AND day BETWEEN {days[0]} AND {days[-1]}"
     ask(flights, f"INSERT INTO nyc.flights SELECT * {more}")
-    dbt.run("build", "docs generate")
+    dbt.run(target, again, "docs generate")
     added = ask(flights, f"SELECT rows FROM {schema}.`daily_flights$commits` ORDER BY version")
     assert added[1:] == [str(len(days) * AIRPORTS)]
     changes = f"{schema}.daily_flights CHANGES FROM VERSION 2 TO VERSION 2"
@@ -191,22 +189,12 @@ def builds_twice_and_documents(dbt: Dbt, schema: str, days: range, flights: Any)
     assert properties == ["retention\t90 days"]
 
 
-def test_against_the_thrift_server(dbt: Path, project: Path, thrift: ThriftServer, flights: Any) -> None:
-    host, port = thrift.address
-    environment = {"FLIGHTS_THRIFT_HOST": host, "FLIGHTS_THRIFT_PORT": str(port)}
-    with Dbt(dbt, project, "thrift", environment) as running:
-        builds_twice_and_documents(running, "nyc_marts", range(5, 8), flights)
+def test_against_the_thrift_server(running: Dbt, flights: Any) -> None:
+    builds_twice_and_documents(running, "thrift", "nyc_marts", range(5, 8), flights)
 
 
-def test_in_a_session_of_its_own(dbt: Path, project: Path, sandbox: Sandbox, flights: Any) -> None:
-    flags = subprocess.run(
-        [*CLI, "config"], env=clean_environment(sandbox.environment()), capture_output=True, text=True, check=True
-    ).stdout.strip()
-    few_tasks = "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
-    environment = {
-        "PYSPARK_SUBMIT_ARGS": f"{flags} {few_tasks} pyspark-shell",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-    }
-    with Dbt(dbt, project, "session", environment) as running:
-        builds_twice_and_documents(running, "nyc_session_marts", range(8, 10), flights)
-    assert not (project / "metastore_db").exists()
+def test_in_a_session_of_its_own(running: Dbt, flights: Any) -> None:
+    """What the tests of the project say of a second run, the other target has shown."""
+    builds_twice_and_documents(running, "session", "nyc_session_marts", range(8, 10), flights, again="run")
+    left = {path.name for path in running.project.iterdir()}
+    assert left.isdisjoint({"metastore_db", "derby.log", "spark-warehouse"})
