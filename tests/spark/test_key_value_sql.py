@@ -6,7 +6,7 @@ import random
 import re
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -332,8 +332,10 @@ KEYS = {
 }
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_keys_of_every_type(spark: SparkSession, namespace: str) -> None:
-    """Each type in a key: written, changed, deleted, and looked up by its values."""
+    """Each type in a key: written, changed, deleted, and looked up by its values; one query looks in all tables."""
+    lookups, deletes, tables = list[DataFrame](), list[str](), list[str]()
     for number, (kind, values) in enumerate({**KEYS, "all": []}.items()):
         t = f"{namespace}.t{number}"
         kinds = list(KEYS) if kind == "all" else [kind]
@@ -350,13 +352,19 @@ def test_keys_of_every_type(spark: SparkSession, namespace: str) -> None:
         spark.sql(f"UPDATE {t} SET v = v + 10")
         for i, row in enumerate(rows):
             condition = " AND ".join(f"{name} = {value}" for name, value in zip(names, row, strict=True))
-            found = spark.sql(f"SELECT v, {', '.join(names)} FROM {t} WHERE {condition}")
-            assert [one.v for one in found.collect()] == [i + 10], (kind, row)
+            found = spark.sql(f"SELECT '{kind}' AS kind, {i} AS row, v, {condition} AS keys FROM {t} WHERE {condition}")
             # Of booleans Spark makes another condition.
             assert extent(found) == "1 keys looked up in 1 partitions" or kind in ("BOOLEAN", "all"), (
                 kind,
                 extent(found),
             )
+            lookups.append(found)
         condition = " AND ".join(f"{name} = {value}" for name, value in zip(names, rows[0], strict=True))
-        spark.sql(f"DELETE FROM {t} WHERE {condition}")
-        assert [row.v for row in spark.table(t).collect()] == [11], kind
+        deletes.append(f"DELETE FROM {t} WHERE {condition}")
+        tables.append(f"SELECT '{kind}' AS kind, v FROM {t}")
+    wanted = [(kind, row, row + 10, True) for kind in (*KEYS, "all") for row in (0, 1)]
+    assert sorted(tuple(row) for row in reduce(DataFrame.union, lookups).collect()) == sorted(wanted)
+    for statement in deletes:
+        spark.sql(statement)
+    left = spark.sql(" UNION ALL ".join(tables)).collect()
+    assert sorted(tuple(row) for row in left) == sorted((kind, 11) for kind in (*KEYS, "all"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -45,15 +46,21 @@ KEYS: dict[str, tuple[str, list[str]]] = {
 }
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: str) -> None:
-    """Each type alone in a key, and all in one: written, changed, deleted, and found by their values."""
+    """Each type alone in a key, and all in one: written, changed, deleted, and found by their values.
+
+    One query looks in all tables, and another one behind the DELETEs.
+    """
     all_types = {f"k{number}": kind for number, (kind, _) in enumerate(KEYS.values())}
     cases = {name: ({"k0": kind}, [[value] for value in values]) for name, (kind, values) in KEYS.items()}
     several = [[values[0] for _, values in KEYS.values()], [values[1] for _, values in KEYS.values()]]
     if table_format != "avro":
         cases = {name: cases[name] for name in ("string", "decimal", "timestamp")}
-    for name, (kinds, rows) in {**cases, "all_types": (all_types, several)}.items():
+    cases["all_types"] = (all_types, several)
+    looks, given, deletes, counts = list[DataFrame](), list[tuple[str, str, int]](), list[str](), list[str]()
+    for name, (kinds, rows) in cases.items():
         table, names = f"{namespace}.by_{name}", list(kinds)
         columns = ", ".join(f"{column} {kind} NOT NULL" for column, kind in kinds.items())
         spark.sql(
@@ -64,21 +71,28 @@ def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: s
             texts = [f"({index + 10 * value}, {', '.join(row)})" for index, row in enumerate(rows)]
             spark.sql(f"INSERT INTO {table} VALUES {', '.join(texts)}")
         spark.sql(f"UPDATE {table} SET v = v + 100 WHERE v % 10 > 0")
-        expected = {index: index + 20 + 100 * (index > 0) for index in range(len(rows))}
-        assert sorted(row.v for row in spark.table(table).collect()) == sorted(expected.values()), name
-        for index, row in enumerate(rows):
-            condition = " AND ".join(f"{column} = {value}" for column, value in zip(names, row, strict=True))
-            found = spark.sql(f"SELECT v FROM {table} WHERE {condition}")
-            assert [one.v for one in found.collect()] == [expected[index]], (name, row)
+        expected = [index + 20 + 100 * (index > 0) for index in range(len(rows))]
+        conditions = [" AND ".join(f"{k} = {value}" for k, value in zip(names, row, strict=True)) for row in rows]
+        looks.append(spark.sql(f"SELECT '{name}' AS name, 'all' AS rows, v FROM {table}"))
+        given += [(name, "all", v) for v in expected]
+        for index, (condition, v) in enumerate(zip(conditions, expected, strict=True)):
+            found = spark.sql(f"SELECT '{name}' AS name, 'row {index}' AS rows, v FROM {table} WHERE {condition}")
             # Of booleans Spark makes another condition.
-            assert segments_read(found) == 1 or name in ("boolean", "all_types"), (name, row)
+            assert segments_read(found) == 1 or name in ("boolean", "all_types"), (name, condition)
+            looks.append(found)
+            given.append((name, f"row {index}", v))
         every = " AND ".join(
             f"{column} IN ({', '.join(row[number] for row in rows)})" for number, column in enumerate(names)
         )
-        assert spark.sql(f"SELECT * FROM {table} WHERE {every}").count() == len(rows)
-        first = " AND ".join(f"{column} = {value}" for column, value in zip(names, rows[0], strict=True))
-        spark.sql(f"DELETE FROM {table} WHERE {first}")
-        assert spark.sql(f"SELECT count(*) FROM {table}").first()[0] == len(rows) - 1  # type: ignore[index]
+        looks.append(spark.sql(f"SELECT '{name}' AS name, 'every' AS rows, v FROM {table} WHERE {every}"))
+        given += [(name, "every", v) for v in expected]
+        deletes.append(f"DELETE FROM {table} WHERE {conditions[0]}")
+        counts.append(f"SELECT '{name}' AS name, count(*) AS rows FROM {table}")
+    assert sorted(tuple(row) for row in reduce(DataFrame.union, looks).collect()) == sorted(given)
+    for statement in deletes:
+        spark.sql(statement)
+    left = {row.name: row.rows for row in spark.sql(" UNION ALL ".join(counts)).collect()}
+    assert left == {name: len(rows) - 1 for name, (_, rows) in cases.items()}
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
