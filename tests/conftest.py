@@ -336,9 +336,9 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
     for name, value in zip(before, ("false", "NO_CODEGEN"), strict=True):
         spark.conf.set(name, value)
     yield
-    for name, value in before.items():
-        assert value is not None
-        spark.conf.set(name, value)
+    for name, earlier in before.items():
+        assert earlier is not None
+        spark.conf.set(name, earlier)
 
 
 @pytest.fixture
