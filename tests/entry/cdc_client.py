@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline_client import ended, start_sooner
+from pipeline_client import run_here
 from pyspark.sql.connect.session import SparkSession
 
 SPEC = """
@@ -27,9 +27,10 @@ libraries:
 PLANNED_ONCE = """
 configuration:
   spark.sql.adaptive.enabled: "false"
+  spark.sql.shuffle.partitions: "1"
 """
 """Each run plans long statements. To plan them again after each of their stages, with a text of the whole plan each
-time, takes a good part of the server's CPU. `cdc_steps.py` does so.
+time, takes a good part of the server's CPU. `cdc_steps.py` does so, with several tasks in each stage, too.
 """
 FLOWS = """
 from pyspark import pipelines as dp
@@ -139,7 +140,7 @@ def main(address: str, folder: Path) -> dict[str, Any]:
     for come in range(RUN, 2 * RUN + 1, RUN):
         for some in (changes[come - RUN : come - 10], changes[come - 10 : come]):
             spark.sql(f"INSERT INTO cdc.changes VALUES {', '.join(change.row for change in some)}")
-        ended(start_sooner(address, spec))
+        spark = run_here(address, spec)
         look(changes[:come])
         if come == RUN:
             tables = [row.tableName for row in spark.sql("SHOW TABLES IN cdc").collect() if row.tableName != "changes"]
@@ -147,7 +148,7 @@ def main(address: str, folder: Path) -> dict[str, Any]:
                 table: spark.sql(f"CALL pravega.system.compact(table => 'cdc.{table}')").collect()[0].rows
                 for table in tables
             }
-    ended(start_sooner(address, spec, "--full-refresh-all"))
+    spark = run_here(address, spec, full_refresh_all=True)
     look(changes)
     seen["one"] = [
         list(row)

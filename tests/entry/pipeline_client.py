@@ -36,6 +36,17 @@ def start_sooner(address: str, spec: Path, *more: str) -> subprocess.Popen[str]:
     return _run([sys.executable, pipelines.__file__], environment, spec, *more)
 
 
+def run_here(address: str, spec: Path, *, full_refresh_all: bool = False) -> SparkSession:
+    """The same in this process, which saves the start of another one. It takes this process's session, and stops it.
+
+    Returns:
+        A new session.
+    """
+    os.environ.update(SPARK_REMOTE=address, SPARK_CONNECT_MODE_ENABLED="1")
+    pipelines.run(spec, full_refresh=[], full_refresh_all=full_refresh_all, refresh=[], dry=False)
+    return SparkSession.builder.remote(address).getOrCreate()
+
+
 def _run(command: Sequence[str], environment: Mapping[str, str], spec: Path, *more: str) -> subprocess.Popen[str]:
     command = [*command, "run", "--spec", str(spec), *more]
     return subprocess.Popen(

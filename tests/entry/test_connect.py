@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -71,6 +72,37 @@ def connect(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
     assert list((folder / "home").iterdir()) == []
 
 
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with every fifth flight of the first three months."""
+    folder = tmp_path_factory.mktemp("flights")
+    with Path(nyc_flights().unpack(folder)["flights"]).open() as file:
+        header = file.readline()
+        lines = [line for line in file if line.split(",", 2)[1] in ("1", "2", "3")]
+    few = folder / "few.csv"
+    few.write_text(header + "".join(lines[::5]))
+    return few
+
+
+@pytest.fixture(scope="module")
+def seen(connect: str, flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Any]]]:
+    """What the clients with pipelines see: they run at the same time, since neither has work for two cores."""
+    programs = {"pipeline_client.py": [str(flights), nyc_flights().COLUMNS], "cdc_client.py": []}
+    with ThreadPoolExecutor() as pool:
+        answers = {}
+        for name, more in programs.items():
+            folder = tmp_path_factory.mktemp("pipeline")
+            answers[name] = pool.submit(
+                answer_of,
+                Path(__file__).with_name(name),
+                *[connect, str(folder), *more],
+                environment=clean_environment({}),
+                folder=folder,
+                timeout_s=540,
+            )
+        yield answers
+
+
 def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", CLIENT, connect],
@@ -89,12 +121,8 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
     assert 'DELETE isn\'t possible on stream "by-connect/t"' in error
 
 
-def test_a_pipeline_runs_again_and_its_view_is_never_empty(connect: str, tmp_path: Path) -> None:
-    demo = nyc_flights()
-    flights = demo.unpack(tmp_path)["flights"]
-    program, arguments = Path(__file__).with_name("pipeline_client.py"), [connect, str(tmp_path), flights, demo.COLUMNS]
-    seen = answer_of(program, *arguments, environment=clean_environment({}), folder=tmp_path, timeout_s=540)
-
+def test_a_pipeline_runs_again_and_its_view_is_never_empty(seen: dict[str, Future[Any]], flights: Path) -> None:
+    answer = seen["pipeline_client.py"].result()
     table = pd.read_csv(flights, usecols=["month", "carrier", "origin", "dep_time", "dep_delay"], na_values="NA")
     left = table[table.dep_time.notna()]
 
@@ -105,29 +133,28 @@ def test_a_pipeline_runs_again_and_its_view_is_never_empty(connect: str, tmp_pat
             for carrier, row in by_carrier.iterrows()
         ]
 
-    assert seen["first"] == delays(2)
-    assert seen["second"] == delays(3)
-    assert seen["between"][0] == seen["first"]
-    assert all(rows in (seen["first"], seen["second"]) for rows in seen["between"])
-    assert seen["versions"] == [len(seen["first"]), len(seen["second"])]
+    assert answer["first"] == delays(2)
+    assert answer["second"] == delays(3)
+    assert answer["between"][0] == answer["first"]
+    assert all(rows in (answer["first"], answer["second"]) for rows in answer["between"])
+    assert answer["versions"] == [len(answer["first"]), len(answer["second"])]
     counted = left[left.month <= 3].origin.eq("JFK").value_counts()
-    assert seen["departures"] == [counted[False], counted[True]]
-    assert seen["key"] == "carrier"
+    assert answer["departures"] == [counted[False], counted[True]]
+    assert answer["key"] == "carrier"
 
 
-def test_auto_cdc_keeps_the_last_rows_and_the_history_of_each_key(connect: str, tmp_path: Path) -> None:
+def test_auto_cdc_keeps_the_last_rows_and_the_history_of_each_key(seen: dict[str, Future[Any]]) -> None:
     """SCD types 1 and 2 into tables with keys, against a dict: changes come late, delete, and change nothing; the
     pipeline is run again, after compactions, and with a full refresh.
     """
-    program = Path(__file__).with_name("cdc_client.py")
-    seen = answer_of(program, connect, str(tmp_path), environment=clean_environment({}), folder=tmp_path, timeout_s=540)
-    assert seen["rows"] == seen["wanted"]
-    assert seen["one"] == [row for row in seen["wanted"][-1][1] if row[0] == 3]
-    assert seen["key"] == "id,__spark_autocdc_metadata"
-    rows, periods = seen["wanted"][0]
-    assert seen["compacted"]["customers"] == len(rows)
-    assert seen["compacted"]["history"] == len(periods)
-    assert sorted(seen["compacted"]) == [
+    answer = seen["cdc_client.py"].result()
+    assert answer["rows"] == answer["wanted"]
+    assert answer["one"] == [row for row in answer["wanted"][-1][1] if row[0] == 3]
+    assert answer["key"] == "id,__spark_autocdc_metadata"
+    rows, periods = answer["wanted"][0]
+    assert answer["compacted"]["customers"] == len(rows)
+    assert answer["compacted"]["history"] == len(periods)
+    assert sorted(answer["compacted"]) == [
         "__spark_autocdc_aux_state_customers",
         "__spark_autocdc_aux_state_history",
         "customers",
