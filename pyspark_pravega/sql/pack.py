@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import os
 import re
 import shlex
+import struct
 import sys
 import sysconfig
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from itertools import chain
@@ -154,7 +156,7 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
         with tarfile.open(partial, "w:gz", compresslevel=_COMPRESSION) as tar:
             _add_text(tar, "bin/python", starter(version, platform))
             listed = [_own_files() if name == _OWN else _files(one) for name, one in distributions.items()]
-            places = list(chain.from_iterable(listed))
+            places = list(_with_compiled(chain.from_iterable(listed)))
             with Bar(f"packing {archive.name}", sum(path.lstat().st_size for path, _ in places)) as progress:
                 for path, place in places:
                     _add_file(tar, path, f"lib/{place}", progress)
@@ -231,6 +233,34 @@ def _files(installed: Distribution) -> Iterator[tuple[Path, str]]:
         place = path.as_posix()
         if not place.startswith("../") and "__pycache__" not in path.parts:
             yield Path(str(path.locate())), place
+
+
+def _with_compiled(places: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
+    """Files, and behind each module what Python has compiled it to: else each executor compiles all that it loads."""
+    for path, place in places:
+        yield path, place
+        if path.suffix == ".py" and "tests" not in path.parts and (file := compiled(path)):
+            folder, _, _ = place.rpartition("/")
+            yield file, f"{folder}/__pycache__/{file.name}".removeprefix("/")
+
+
+def compiled(module: Path) -> Path | None:
+    """The file that a module was compiled to.
+
+    Args:
+        module: its source.
+
+    Returns:
+        None where there is none, or where Python would compile the module anew.
+    """
+    file, status = Path(importlib.util.cache_from_source(str(module))), module.stat()
+    facts = (int(status.st_mtime), status.st_size)
+    wanted = importlib.util.MAGIC_NUMBER + struct.pack("<3I", 0, *(fact & 0xFFFFFFFF for fact in facts))
+    try:
+        with file.open("rb") as content:
+            return file if content.read(len(wanted)) == wanted else None
+    except FileNotFoundError:
+        return None
 
 
 def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:

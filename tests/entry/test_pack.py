@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import py_compile
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -21,6 +22,16 @@ def test_a_package_that_is_not_installed_is_named_and_nothing_is_left(tmp_path: 
 def test_an_archive_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere/pravega\.tar\.gz can't be written: "):
         pack.pack(tmp_path / "nowhere" / "pravega.tar.gz")
+
+
+def test_a_module_is_packed_compiled_only_if_that_is_of_its_source(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("answer = 42")
+    assert pack.compiled(module) is None
+    file = py_compile.compile(str(module))
+    assert str(pack.compiled(module)) == file
+    module.write_text("answer = 4_2")
+    assert pack.compiled(module) is None
 
 
 @pytest.mark.parametrize(
