@@ -95,18 +95,23 @@ def cluster(folder: Path, python: Path) -> Iterator[str]:
         **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
     }
     with ExitStack() as stack:
+        processes: list[subprocess.Popen[bytes]] = []
+        stack.callback(end, processes)
         for number, line in enumerate(lines):
             log = stack.enter_context((folder / f"{number}.log").open("w"))
-            process = subprocess.Popen(["bash", "-c", line], env=environment, stderr=log, stdout=log)
-            stack.callback(end, process)
+            processes.append(subprocess.Popen(["bash", "-c", line], env=environment, stderr=log, stdout=log))
         yield address
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that came from it."""
-    family = descendants(process.pid)
-    process.terminate()
-    process.wait(60)
+def end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End processes and all that came from them."""
+    family: dict[int, str] = {}
+    for process in processes:
+        family |= descendants(process.pid)
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait(60)
     try:
         wait_until_gone(family)
     except AssertionError:

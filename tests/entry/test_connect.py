@@ -103,6 +103,7 @@ def seen(connect: str, flights: Path, tmp_path_factory: pytest.TempPathFactory) 
         yield answers
 
 
+@pytest.mark.usefixtures("seen")  # whose pipelines run meanwhile
 def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", CLIENT, connect],
