@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
@@ -9,10 +10,12 @@ from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.calls import ControllerCalls, no_scope, no_table
 from pyspark_pravega.client.names import MAX_TABLE_NAME_LENGTH, Stream, StreamSegments, check_name
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
-from pyspark_pravega.deadlines import Limit
-from pyspark_pravega.errors import KeyValueTableNotFoundError, OperationFailedError
+from pyspark_pravega.deadlines import Limit, deadline
+from pyspark_pravega.errors import KeyValueTableNotFoundError, OperationFailedError, UnavailableError
 
-_DELETE_PATIENCE_S, _DELETE_POLL_S = 10.0, 0.2
+_DELETE_POLL_S = 0.2
+_DELETED_S = 8.0
+"""After so long a deletion is asked for again."""
 
 
 class ControllerTables(ControllerCalls):
@@ -97,14 +100,20 @@ class ControllerTables(ControllerCalls):
         Returns:
             False when there was none.
         """
-        info, limit = pb.KeyValueTableInfo(scope=scope, kvt_name=table), Limit(_DELETE_PATIENCE_S)
+        info, limit = pb.KeyValueTableInfo(scope=scope, kvt_name=table), Limit(self._rpc.timeout)
         while True:
+            asked_at = time.monotonic()
             try:
-                status = self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
+                with deadline(_DELETED_S):
+                    status = self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
                 break
             except KeyValueTableNotFoundError:
                 # Somebody else is deleting it: parts of it are gone, and parts are there.
                 if not limit.wait(_DELETE_POLL_S):
+                    raise
+            except UnavailableError:
+                # Where it is being made at the same time, the controller may not come to the end of it.
+                if time.monotonic() - asked_at < _DELETED_S or not limit.wait():
                     raise
         if status not in (0, 2):
             raise OperationFailedError(
