@@ -132,8 +132,7 @@ class Namespaces(CatalogBase):
             if any(counts.values()):
                 held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
                 raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
-            if any(is_ledger_name(table) for table in tables):
-                delete_left_over_logs(self.client, scope)
+            delete_left_over_logs(self.client, scope, tables)
         else:
             # Before their streams: the controller can't end the subscription to one that is gone.
             for group in list(controller.list_reader_groups(scope)):

@@ -8,6 +8,7 @@ time, or deleted by two, the controller of 0.13 may give no answer for 10 s, or 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
@@ -84,7 +85,7 @@ def delete_ledger(client: Client, stream: Stream) -> bool:
     return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
 
 
-def delete_left_over_logs(client: Client, scope: str) -> None:
+def delete_left_over_logs(client: Client, scope: str, tables: Iterable[str]) -> None:
     """Delete the commit logs of streams that are gone, in a scope without streams.
 
     Those of tables that are being created stay.
@@ -92,8 +93,9 @@ def delete_left_over_logs(client: Client, scope: str) -> None:
     Args:
         client: the cluster.
         scope: the scope.
+        tables: the names of its key-value tables.
     """
-    for table in filter(is_ledger_name, list(client.controller.list_key_value_tables(scope))):
+    for table in filter(is_ledger_name, tables):
         ledger = Ledger(KeyValueTable.reopened(client.pool, scope, table, key=STATE), Stream(scope, table))
         if ledger.is_left_over():
             client.controller.delete_key_value_table(scope, table)
