@@ -88,9 +88,11 @@ def provide_an_error() -> None:
 
 def test_a_plug_in_gives_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent)
-    found = Settings.resolve({"credentials-provider": "test_security:provide"}, environ={}).credentials()
-    assert found is not None
-    assert found.authorization() == "Bearer abc"
+    name = "test_security:provide"
+    for option, variable in ({"credentials-provider": name}, {}), ({}, {"PRAVEGA_CREDENTIALS_PROVIDER": name}):
+        found = Settings.resolve(option, environ=variable).credentials()
+        assert found is not None
+        assert found.authorization() == "Bearer abc"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """A program that has Spark before it knows of Pravega, as in a shell or a notebook: `configure` comes late.
 
-Argument: `there`, a session is there, or `stopped`, one has been stopped. It prints what it has read as JSON.
+Arguments: `there`, a session is there, or `stopped`, one has been stopped; and `true` or `false`, whether Spark reaches
+its workers by Unix sockets. It prints what it has read, and how many catalog processes there are, as JSON.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from pyspark.sql import SparkSession
 import pyspark_pravega
 
 
-def main(way: str, checkpoint: str) -> None:
+def main(way: str, unix_sockets: str, checkpoint: str) -> None:
     builder: SparkSession.Builder = SparkSession.builder
-    first = builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = builder.master("local[2]").config("spark.python.unix.domain.socket.enabled", unix_sockets)
+    first = builder.config("spark.ui.enabled", "false").getOrCreate()
     assert first.range(3).count() == 3
     if way == "stopped":
         first.stop()
@@ -35,8 +38,17 @@ def main(way: str, checkpoint: str) -> None:
     rows: Any = session.readStream.table(table).writeStream.option("checkpointLocation", checkpoint)
     rows.trigger(availableNow=True).toTable(f"{table}_copy").awaitTermination()
     rows = session.sql(f"SELECT * FROM {table}_copy ORDER BY id").collect()
-    print(json.dumps([list(row) for row in rows]))
+    # A catalog with the same options.
+    own = session.sparkContext.getConf()
+    for key, value in {**dict(own.getAll()), **dict(session.conf.getAll.items())}.items():
+        if key.startswith("spark.sql.catalog.pravega"):
+            session.conf.set(key.replace("pravega", "other", 1), value)
+    assert session.sql(f"SHOW TABLES IN other.late_{way}").count() == 2
+    jvm: Any = session._jvm
+    command = ["ps", "-ww", "-o", "args=", "--ppid", str(jvm.java.lang.ProcessHandle.current().pid())]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    print(json.dumps([[list(row) for row in rows], listed.count("pyspark_pravega.catalog.process.service")]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], str(Path.cwd() / "checkpoint"))
+    main(sys.argv[1], sys.argv[2], str(Path.cwd() / "checkpoint"))

@@ -51,6 +51,14 @@ def main() -> None:
     stream = {**connection, "stream": "secure-program/t"}
     spark.range(5).selectExpr("id", "'y' s").write.format("pravega").options(**stream).mode("append").save()
     read = spark.read.format("pravega").options(**stream).load()
+    # Credentials that come from a plug-in: in the catalog process, and in Spark's workers.
+    prefix = "spark.sql.catalog.plugged"
+    spark.conf.set(prefix, "pyspark.pravega.PravegaCatalog")
+    plugged = {key: connection[key] for key in ("controller-uri", "schema-registry-uri", "tls-ca")}
+    for key, value in {**plugged, "credentials-provider": "my_credentials:Mine"}.items():
+        spark.conf.set(f"{prefix}.{key}", value)
+    spark.sql("CREATE NAMESPACE plugged.secure_reader")
+    spark.sql("CREATE TABLE plugged.secure_reader.t AS SELECT id FROM range(10)")
     print("rows:", spark.table("pravega.secure_program.t").count(), read.where("s = 'y'").count())
 
     for statement in (

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -256,37 +253,6 @@ def test_small_messages_to_and_from_workers_are_sent_at_once(spark: SparkSession
         waiting = workers_at_rest(spark)
         assert waiting
         assert all(worker.channel().getOption(no_delay(spark)) for worker in waiting)
-
-
-UNIX_SOCKETS = """
-import json, subprocess, sys
-import pyspark_pravega
-from pyspark.sql import SparkSession
-
-builder = pyspark_pravega.configure(SparkSession.builder.master("local[1]"), controller=sys.argv[1])
-spark = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
-spark.sql("CREATE NAMESPACE pravega.unix_sockets")
-spark.sql("CREATE TABLE pravega.unix_sockets.t (event STRING) TBLPROPERTIES ('format' = 'string')")
-spark.sql("INSERT INTO pravega.unix_sockets.t VALUES ('one')")
-rows = [row.event for row in spark.sql("SELECT event FROM pravega.unix_sockets.t").collect()]
-
-# A catalog with the same options.
-prefix = "spark.sql.catalog.other"
-for key, value in {"": "pyspark.pravega.PravegaCatalog", ".controller-uri": sys.argv[1], ".timeout": "10.0"}.items():
-    spark.conf.set(prefix + key, value)
-assert spark.sql("SHOW TABLES IN other.unix_sockets").count() == 1
-jvm = str(spark._jvm.java.lang.ProcessHandle.current().pid())
-listed = subprocess.run(["ps", "-ww", "-o", "args=", "--ppid", jvm], capture_output=True, text=True).stdout
-print(json.dumps([rows, listed.count("pyspark_pravega.catalog.process.service")]))
-"""
-
-
-def test_workers_may_be_reached_by_unix_sockets(sandbox: Sandbox) -> None:
-    """Beside it: what the environment says of reads makes no second catalog process."""
-    command = [sys.executable, "-c", UNIX_SOCKETS, sandbox.controller_uri]
-    environment = {**os.environ, "PRAVEGA_SHARED_MEMORY": "1m"}
-    printed = subprocess.check_output(command, env=environment, text=True, timeout=600)
-    assert json.loads(printed.splitlines()[-1]) == [["one"], 1]
 
 
 def workers_at_rest(spark: SparkSession) -> list[Any]:

@@ -35,44 +35,28 @@ def run(
     )
 
 
-def test_statements_from_the_command_line_of_a_user_who_may_write_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
-    """The home folder and the current one are read-only."""
-    statements = """
-        CREATE NAMESPACE pravega.from_cli;
-        CREATE TABLE pravega.from_cli.t CLUSTERED BY (s) INTO 4 BUCKETS AS SELECT id, 'x' AS s FROM range(10);
-        SELECT count(*), max(id) FROM pravega.from_cli.t;
-        DROP NAMESPACE pravega.from_cli CASCADE"""
-
-    tmp_path.chmod(0o555)
-    environment = {**sandbox.environment(), "HOME": str(tmp_path)}
-    done = run("sql", "-e", statements, environment=environment, folder=tmp_path, before=WITHOUT_PRIVILEGES)
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "10\t9\n"
-    assert list(tmp_path.iterdir()) == [], "the prompt leaves files behind"
-
-
-def test_statements_from_a_file_with_a_default_scope_by_rows_instead_of_columns(
+def test_statements_of_a_user_who_may_write_nowhere_with_a_default_scope_by_rows_instead_of_columns(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    """Where Spark's internals aren't as expected, its own row path takes the columnar one's place."""
-    script = tmp_path / "script.sql"
-    script.write_text("""
+    """The home folder and the current one are read-only. Where Spark's internals aren't as expected, its own row path
+    takes the columnar one's place."""
+    statements = """
         CREATE NAMESPACE IF NOT EXISTS pravega.my_scope;
         USE pravega;
         SELECT current_schema();
-        CREATE TABLE t AS
+        CREATE TABLE t CLUSTERED BY (id) INTO 4 BUCKETS AS
           SELECT id, CAST(id AS DECIMAL(10,2)) / 4 AS d, IF(id % 3 = 0, NULL, concat('s', id)) AS s,
                  array(id, id + 1) AS a, named_struct('x', id) AS st FROM range(0, 1000, 1, 2);
         SELECT count(*), sum(d), count(s), max(a[1]), min(st.x), min(_offset) FROM t;
         SELECT * FROM t WHERE id IN (7, 9) ORDER BY id;
         EXPLAIN SELECT id FROM t;
-        DROP NAMESPACE my_scope CASCADE""")
+        DROP NAMESPACE my_scope CASCADE"""
     switch = ["--verbose", "--", "--conf", "spark.driver.extraJavaOptions=-Dpyspark.pravega.columnar=false"]
+    arguments = ["sql", "--scope", "my_scope", "-e", statements, *switch]
 
-    arguments = ["sql", "--scope", "my_scope", "-f", str(script), *switch]
-
-    done = run(*arguments, environment=sandbox.environment(), folder=tmp_path)
+    tmp_path.chmod(0o555)
+    environment = {**sandbox.environment(), "HOME": str(tmp_path)}
+    done = run(*arguments, environment=environment, folder=tmp_path, before=WITHOUT_PRIVILEGES)
 
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line]
@@ -81,6 +65,7 @@ def test_statements_from_a_file_with_a_default_scope_by_rows_instead_of_columns(
     assert lines[2] == '7\t1.750000\ts7\t[7,8]\t{"x":7}'
     assert lines[3] == '9\t2.250000\tNULL\t[9,10]\t{"x":9}'
     assert "ColumnarToRow" not in done.stdout
+    assert list(tmp_path.iterdir()) == [], "the prompt leaves files behind"
 
 
 def test_a_malformed_address_is_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -135,9 +136,26 @@ def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Pat
     assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
 
 
-def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, tmp_path: Path) -> None:
-    events = tmp_path / "events"
+@dataclass(frozen=True)
+class Program:
+    """What `secure_program.py` has printed, its event log, and the command lines of its processes."""
+
+    done: subprocess.CompletedProcess[str]
+    log: str
+    commands: str
+
+
+@pytest.fixture(scope="module")
+def program(secure_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """It has ended. It leaves a table, `secure_reader.t`, which it has made with the credentials of a plug-in."""
+    folder = tmp_path_factory.mktemp("program")
+    events = folder / "events"
     events.mkdir()
+    (folder / "my_credentials.py").write_text(PLUG_IN)
+    environment = {
+        "MY_SECRET": str(secure_sandbox.password),
+        "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
+    }
     connection = {
         "controller-uri": secure_sandbox.controller_uri,
         "schema-registry-uri": secure_sandbox.schema_registry_uri,
@@ -146,11 +164,15 @@ def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, tmp_path: Path
         "password": secure_sandbox.password,
     }
 
-    done, commands = run(
-        [sys.executable, str(PROGRAM), str(events)], {}, tmp_path, standard_input=json.dumps(connection) + "\n"
-    )
-
+    command = [sys.executable, str(PROGRAM), str(events)]
+    done, commands = run(command, environment, folder, standard_input=json.dumps(connection) + "\n")
     assert done.returncode == 0, done.stderr
+    (log,) = events.glob("*/events_*")
+    return Program(done, log.read_text(), commands)
+
+
+def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, program: Program) -> None:
+    done = program.done
     assert "rows: 24 5\n" in done.stdout
     assert "key='spark.sql.catalog.pravega.username', value='admin'" in done.stdout
     assert "key='spark.sql.catalog.pravega.password'" not in done.stdout
@@ -165,10 +187,9 @@ def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, tmp_path: Path
     assert "[PRAVEGA_UNAUTHENTICATED] the Pravega controller at tls://127.0.0.1:" in wrong_password
     assert "check username and password" in wrong_password
     assert re.search(r"== another session\n\[Row\(.*tableName='t'", done.stdout)
-    (log,) = events.glob("*/events_*")
     for part in ("SparkSubmit", "catalog.process.service", "catalog.process.daemon"):
-        assert part in commands
-    assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
+        assert part in program.commands
+    assert_no_secret(secure_sandbox, done.stdout, done.stderr, program.log, program.commands)
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -180,21 +201,9 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
+@pytest.mark.usefixtures("program")
 def test_who_may_only_read_reads(secure_sandbox: Sandbox, tmp_path: Path) -> None:
-    statements = """
-        CREATE NAMESPACE pravega.secure_reader;
-        CREATE TABLE pravega.secure_reader.t AS SELECT id FROM range(10)"""
-    # The owner's credentials come from a plug-in: in the catalog process, and in Spark's workers.
-    (tmp_path / "my_credentials.py").write_text(PLUG_IN)
-    owner = {
-        **secure_sandbox.environment(secrets=False),
-        "PRAVEGA_CREDENTIALS_PROVIDER": "my_credentials:Mine",
-        "MY_SECRET": str(secure_sandbox.password),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
-    }
-    done, _ = run([*CLI, "sql", "-e", statements], owner, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert_no_secret(secure_sandbox, done.stdout, done.stderr)
+    """Of a table that another user has made, with credentials from a plug-in."""
     credentials = tmp_path / "credentials"
     credentials.write_text(f"username = analyst\npassword = {secure_sandbox.password_of('analyst')}\n")
     arguments = ["sql", "--credentials-file", str(credentials), "-e"]
