@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_pravega.client import Client
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 FIRST_SEED, RUNS = int(os.environ.get("KEYED_FIRST_SEED", "1")), int(os.environ.get("KEYED_RUNS", "5"))
 """The first eight seeds have each format, one segment and three, and a key by SQL and by property; `make nightly` has
