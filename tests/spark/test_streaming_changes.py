@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,20 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 COLUMNS = ["id", "_change_type", "_commit_version"]
 
 
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, module_scope: str) -> str:
+    """A table that no test changes; see `fill`."""
+    return fill(spark, f"pravega.{module_scope.replace('-', '_')}")
+
+
 @pytest.fixture
 def table(spark: SparkSession, namespace: str) -> str:
-    """Four versions, the last one after a scale: ids 0 and 1, 10, 20 to 22, 30."""
+    """A table of the test's own; see `fill`."""
+    return fill(spark, namespace)
+
+
+def fill(spark: SparkSession, namespace: str) -> str:
+    """Make a table of four versions, the last one after a scale: ids 0 and 1, 10, 20 to 22, 30."""
     name = f"{namespace}.t"
     spark.sql(f"CREATE TABLE {name} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
     insert(spark, name, 0, 1)
@@ -55,41 +67,45 @@ def found(batches: Batches) -> list[list[tuple[int, int]]]:
 FIRST, SECOND, THIRD, FOURTH = [(1, 0), (1, 1)], [(2, 10)], [(3, 20), (3, 21), (3, 22)], [(4, 30)]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"startingVersion": 1}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
-        ({"startingVersion": 2}, [*SECOND, *THIRD, *FOURTH]),
-        ({"startingVersion": 2, "startingBoundInclusive": "false"}, [*THIRD, *FOURTH]),
-        ({"startingVersion": 2, "endingVersion": 3}, [*SECOND, *THIRD]),
-        ({"startingTimestamp": "2020-01-01"}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
-        ({}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
-    ],
-)
-def test_a_query_reads_versions_and_goes_on_with_new_ones(
-    spark: SparkSession, table: str, tmp_path: Path, options: Mapping[str, Any], expected: list[tuple[int, int]]
-) -> None:
-    frame = changes(spark, table, **options)
-    assert frame.isStreaming
-    assert found(run_available(frame, tmp_path)) == [expected]
-    assert found(run_available(frame, tmp_path)) == []
+STARTS: list[tuple[Mapping[str, Any], list[tuple[int, int]]]] = [
+    ({"startingVersion": 1}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
+    ({"startingVersion": 2}, [*SECOND, *THIRD, *FOURTH]),
+    ({"startingVersion": 2, "startingBoundInclusive": "false"}, [*THIRD, *FOURTH]),
+    ({"startingVersion": 2, "endingVersion": 3}, [*SECOND, *THIRD]),
+    ({"startingTimestamp": "2020-01-01"}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
+    ({}, [*FIRST, *SECOND, *THIRD, *FOURTH]),
+]
+
+
+def test_queries_read_versions_and_go_on_with_new_ones(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    """A query for each start; all of them run at the same time."""
+
+    frames = [changes(spark, table, **options) for options, _ in STARTS]
+    checkpoints = [tmp_path / str(number) for number in range(len(STARTS))]
+
+    def run_all() -> list[list[list[tuple[int, int]]]]:
+        with ThreadPoolExecutor(len(STARTS)) as threads:
+            return [found(sink) for sink in threads.map(run_available, frames, checkpoints)]
+
+    assert all(frame.isStreaming for frame in frames)
+    assert run_all() == [[expected] for _, expected in STARTS]
+    assert run_all() == [[] for _ in STARTS]
     insert(spark, table, 40, 41)
-    after = [] if "endingVersion" in options else [[(5, 40), (5, 41)]]
-    assert found(run_available(frame, tmp_path)) == after
+    assert run_all() == [[] if "endingVersion" in options else [[(5, 40), (5, 41)]] for options, _ in STARTS]
 
 
-def test_a_batch_takes_the_same_options(spark: SparkSession, table: str) -> None:
+def test_a_batch_takes_the_same_options(spark: SparkSession, kept: str) -> None:
     bounds: dict[str, int | str] = {"startingVersion": 2, "endingVersion": 3, "endingBoundInclusive": "false"}
-    rows = spark.read.options(**bounds).changes(table).select("_commit_version", "id").collect()
+    rows = spark.read.options(**bounds).changes(kept).select("_commit_version", "id").collect()
     assert rows == SECOND
     with pytest.raises(AnalysisException, match="CHANGES are told between versions"):
-        spark.read.options(startingVersion=2, startStreamCut="earliest").changes(table).collect()
+        spark.read.options(startingVersion=2, startStreamCut="earliest").changes(kept).collect()
 
 
-def test_all_columns_and_those_of_the_change_are_there(spark: SparkSession, table: str, tmp_path: Path) -> None:
-    sink = run_available(spark.readStream.option("startingVersion", 4).changes(table), tmp_path)
+def test_all_columns_and_those_of_the_change_are_there(spark: SparkSession, kept: str, tmp_path: Path) -> None:
+    sink = run_available(spark.readStream.option("startingVersion", 4).changes(kept), tmp_path)
     ((row,),) = sink.rows.values()
-    shown = spark.sql(f"SELECT committed_at FROM {table.replace('.t', '.`t$commits`')} WHERE version = 4").first()
+    shown = spark.sql(f"SELECT committed_at FROM {kept.removesuffix('t')}`t$commits` WHERE version = 4").first()
     assert shown is not None
     assert row.asDict() == {
         "id": 30,
@@ -99,10 +115,10 @@ def test_all_columns_and_those_of_the_change_are_there(spark: SparkSession, tabl
     }
 
 
-def test_a_limit_lets_versions_in_whole(spark: SparkSession, table: str, tmp_path: Path) -> None:
-    by_events = run_available(changes(spark, table, maxEventsPerTrigger=3), tmp_path / "events")
+def test_a_limit_lets_versions_in_whole(spark: SparkSession, kept: str, tmp_path: Path) -> None:
+    by_events = run_available(changes(spark, kept, maxEventsPerTrigger=3), tmp_path / "events")
     assert found(by_events) == [[*FIRST, *SECOND], THIRD, FOURTH]
-    by_bytes = run_available(changes(spark, table, maxBytesPerTrigger=1), tmp_path / "bytes")
+    by_bytes = run_available(changes(spark, kept, maxBytesPerTrigger=1), tmp_path / "bytes")
     assert found(by_bytes) == [FIRST, SECOND, THIRD, FOURTH]
 
 
@@ -110,7 +126,7 @@ def test_a_running_query_waits_for_enough_events_but_not_too_long(
     spark: SparkSession, table: str, tmp_path: Path
 ) -> None:
     sink = Batches()
-    frame = changes(spark, table, startingVersion=4, minEventsPerTrigger=3, maxTriggerDelay="3s")
+    frame = changes(spark, table, startingVersion=4, minEventsPerTrigger=3, maxTriggerDelay="1s")
     query = start(frame, tmp_path, sink)
     try:
         eventually(lambda: found(sink) == [FOURTH], within_s=TIMEOUT_S)
@@ -125,9 +141,9 @@ def test_a_running_query_waits_for_enough_events_but_not_too_long(
     assert [row for batch in found(sink) for row in batch] == [*FOURTH, (5, 40), (6, 41), (7, 42), (7, 43)]
 
 
-def test_lag_is_told_in_versions(spark: SparkSession, table: str, tmp_path: Path) -> None:
+def test_lag_is_told_in_versions(spark: SparkSession, kept: str, tmp_path: Path) -> None:
     sink = Batches()
-    query = start(changes(spark, table, maxBytesPerTrigger=1), tmp_path, sink)
+    query = start(changes(spark, kept, maxBytesPerTrigger=1), tmp_path, sink)
     try:
         query.processAllAvailable()
         behind = [progress["sources"][0]["metrics"] for progress in query.recentProgress if progress["numInputRows"]]
@@ -159,19 +175,19 @@ def test_a_query_over_a_table_without_commits_waits_for_the_first(
     ],
 )
 def test_what_makes_no_sense_is_told(
-    spark: SparkSession, table: str, tmp_path: Path, options: Mapping[str, Any], sentence: str
+    spark: SparkSession, kept: str, tmp_path: Path, options: Mapping[str, Any], sentence: str
 ) -> None:
     with pytest.raises((StreamingQueryException, AnalysisException), match=sentence):
-        run_available(changes(spark, table, **options), tmp_path)
+        run_available(changes(spark, kept, **options), tmp_path)
 
 
-def test_a_checkpoint_of_another_query_is_told(spark: SparkSession, table: str, tmp_path: Path) -> None:
-    run_available(spark.readStream.table(table), tmp_path / "rows")
+def test_a_checkpoint_of_another_query_is_told(spark: SparkSession, kept: str, tmp_path: Path) -> None:
+    run_available(spark.readStream.table(kept), tmp_path / "rows")
     with pytest.raises(StreamingQueryException, match="is no offset of a query over CHANGES"):
-        run_available(changes(spark, table), tmp_path / "rows")
-    run_available(changes(spark, table), tmp_path / "changes")
+        run_available(changes(spark, kept), tmp_path / "rows")
+    run_available(changes(spark, kept), tmp_path / "changes")
     with pytest.raises(StreamingQueryException, match="is no offset of a Pravega source"):
-        run_available(spark.readStream.table(table), tmp_path / "changes")
+        run_available(spark.readStream.table(kept), tmp_path / "changes")
 
 
 @pytest.mark.parametrize("lenient", [False, True])
@@ -214,12 +230,11 @@ def test_a_stream_that_was_made_again_is_noticed(spark: SparkSession, table: str
 
 
 def test_a_subscriber_is_told_how_far_the_query_has_come(
-    spark: SparkSession, client: Client, table: str, namespace: str, tmp_path: Path
+    spark: SparkSession, client: Client, kept: str, module_scope: str, tmp_path: Path
 ) -> None:
-    frame = changes(spark, table, subscriber="audit")
+    frame = changes(spark, kept, subscriber="audit")
     run_available(frame, tmp_path)
-    stream = Stream(scope_of(namespace), "t")
-    assert client.controller.subscribers(stream) == (f"{scope_of(namespace)}/audit",)
+    assert client.controller.subscribers(Stream(module_scope, "t")) == (f"{module_scope}/audit",)
 
 
 def test_micro_batches_of_changes_are_whole_while_writers_commit(
