@@ -11,20 +11,30 @@ from importlib import import_module
 from pyspark_pravega import __version__
 from pyspark_pravega.errors import PravegaError
 
-_MODULES = {
-    "pyspark_pravega.sql.commands": ("sql", "config"),
-    "pyspark_pravega.sql.thriftserver": ("thriftserver",),
-    "pyspark_pravega.sql.connect": ("connect",),
-    "pyspark_pravega.sql.doctor": ("doctor",),
-    "pyspark_pravega.sql.lag": ("lag",),
-    "pyspark_pravega.sql.streams": ("streams", "schema"),
-    "pyspark_pravega.sql.rows": ("tail", "put"),
-    "pyspark_pravega.live": ("ui", "top"),
-    "pyspark_pravega.sql.pack": ("pack",),
-    "pyspark_pravega.sql.completion": ("completion",),
-    "pyspark_pravega.sandbox.commands": ("sandbox",),
+_COMMANDS = {
+    "sql": ("sql.commands", "Spark's own SQL prompt with the catalog configured"),
+    "config": ("sql.commands", "print the flags that make the catalog known to any Spark program"),
+    "thriftserver": (
+        "sql.thriftserver",
+        "Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
+    ),
+    "connect": (
+        "sql.connect",
+        "a Spark Connect server with the catalog as its default: for PySpark without a JVM",
+    ),
+    "doctor": ("sql.doctor", "check the installation, and whether the servers answer"),
+    "lag": ("sql.lag", "how far a streaming query is behind its streams"),
+    "streams": ("sql.streams", "the streams there are, and how large they are"),
+    "schema": ("sql.streams", "a table's columns, properties and schema versions"),
+    "tail": ("sql.rows", "a table's last rows, and those that come"),
+    "put": ("sql.rows", "write lines of JSON as rows, in one commit"),
+    "ui": ("live", "a live page of streams, segments, commits, rows and lag"),
+    "top": ("live", "streams with their rates, in the terminal"),
+    "pack": ("sql.pack", "make an archive of all that a cluster's executors need"),
+    "completion": ("sql.completion", "the script by which a shell completes commands, options and names of tables"),
+    "sandbox": ("sandbox.commands", "run a real Pravega and schema registry on this machine"),
 }
-"""Who has which commands, in the order of the help."""
+"""Commands in the order of the help: the module that has it, and what it is for. To tell that needs no module."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,17 +70,19 @@ def _complete() -> None:
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser of all commands, or of a single one: each loads what it works with, Spark's prompt next to nothing.
+    """The parser of a single command, which loads what that works with, or the names of all commands.
 
     Args:
-        command: the only one that is wanted; any other word for all of them.
+        command: the only one that is wanted; any other word for all names.
     """
     parser = argparse.ArgumentParser(prog="pravega-spark", description="Pravega streams as Spark SQL tables.")
     parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    wanted = [module for module, commands in _MODULES.items() if command in commands]
-    for module in wanted or _MODULES:
-        import_module(module).register(subparsers)
+    if command in _COMMANDS:
+        import_module(f"pyspark_pravega.{_COMMANDS[command][0]}").register(subparsers)
+    else:
+        for name, (_, purpose) in _COMMANDS.items():
+            subparsers.add_parser(name, help=purpose)
     return parser
 
 

@@ -33,7 +33,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     ui = subparsers.add_parser(
         "ui",
-        help="a live page of streams, segments, commits, rows and lag",
         description="Serves a page on this machine, prints its address, and ends with Ctrl-C. It listens on loopback "
         "only and changes nothing. Example: pravega-spark ui --checkpoint /data/checkpoints",
     )
@@ -43,7 +42,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     ui.set_defaults(run=run_ui)
     top = subparsers.add_parser(
         "top",
-        help="streams with their rates, in the terminal",
         description="Shows streams while they are written and read; q ends it. Example: pravega-spark top shop --once",
     )
     completes_namespaces(top.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="of this one only"))

@@ -33,7 +33,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """
     sandbox = subparsers.add_parser(
         "sandbox",
-        help="run a real Pravega and schema registry on this machine",
         description="Run a real Pravega and schema registry on this machine. Their data is in memory. "
         "Example: pravega-spark sandbox start --detach",
     )

@@ -33,7 +33,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     sql = subparsers.add_parser(
         "sql",
-        help="Spark's own SQL prompt with the catalog configured",
         description="Runs spark-sql with the catalog configured. Arguments after -- go to spark-sql as they are. "
         "Example: pravega-spark sql -e 'SHOW TABLES IN pravega.shop'",
     )
@@ -46,7 +45,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     sql.set_defaults(run=run_sql)
     config = subparsers.add_parser(
         "config",
-        help="print the flags that make the catalog known to any Spark program",
         description="Prints --jars and --conf flags, for spark-submit, spark-shell, pyspark, the Thrift server, ... "
         'Example: export PYSPARK_SUBMIT_ARGS="$(pravega-spark config) pyspark-shell"',
     )

@@ -30,7 +30,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     completion = subparsers.add_parser(
         "completion",
-        help="the script by which a shell completes commands, options and names of tables",
         description="Prints a script for a shell, to be run by it when it starts. Examples:",
         epilog="\n".join(f"  {line}" for line in _SHELLS.values()),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,7 +25,6 @@ def _flags(host: str, port: int) -> list[str]:
 CONNECT = SparkServer(
     name="Spark Connect server",
     command="connect",
-    help="a Spark Connect server with the catalog as its default: for PySpark without a JVM",
     description="Runs a Spark Connect server with the catalog as the default one, prints the address for "
     "SparkSession.builder.remote(...) when it answers, and stops it with Ctrl-C. It listens on loopback only "
     "unless it is told otherwise, and lets everybody in unless SPARK_CONNECT_AUTHENTICATE_TOKEN is set.",

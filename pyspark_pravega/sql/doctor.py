@@ -71,7 +71,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     doctor = subparsers.add_parser(
         "doctor",
-        help="check the installation, and whether the servers answer",
         description="Checks the installation and the servers. Exit code 0: all is well; 1: something isn't. "
         "Example: pravega-spark doctor --json",
     )

@@ -25,7 +25,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     lag = subparsers.add_parser(
         "lag",
-        help="how far a streaming query is behind its streams",
         description="Reads a streaming query's checkpoint, and tells what of its streams it hasn't committed yet. "
         "Example: pravega-spark lag /data/checkpoints/orders --json",
     )

@@ -66,7 +66,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     pack = subparsers.add_parser(
         "pack",
-        help="make an archive of all that a cluster's executors need",
         description="Makes an archive of this package, the native codec and what they depend on, and prints the flags "
         "that send it to the executors and make the catalog known. The cluster needs the same version of Python. "
         "Example: pravega-spark pack -o pravega.tar.gz",

@@ -55,7 +55,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     tail = subparsers.add_parser(
         "tail",
-        help="a table's last rows, and those that come",
         description="Prints a table's last rows. Example: pravega-spark tail shop.orders -n 5 -f --json",
     )
     completes_tables(tail.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))
@@ -66,7 +65,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     tail.set_defaults(run=run_tail)
     put = subparsers.add_parser(
         "put",
-        help="write lines of JSON as rows, in one commit",
         description="Writes rows from standard input, a JSON object in each line, in one commit: all of them or none. "
         "Example: pravega-spark put shop.orders < orders.jsonl",
     )

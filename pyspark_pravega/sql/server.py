@@ -50,8 +50,6 @@ class SparkServer:
     """As messages call it."""
     command: str
     """As users call it: `pravega-spark COMMAND`."""
-    help: str
-    """Half a line about the command."""
     description: str
     """What the command does."""
     main_class: str
@@ -75,7 +73,7 @@ def add_server(subparsers: _SubParsersAction[argparse.ArgumentParser], server: S
         f"{server.description} Arguments after -- go to spark-submit as they are. "
         f"Example: pravega-spark {server.command} --port {server.default_port}"
     )
-    parser = subparsers.add_parser(server.command, help=server.help, description=description)
+    parser = subparsers.add_parser(server.command, description=description)
     parser.set_defaults(run=lambda arguments: run_server(arguments, server))
     parser.add_argument("--host", default="127.0.0.1", metavar="HOST", help="where to listen (default: %(default)s)")
     parser.add_argument(

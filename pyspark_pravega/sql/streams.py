@@ -53,7 +53,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     streams = subparsers.add_parser(
         "streams",
-        help="the streams there are, and how large they are",
         description="Lists streams by their names in SQL. Example: pravega-spark streams shop --json",
     )
     completes_namespaces(
@@ -64,7 +63,6 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     streams.set_defaults(run=run_streams)
     schema = subparsers.add_parser(
         "schema",
-        help="a table's columns, properties and schema versions",
         description="Shows what a stream is as a table. Example: pravega-spark schema shop.orders",
     )
     completes_tables(schema.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))

@@ -34,7 +34,6 @@ def _hive(folder: Path, host: str, port: int) -> list[str]:
 THRIFTSERVER = SparkServer(
     name="Thrift server",
     command="thriftserver",
-    help="Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
     description="Runs Spark's Thrift server with the catalog as the default one, prints the JDBC URL when it "
     "answers, and stops it with Ctrl-C. It asks nobody for a password, so it listens on loopback only unless it "
     "is told otherwise.",

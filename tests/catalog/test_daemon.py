@@ -95,9 +95,12 @@ def test_a_cancelled_task_leaves_no_trace() -> None:
     assert traces_of_a_cancelled_task("pyspark_pravega.catalog.process.daemon") == ""
 
 
-def test_the_prompt_s_command_loads_neither_spark_nor_arrow() -> None:
+@pytest.mark.parametrize("words", [["sql", "--help"], ["--help"], ["--version"], ["no-such-command"]])
+def test_the_prompt_and_what_runs_no_command_load_neither_spark_nor_arrow(words: list[str]) -> None:
     code = (
-        "import sys; from pyspark_pravega import cli; cli._parser('sql'); "
+        "import sys; from pyspark_pravega import cli\n"
+        f"try: cli.main({words})\n"
+        "except SystemExit: pass\n"
         "assert not {'pyspark', 'pyarrow', 'grpc', 'numpy'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
