@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from entry_tools import clean_environment
-from notebook_tools import NOTEBOOKS, Shown, execute, output_of, read, written
+from notebook_tools import NOTEBOOKS, Kernel, Shown, output_of, read, written
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -92,11 +93,25 @@ def test_a_stored_notebook_tells_nothing_of_the_machine(name: str) -> None:
     assert not re.search(r"/(home|root|Users|tmp|work)/|127\.0\.0\.1", written(notebook))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the notebooks run."""
+    return tmp_path_factory.mktemp("kernel")
+
+
+@pytest.fixture(scope="module")
+def kernel(sandbox: Sandbox, folder: Path) -> Iterator[Kernel]:
+    """For all of them: a JVM takes seconds of CPU to begin, and as much again until it has compiled what it runs."""
+    kernel = Kernel(clean_environment(sandbox.environment()), folder)
+    yield kernel
+    kernel.stop()
+
+
 @pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_notebook_runs(name: str, sandbox: Sandbox, tmp_path: Path) -> None:
-    notebook = execute(name, clean_environment(sandbox.environment()), tmp_path, SOONER.get(name))
+def test_a_notebook_runs(name: str, kernel: Kernel, folder: Path) -> None:
+    notebook = kernel.execute(name, SOONER.get(name))
     CHECKS[name](output_of(notebook))
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
