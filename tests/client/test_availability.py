@@ -18,10 +18,8 @@ from pyspark_pravega.errors import (
     ControllerUnavailableError,
     DeadlineExceededError,
     SegmentStoreUnavailableError,
-    StreamNotFoundError,
     UnavailableError,
 )
-from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -109,27 +107,6 @@ def test_a_server_that_comes_back_is_used_again(settings: Settings, client: Clie
         timer.join()
         reopened[0].close()
     assert content(client.pool, stream, 0) == framed(b"one") + framed(b"two")
-
-
-def test_a_client_outlives_the_servers() -> None:
-    """A new Pravega at the old address, with nothing of the old one's data."""
-    with Sandbox(heap="512m") as first:
-        port = int(first.controller_uri.rpartition(":")[2])
-        client = Client(Settings.resolve({"controller-uri": first.controller_uri, "timeout": "20"}, environ={}))
-        client.controller.create_scope("s")
-        stream = make_stream(client, "s", "t")
-        append(client, stream, 0, framed(b"one"))
-    with deadline(0.3), pytest.raises(UnavailableError):
-        client.controller.scope_exists("s")
-    with Sandbox(heap="512m", controller_port=port):
-        assert not client.controller.scope_exists("s")
-        with pytest.raises(StreamNotFoundError):
-            client.writer(stream)
-        client.controller.create_scope("s")
-        again = make_stream(client, "s", "t")
-        append(client, again, 0, framed(b"two"))
-        assert content(client.pool, again, 0) == framed(b"two")
-        client.close()
 
 
 class FirstElsewhere(Controller):

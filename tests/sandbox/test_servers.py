@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from client_tools import append, content, framed, make_stream
 from waiting import eventually
 
-from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.client import Client, Stream, deadline
+from pyspark_pravega.errors import SandboxError, StreamNotFoundError, UnavailableError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
 from pyspark_pravega.sandbox.files.bundles import PRAVEGA, fetch
 from pyspark_pravega.sandbox.java.changed import class_jar
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import ProcessId
+from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
 
@@ -123,6 +126,16 @@ def second(sandbox: Sandbox) -> Iterator[Second]:
     second.stop()
 
 
+@pytest.fixture(scope="module")
+def outliving(second: Second) -> Iterator[Client]:
+    """A client of the second sandbox, in which it has written an event."""
+    client = Client(Settings.resolve({"controller-uri": second.sandbox.controller_uri, "timeout": "20"}, environ={}))
+    client.controller.create_scope("s")
+    append(client, make_stream(client, "s", "t"), 0, framed(b"one"))
+    yield client
+    client.close()
+
+
 def test_a_second_sandbox_runs_beside_the_first_on_the_ports_it_was_given(sandbox: Sandbox, second: Second) -> None:
     controller, registry = second.ports
     assert second.sandbox.controller_uri == f"tcp://127.0.0.1:{controller}"
@@ -137,7 +150,10 @@ def test_a_port_that_somebody_else_took_meanwhile_was_replaced(second: Second) -
     assert readiness.segment_store_answers(ports["segment_store"]) is None
 
 
-def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(sandbox: Sandbox, second: Second) -> None:
+def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(
+    sandbox: Sandbox, second: Second, outliving: Client
+) -> None:
+    assert outliving.controller.scope_exists("s")
     folder = second.sandbox.data_dir
     pravega, registry = ProcessId.of(second.sandbox.pravega_pid), ProcessId.of(second.sandbox.registry_pid)
     assert pravega
@@ -153,6 +169,53 @@ def test_a_server_that_ends_by_itself_is_told_and_stop_leaves_nothing(sandbox: S
     assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
     with pytest.raises(SandboxError, match="isn't running"):
         _ = second.sandbox.controller_uri
+
+
+@dataclass
+class Third:
+    """A sandbox at the address of the second one, which is over, and the process whose it is."""
+
+    process: subprocess.Popen[str]
+    servers: list[ProcessId | None]
+
+
+@pytest.fixture(scope="module")
+def third(second: Second, outliving: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Third]:
+    second.sandbox.stop()
+    with deadline(0.3), pytest.raises(UnavailableError):
+        outliving.controller.scope_exists("s")
+    program = (
+        "import sys, time; from pyspark_pravega.sandbox import Sandbox\n"
+        "with Sandbox(data_dir=sys.argv[1], controller_port=int(sys.argv[2]), heap='512m') as s:\n"
+        "    print(s.pravega_pid, s.registry_pid, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("third")), str(second.ports[0])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    with process.stdout as output:
+        yield Third(process, [ProcessId.of(int(pid)) for pid in output.readline().split()])
+    process.kill()
+    process.wait()
+
+
+def test_a_client_outlives_the_servers(third: Third, outliving: Client) -> None:
+    """A new Pravega at the old address, with nothing of the old one's data."""
+    assert third.process.poll() is None
+    assert not outliving.controller.scope_exists("s")
+    with pytest.raises(StreamNotFoundError):
+        outliving.writer(Stream("s", "t"))
+    outliving.controller.create_scope("s")
+    again = make_stream(outliving, "s", "t")
+    append(outliving, again, 0, framed(b"two"))
+    assert content(outliving.pool, again, 0) == framed(b"two")
+
+
+def test_no_server_outlives_a_killed_process(third: Third) -> None:
+    assert len(third.servers) == 2
+    assert all(server and server.alive() for server in third.servers)
+    third.process.kill()
+    third.process.wait()
+    eventually(lambda: not any(server and server.alive() for server in third.servers), within_s=15)
 
 
 @pytest.mark.parametrize("argument", ["controller_port", "registry_port"])
@@ -203,20 +266,3 @@ def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
         slow.start()
     running = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path / "pravega.properties") not in running
-
-
-def test_no_server_outlives_a_killed_process(tmp_path: Path) -> None:
-    program = (
-        "import sys, time; from pyspark_pravega.sandbox import Sandbox\n"
-        "with Sandbox(data_dir=sys.argv[1], heap='512m') as s:\n"
-        "    print(s.pravega_pid, s.registry_pid, flush=True); time.sleep(60)"
-    )
-    victim = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True)
-    assert victim.stdout
-    with victim.stdout as output:
-        processes = [ProcessId.of(int(pid)) for pid in output.readline().split()]
-    assert len(processes) == 2
-    assert all(process and process.alive() for process in processes)
-    victim.kill()
-    victim.wait()
-    eventually(lambda: not any(process and process.alive() for process in processes), within_s=15)
