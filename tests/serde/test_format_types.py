@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from format_tools import file_set
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from pyspark.sql.types import (
     ArrayType,
@@ -218,3 +219,18 @@ def test_messages_of_others() -> None:
 def test_sets_that_are_no_tables(data: bytes, name: str, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         protobuf_to_spark(data, name)
+
+
+def test_a_file_is_copied_once_however_many_columns_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To copy it for each field took most of the time of whoever looked at a wide table."""
+    wide = StructType([StructField(f"c{number}", StringType()) for number in range(50)])
+    name, data = spark_to_protobuf(wide, name="t", namespace="s")
+    copies, make = list[FileDescriptorProto](), FileDescriptorProto
+
+    def counted() -> FileDescriptorProto:
+        copies.append(make())
+        return copies[-1]
+
+    monkeypatch.setattr("google.protobuf.descriptor_pb2.FileDescriptorProto", counted)
+    assert len(protobuf_to_spark(data, name)) == 50
+    assert len(copies) == 1

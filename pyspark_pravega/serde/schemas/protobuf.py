@@ -152,7 +152,7 @@ def parse(data: bytes, type_name: str) -> Message:
     Raises:
         SchemaError: it isn't such a set, or has no such message.
     """
-    return _message(descriptor(data, type_name), ())
+    return _message(descriptor(data, type_name), (), _Syntaxes())
 
 
 def descriptor(data: bytes, type_name: str) -> Any:
@@ -203,16 +203,30 @@ def _files(data: bytes) -> dict[str, descriptor_pb2.FileDescriptorProto]:
     return {file.name: file for file in file_set.file}
 
 
-def _message(message_type: Any, within: tuple[str, ...]) -> Message:
+class _Syntaxes:
+    """Which files are of proto3. The runtime tells it of a copy of the file only, so each file is asked once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+
+    def is_proto3(self, file: Any) -> bool:
+        if file.name not in self._known:
+            copy = descriptor_pb2.FileDescriptorProto()
+            file.CopyToProto(copy)
+            self._known[file.name] = copy.syntax not in ("", "proto2")
+        return self._known[file.name]
+
+
+def _message(message_type: Any, within: tuple[str, ...], syntaxes: _Syntaxes) -> Message:
     name = message_type.full_name
     if name in within:
         return Message(name, (), recursive=True)
     if len(within) > _MAX_DEPTH:
         raise SchemaError(f"the Protobuf schema is nested more than {_MAX_DEPTH} levels deep")
-    return Message(name, tuple(_field(field, (*within, name)) for field in message_type.fields))
+    return Message(name, tuple(_field(field, (*within, name), syntaxes) for field in message_type.fields))
 
 
-def _field(field: Any, within: tuple[str, ...]) -> Field:
+def _field(field: Any, within: tuple[str, ...], syntaxes: _Syntaxes) -> Field:
     inner, kind = field.message_type, _KINDS[field.type]
     label = "one"
     if inner is not None and inner.GetOptions().map_entry:
@@ -237,11 +251,11 @@ def _field(field: Any, within: tuple[str, ...]) -> Field:
         required=bool(field.is_required) if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED,
         oneof=oneof.name if oneof is not None and not alone else None,
         spark=spark,
-        message=_message(inner, within) if inner is not None else None,
+        message=_message(inner, within, syntaxes) if inner is not None else None,
         enum=tuple((value.number, value.name) for value in enum.values) if enum is not None else (),
         enum_default=field.default_value if enum is not None and label == "one" else 0,
-        packed=label == "many" and _is_packed(field),
-        utf8=_proto3(field.file),
+        packed=label == "many" and _is_packed(field, syntaxes),
+        utf8=syntaxes.is_proto3(field.file),
         closed=enum is not None and enum.is_closed,
     )
 
@@ -253,17 +267,11 @@ def _is_timestamp(message: Any, spark: str | None) -> bool:
     return is_marked and {"seconds", "nanos"} <= {field.name for field in message.fields}
 
 
-def _is_packed(field: Any) -> bool:
+def _is_packed(field: Any, syntaxes: _Syntaxes) -> bool:
     if field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_MESSAGE, field.TYPE_GROUP):
         return False
     is_packed = getattr(field, "is_packed", None)
     if is_packed is not None:
         return bool(is_packed)
     options = field.GetOptions()
-    return bool(options.packed) if options.HasField("packed") else _proto3(field.file)
-
-
-def _proto3(file: Any) -> bool:
-    copy = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(copy)
-    return copy.syntax != "" and copy.syntax != "proto2"
+    return bool(options.packed) if options.HasField("packed") else syntaxes.is_proto3(field.file)
