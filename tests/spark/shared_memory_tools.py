@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StringType
 
 ROWS = 12_000
 COLUMNS = {
@@ -78,9 +79,15 @@ def read(spark: SparkSession, table: str, manner: str = "16m", **options: str) -
 
 
 def digest(rows: DataFrame) -> tuple[object, ...]:
-    """A number that tells all values of all rows, whatever their order."""
+    """A number that tells all values of all rows, whatever their order.
+
+    Texts and bytes are most of what the rows have: as they are they cost a fifth of what they do in JSON.
+    """
+    plain = [f"`{one.name}`" for one in rows.schema if isinstance(one.dataType, (StringType, BinaryType))]
+    others = [f"`{one.name}`" for one in rows.schema if f"`{one.name}`" not in plain]
+    parts = [*plain, *(f"{name} IS NULL" for name in plain), f"to_json(struct({', '.join(others or ['1'])}))"]
     sums = ("count(*)", "sum(c)", "sum((c % 65521) * (c % 65537))")
-    return tuple(rows.selectExpr("crc32(to_json(struct(*))) c").selectExpr(*sums).first() or ())
+    return tuple(rows.selectExpr(f"xxhash64({', '.join(parts)}) & 4294967295 c").selectExpr(*sums).first() or ())
 
 
 def jvm(spark: SparkSession) -> int:
