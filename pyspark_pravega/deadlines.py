@@ -15,6 +15,9 @@ LONGEST_PAUSE_S = 2.0
 POLL_S = 0.02
 """How often a server is asked whether something is done by now."""
 
+_GENERATOR = random.SystemRandom()
+"""Whoever has seeded Python's own generator gets its numbers without ours in between: our pauses are in threads."""
+
 _ends: ContextVar[float | None] = ContextVar("pyspark_pravega_deadline", default=None)
 
 
@@ -117,7 +120,7 @@ class Retries:
         if self._limit is None:
             self._limit = Limit(self._seconds)
             return self._limit.left > 0
-        pause = self._pause * random.uniform(0.5, 1.0)
+        pause = self._pause * _GENERATOR.uniform(0.5, 1.0)
         if pause >= self._limit.left:
             return False
         time.sleep(pause)

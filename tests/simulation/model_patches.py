@@ -53,7 +53,7 @@ def modelled() -> Iterator[None]:
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, seen, cuts, frontier)]
     patches += [
-        (deadlines, "random", random_model),
+        (deadlines, "_GENERATOR", random_model),
         (opening, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
         (together, "Begun", _AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
