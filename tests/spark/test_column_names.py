@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from pyspark_pravega.registry import SchemaRegistry
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 NAMES = ["größe", "Ключ", "a b", "a.b", "a`b", 'a"b', "日付", "field-with-dash", "a_b", "1st", "a_b_2"]
 STRUCT = "STRUCT<`in-ner`: INT, in_ner: STRING, deep: ARRAY<STRUCT<`größe`: BIGINT>>>"

@@ -11,7 +11,7 @@ from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 LONG = "x" * 256
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 Stream = Callable[..., None]
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming_tools import run_available
 from waiting import eventually
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 
 def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: str, tmp_path: Path) -> None:

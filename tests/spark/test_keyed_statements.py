@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 SOURCE = "(SELECT * FROM VALUES (2L, 20, 'yy', 7), (4L, 40, 'ww', 8) AS v(id, a, b, c)) s"
 EVOLVE, MERGE = "MERGE WITH SCHEMA EVOLUTION INTO {t} t USING ", "MERGE INTO {t} t USING "

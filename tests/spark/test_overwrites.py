@@ -11,7 +11,7 @@ from pauses import Pause
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 Statement = Callable[[SparkSession, str], object]
 

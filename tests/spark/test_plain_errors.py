@@ -13,7 +13,7 @@ from pyspark.sql.functions import udf
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 
 def test_the_sentence_comes_without_a_traceback(

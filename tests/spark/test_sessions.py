@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 SESSIONS, STATEMENTS = 24, 12
 

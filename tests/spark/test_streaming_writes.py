@@ -15,7 +15,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 ROWS_PER_FILE = 50
 
