@@ -154,6 +154,8 @@ def program(secure_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -
     (folder / "my_credentials.py").write_text(PLUG_IN)
     environment = {
         "MY_SECRET": str(secure_sandbox.password),
+        # Spark plans each read and write of the data source in a new process (sitecustomize.py).
+        "TESTS_PRELOADED": "1",
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
     }
     connection = {
