@@ -215,9 +215,13 @@ def test_events_of_others_are_shown_over_a_scale(run: Run, client: Client, scope
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_rows_are_followed_while_they_come(request: pytest.FixtureRequest, sandbox: Sandbox, secure: bool) -> None:
+def test_rows_are_followed_while_they_come(
+    request: pytest.FixtureRequest, sandbox: Sandbox, run: Run, monkeypatch: pytest.MonkeyPatch, secure: bool
+) -> None:
     running: Sandbox = request.getfixturevalue("secure_sandbox") if secure else sandbox
-    settings = Settings.resolve(environ=running.environment())
+    for name, value in running.environment().items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.resolve()
     scope = f"test-{uuid.uuid4().hex[:12]}"
     Catalog(settings).create_namespace([scope], {})
     table = make(settings, scope, "t", FEW)
@@ -225,8 +229,7 @@ def test_rows_are_followed_while_they_come(request: pytest.FixtureRequest, sandb
         try:
             for first in (0, 3):
                 lines = "".join(json.dumps({"id": number, "name": "x"}) + "\n" for number in range(first, first + 3))
-                with command(running, "put", table) as put:
-                    assert put.communicate(lines, timeout=120)[1].startswith("3 rows")
+                assert run("put", table, lines=lines)[2].startswith("3 rows")
                 assert tail.stdout is not None
                 shown = {json.loads(tail.stdout.readline())["id"] for _ in range(3)}
                 # Whether the first ones were there already when it began or came later: each is shown once.
