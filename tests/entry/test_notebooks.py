@@ -54,7 +54,9 @@ def check_realtime(output: Shown) -> None:
 CHECKS = {"quickstart": check_quickstart, "streaming": check_streaming, "realtime": check_realtime}
 
 SOONER = {
-    "quickstart": {"WHERE month > 1": "WHERE month = 2"},
+    "quickstart": {'archive.extract("flights.csv", folder.name)':
+                   'Path(folder.name, "flights.csv").write_text("".join(line for line in archive.read("flights.csv")'
+                   '.decode().splitlines(True) if line.startswith(("year", "2013,1,", "2013,2,"))))'},
     "streaming": {"while len(looks) <= 10:": "while len(looks) <= 7:", "if len(looks) == 6:": "if len(looks) == 3:",
                   "while len(windows_given_out()) < 12:": "while len(windows_given_out()) < 6:",
                   "time.sleep(2)": "time.sleep(1)", "INTERVAL 10 SECONDS": "INTERVAL 5 SECONDS",
