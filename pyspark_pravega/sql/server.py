@@ -152,7 +152,7 @@ def _environment(environment: dict[str, str], folder: Path, *, quiet: bool) -> d
     """Add what must not be among the arguments, where the user's own --driver-... would take its place."""
     # The server's sessions look for the default catalog before they know of --jars.
     classes = [environment.get("SPARK_DIST_CLASSPATH"), str(shim_jar())]
-    # Hive has a metastore in memory for itself, which is never asked for anything; its log would lie here.
+    # Where the arguments ask for Spark's Hive catalog, the log of its database would lie here.
     options = [environment.get("SPARK_SUBMIT_OPTS"), f'-Dderby.stream.error.file="{folder / "derby.log"}"']
     if quiet:
         options.append(f'-Dlog4j2.configurationFile="{QUIET_LOGGING}"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -71,6 +72,19 @@ def test_a_script_of_two_users_at_once(thrift: ThriftServer) -> None:
     assert sum(len(part[user]) for part in script for user in USERS) > 30
     commands = descendants(thrift.process.pid).values()
     assert sum("pyspark_pravega.catalog.process.service" in command for command in commands) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the names of threads here")
+def test_a_session_that_ends_leaves_no_database(thrift: ThriftServer) -> None:
+    """Hive would make a metastore of its own then, with Derby."""
+    with thrift.connect("ann") as connection, connection.cursor() as cursor:
+        assert ask(cursor, "SELECT 1") == ["1"]
+    (server,) = [
+        pid for pid, command in descendants(thrift.process.pid).items() if "spark.deploy.SparkSubmit" in command
+    ]
+    threads = [file.read_text() for file in Path(f"/proc/{server}/task").glob("*/comm")]
+    assert len(threads) > 20
+    assert [name for name in threads if "derby" in name] == []
 
 
 def test_sessions_begin_and_end_at_the_same_time(thrift: ThriftServer) -> None:
