@@ -15,10 +15,18 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
 def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    """Beside it: a user may have tables of Hive's in Spark's own catalog."""
     password = secure_sandbox.password_of("admin")
     temporary = set(Path(tempfile.gettempdir()).glob("pravega-server-*"))
     environment = {**secure_sandbox.environment(), "PRAVEGA_SCOPE": "secure_thrift"}
-    with thrift_server(environment, tmp_path, "--", "--conf", "spark.sql.shuffle.partitions=5") as running:
+    settings_of_server = {
+        "spark.sql.shuffle.partitions": "5",
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    flags = [word for key, value in settings_of_server.items() for word in ("--conf", f"{key}={value}")]
+    with thrift_server(environment, tmp_path, "--", *flags) as running:
         assert running.url.endswith("/secure_thrift")
         with running.connect("ann") as connection, connection.cursor() as cursor:
             for statement in (
@@ -28,6 +36,8 @@ def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: San
             ):
                 cursor.execute(statement)
             assert ask(cursor, "SELECT sum(id) FROM secure_thrift.t") == ["3"]
+            cursor.execute("CREATE TABLE spark_catalog.default.h STORED AS PARQUET AS SELECT 4 AS id")
+            assert ask(cursor, "SELECT sum(h.id) FROM spark_catalog.default.h h JOIN secure_thrift.t ON true") == ["8"]
             settings = ask(cursor, "SET -v") + ask(cursor, "SET") + ask(cursor, "DESCRIBE EXTENDED secure_thrift.t")
             assert "spark.sql.shuffle.partitions\t5" in settings
             cursor.execute("DROP NAMESPACE secure_thrift CASCADE")

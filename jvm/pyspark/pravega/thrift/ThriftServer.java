@@ -50,10 +50,12 @@ public final class ThriftServer {
         HiveUtils$.MODULE$
             .newClientForExecution(context.conf(), session.sessionState().newHadoopConf())
             .conf();
-    // When a session ends, Hive would make a metastore with a database (Derby), only to ask whether it is in this JVM.
-    conf.setVar(HiveConf.ConfVars.METASTOREURIS, "none");
-    // And when it is first asked for functions or kinds of tables, to prepare rights that it doesn't look at.
-    conf.set("hive.internal.ss.authz.settings.applied.marker", "true");
+    if (!"hive".equals(context.conf().get("spark.sql.catalogImplementation", ""))) {
+      // When a session ends, Hive would make a metastore with a database (Derby), only to ask whether it is in this JVM.
+      conf.setVar(HiveConf.ConfVars.METASTOREURIS, "none");
+      // And when it is first asked for functions or kinds of tables, to prepare rights that it doesn't look at.
+      conf.set("hive.internal.ss.authz.settings.applied.marker", "true");
+    }
     ServerUtils.cleanUpScratchDir(conf);
     HiveThriftServer2 server = new HiveThriftServer2(session);
     server.init(conf);
