@@ -135,13 +135,11 @@ quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos -m "not server and not spark" $(ARGS)
 
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`. One process more takes what needs no servers, when a core has nothing to do.
-test: BESIDE = $(if $(ARGS)$(filter 1,$(WORKERS)),,beside)
+# is covered, for `make coverage`.
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
-	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest $(if $(BESIDE),-n $$(($(WORKERS) + 1)) --beside,-n $(WORKERS)) \
-		--ignore tests/chaos $(ARGS)
+	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
 
 # What the last `make test COVERAGE=1` has covered, of all processes together; fails below the floors.
 coverage: $(STAMP)

@@ -69,7 +69,6 @@ code is compiled for a few rows each; the shared session has it all the same. Ea
 task takes a page of memory, of 16 MB and more where nobody says how much, which is cleared and soon collected. And Java
 goes through its whole heap each time that the classes need more memory.
 """
-_BESIDE_NICE = 10
 _numbers = itertools.count(1)
 
 
@@ -88,14 +87,6 @@ class FailuresAtOnce:
                     self._terminal.write_line(text)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--beside",
-        action="store_true",
-        help="the last of -n processes only takes files that need no servers, while a core has nothing to do",
-    )
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
@@ -104,13 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As a shell does in the background. Tests send it to programs, which inherit what is done with it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    worker = getattr(config, "workerinput", None)
-    if worker is not None and config.getoption("beside"):
-        from schedule_tools import is_beside
-
-        if is_beside(worker["workerid"], worker["workercount"]):
-            os.nice(_BESIDE_NICE)
-    if worker is None:  # xdist's workers inherit it
+    if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         _share_compiled_python()
         os.environ["SPARK_SUBMIT_OPTS"] = CHEAPER_PROGRAMS
         folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
