@@ -179,9 +179,11 @@ simulate: $(STAMP)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
-# (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (400 in `make test`).
+# (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (400 in `make test`). And
+# readers in shared memory that are killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1).
 nightly: $(STAMP)
-	LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth --timeout 14400 $(ARGS)
+	SHARED_MEMORY_SEEDS=$${SHARED_MEMORY_SEEDS:-80} SHARED_MEMORY_DRIVERS=$${SHARED_MEMORY_DRIVERS:-20} \
+		LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth tests/spark/test_shared_memory_killed.py --timeout 14400 $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

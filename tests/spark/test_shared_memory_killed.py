@@ -1,7 +1,8 @@
 """Readers in shared memory that are killed: workers, tasks and drivers, at moments that a seed chooses.
 
 `SHARED_MEMORY_SEEDS` says how many times a worker is killed or a job cancelled in one JVM, `SHARED_MEMORY_DRIVERS` how
-many times a driver is killed, which is a Spark program of its own each time.
+many times a driver is killed, which is a Spark program of its own each time. `make nightly` has more of both. The
+drivers of seeds 0 and 1 read the same and are killed in the same way, so `make test` has seed 0 only.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(7200)]
 
 SEEDS = int(os.environ.get("SHARED_MEMORY_SEEDS", "3"))
-DRIVERS = int(os.environ.get("SHARED_MEMORY_DRIVERS", "2"))
+DRIVERS = int(os.environ.get("SHARED_MEMORY_DRIVERS", "1"))
 _PROGRAM = Path(__file__).parent / "shared_reader.py"
 
 
