@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,29 +31,49 @@ def test_of_two_drivers_on_one_checkpoint_one_fails_and_says_why(
     spark.sql(f"CREATE TABLE {table} (file INT, number INT) CLUSTERED BY (file) INTO 4 BUCKETS")
     files.mkdir()
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "contested")
-    programs = []
+    for name, value in sandbox.environment().items():
+        monkeypatch.setenv(name, value)
     made = 0
-    try:
-        for name in ("first", "second"):
-            programs.append(start(sandbox, tmp_path, table, tmp_path / name))
-            ledger = open_ledger(client, stream)
-            assert ledger is not None
-            reached = ledger.state().version
-            while ledger.state().version <= reached:
-                # New files all the time, so that both have something to write.
-                add_file(files, made)
-                made += 1
-                time.sleep(0.5)
-                assert made < 600
-        while all(program.poll() is None for program in programs):
-            add_file(files, made)
-            made += 1
-            time.sleep(0.5)
-            assert made < 600
-    finally:
-        said = [(tmp_path / name).read_text(errors="replace") for name in ("first", "second")[: len(programs)]]
-        for program in programs:
-            end(program)
+
+    def add_another() -> None:
+        # New files all the time, so that both have something to write.
+        nonlocal made
+        add_file(files, made)
+        made += 1
+        time.sleep(0.5)
+        assert made < 600
+
+    def version() -> int:
+        ledger = open_ledger(client, stream)
+        assert ledger is not None
+        return ledger.state().version
+
+    # The first driver is this process, whose session is there already; the second one is a program of its own.
+    monkeypatch.setattr(sys, "argv", command(tmp_path, table))
+    queries = {query.id for query in spark.streams.active}
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(runpy.run_path(str(PROGRAM))["main"])
+        second = None
+        try:
+            for starts in (False, True):
+                if starts:
+                    second = start(sandbox, tmp_path, table, tmp_path / "second")
+                reached = version()
+                while version() <= reached and not first.done():
+                    add_another()
+            assert second is not None
+            while not first.done() and second.poll() is None:
+                add_another()
+        finally:
+            if second is not None:
+                end(second)
+            while not first.done():
+                for query in spark.streams.active:
+                    if query.id not in queries:
+                        query.stop()
+                time.sleep(0.1)
+    assert second is not None
+    said = [str(first.exception()), (tmp_path / "second").read_text(errors="replace")]
     # Ours, or Spark's own: of the query's two logs (with its class or without), of the files that its source saw.
     sentences = (
         "another driver has taken over streaming query",
@@ -63,10 +84,8 @@ def test_of_two_drivers_on_one_checkpoint_one_fails_and_says_why(
     assert any(sentence in text for text in said for sentence in sentences), said[0][-2000:] + said[1][-2000:]
 
     forget_an_offset_that_goes_back(tmp_path / "checkpoint")
-    # A third driver goes on: this process, whose session is there already.
+    # A third driver goes on, this process again.
     monkeypatch.setattr(sys, "argv", command(tmp_path, table, "--once"))
-    for name, value in sandbox.environment().items():
-        monkeypatch.setenv(name, value)
     runpy.run_path(str(PROGRAM), run_name="__main__")
     counted = spark.sql(f"SELECT count(*), count(DISTINCT file * 1000 + number) FROM {table}").first()
     assert counted == (made * RECORDS, made * RECORDS)
