@@ -1,4 +1,8 @@
-"""A program whose metrics Spark serves, to Prometheus and by JMX: it reads and writes, and prints those of Pravega."""
+"""A program whose metrics Spark serves, to Prometheus and by JMX: it reads and writes, and prints those of Pravega.
+
+As in a notebook, its JVM has had a session that was stopped before the program knew of Pravega (`late_program.py` has
+one that goes on). It prints how many catalog processes there are, too.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ import sys
 import urllib.request
 from typing import Any
 
+from late_program import catalog_processes, configured_late
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
-
-import pyspark_pravega
 
 TABLE = "pravega.metered.a"
 
@@ -52,13 +55,17 @@ def beans(session: SparkSession) -> dict[str, float]:
 
 
 def main(checkpoint: str) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
+    stopped = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    assert stopped.range(3).count() == 3
+    stopped.stop()
+    builder = SparkSession.builder.config("spark.ui.enabled", "true").config("spark.ui.port", "0")
     servlet = "spark.metrics.conf.*.sink.prometheusServlet"
     builder = builder.config(f"{servlet}.class", "org.apache.spark.metrics.sink.PrometheusServlet")
     builder = builder.config(f"{servlet}.path", "/metrics/prometheus")
     builder = builder.config("spark.metrics.conf.*.sink.jmx.class", "org.apache.spark.metrics.sink.JmxSink")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    session = pyspark_pravega.configure(builder).getOrCreate()
+    session = configured_late(builder)
+    assert session is not stopped
     session.sql("CREATE NAMESPACE pravega.metered")
     session.sql(f"CREATE TABLE {TABLE} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
     session.sql(f"CREATE TABLE {TABLE}2 LIKE {TABLE}")
@@ -71,7 +78,9 @@ def main(checkpoint: str) -> None:
     query.trigger(availableNow=True).toTable(f"{TABLE}2").awaitTermination()
     streamed, by_jmx = served(session), beans(session)
     ((size,),) = session.sql(f"SELECT sum(bytes) FROM {TABLE[:-1]}`a$commits`").collect()
+    ((copied,),) = session.sql(f"SELECT sum(id) FROM {TABLE}2").collect()
     answers = {"written": written, "read": read, "streamed": streamed, "beans": by_jmx, "bytes": size}
+    answers |= {"copied": copied, "processes": catalog_processes(session, "metered")}
     session.sql("DROP NAMESPACE pravega.metered CASCADE")
     session.stop()
     print(json.dumps(answers))

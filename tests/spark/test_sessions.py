@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -71,19 +70,14 @@ def test_a_statement_sees_what_another_session_has_changed(spark: SparkSession, 
         assert other.table(f"{namespace}.t").columns == [f"a{number}", "b", "c"]
 
 
-@pytest.mark.parametrize(
-    ("way", "unix_sockets", "before"), [("there", "true", {"PRAVEGA_SHARED_MEMORY": "1m"}), ("stopped", "false", {})]
-)
-def test_configure_comes_late(
-    sandbox: Sandbox, tmp_path: Path, way: str, unix_sockets: str, before: Mapping[str, str]
-) -> None:
-    """In a shell or a notebook Spark is often there before this package is.
+def test_configure_comes_late(sandbox: Sandbox, tmp_path: Path) -> None:
+    """In a shell or a notebook Spark is often there before this package is. Its session is there, too; one that has
+    been stopped is in `test_metric_sources.py`.
 
     Beside it: workers may be reached by Unix sockets, and what the environment says of reads makes no second catalog
     process.
     """
-    environment = {**os.environ, **sandbox.environment(), **before}
+    environment = {**os.environ, **sandbox.environment(), "PRAVEGA_SHARED_MEMORY": "1m"}
     environment.pop("PYSPARK_PYTHON", None)
-    program = Path(__file__).with_name("late_program.py")
-    answer = answer_of(program, way, unix_sockets, environment=environment, folder=tmp_path)
+    answer = answer_of(Path(__file__).with_name("late_program.py"), environment=environment, folder=tmp_path)
     assert answer == [[[1, "ann"], [2, None]], 1]
