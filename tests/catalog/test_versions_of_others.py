@@ -73,6 +73,21 @@ def scope(catalog: Catalog) -> Iterator[str]:
     catalog.drop_namespace([name], cascade=True)
 
 
+@pytest.fixture(scope="module")
+def marked(catalog: Catalog) -> Marked:
+    scope = f"marked_{uuid.uuid4().hex[:8]}"
+    catalog.create_namespace([scope])
+    others = others_of(catalog, scope)
+    create_ledger(others.client, others.stream)
+    return Marked(others)
+
+
+@pytest.fixture(autouse=True)
+def _go_on(marked: Marked) -> None:
+    """Before each test: so the last one has less long to wait."""
+    marked.write_and_note()
+
+
 class Others:
     """A program that knows nothing of this package's tables, and remembers what it has written when."""
 
@@ -104,6 +119,22 @@ class Others:
         ids = {int(event) for event in rows(self.catalog.definition(self.stream), held, "event")}
         assert ids == self.ids_before(moment.offsets)
         return ids
+
+
+class Marked:
+    """A table whose writer says how far it is in time; the controller makes a watermark of that every few seconds."""
+
+    def __init__(self, others: Others) -> None:
+        self.others = others
+        self.noted: dict[int, set[int]] = {}
+        """What had been written at each time."""
+        self._times = iter(range(1_700_000_000_000, 1_800_000_000_000, 1_000))
+
+    def write_and_note(self) -> None:
+        others, at = self.others, next(self._times)
+        others.write(3)
+        self.noted[at] = set(others.sent)
+        others.client.controller.note_timestamp(others.stream, "java", at, others.client.tail(others.stream))
 
 
 def others_of(catalog: Catalog, scope: str, **properties: str) -> Others:
@@ -270,17 +301,23 @@ def test_a_process_says_when_it_samples_as_many_tables_as_it_may(
     catalog.alter_table([scope], "further", [{"kind": "RemoveProperty", "property": "version-every"}])
 
 
-def test_watermarks_of_others_tell_times(catalog: Catalog, scope: str) -> None:
+def test_a_ledger_s_version_of_others_counts_no_rows(catalog: Catalog, scope: str) -> None:
     others = others_of(catalog, scope)
-    create_ledger(others.client, others.stream)
-    times = iter(range(1_700_000_000_000, 1_800_000_000_000, 1_000))
-    noted: dict[int, set[int]] = {}
+    others.write(7)
+    take(catalog, scope)
+    ledger = open_ledger(others.client, others.stream)
+    assert isinstance(ledger, Ledger)
+    assert (ledger.state().rows, ledger.state().bytes) == (0, 0)
+
+
+# The last one: its writer has been noting times since the first test.
+
+
+def test_watermarks_of_others_tell_times(marked: Marked) -> None:
+    others, noted = marked.others, marked.noted
 
     def marks() -> int:
-        others.write(3)
-        at = next(times)
-        noted[at] = set(others.sent)
-        others.client.controller.note_timestamp(others.stream, "java", at, others.client.tail(others.stream))
+        marked.write_and_note()
         return len(list(watermarks(others.client.pool, others.stream)))
 
     eventually(lambda: marks() >= 2, within_s=120)
@@ -295,12 +332,3 @@ def test_watermarks_of_others_tell_times(catalog: Catalog, scope: str) -> None:
         start(others, marks_there[0].upper_ms)
     with pytest.raises(VersionNotFoundError, match="its first watermark is of 2023-"):
         others.ids_at(marks_there[0].upper_ms - 1)
-
-
-def test_a_ledger_s_version_of_others_counts_no_rows(catalog: Catalog, scope: str) -> None:
-    others = others_of(catalog, scope)
-    others.write(7)
-    take(catalog, scope)
-    ledger = open_ledger(others.client, others.stream)
-    assert isinstance(ledger, Ledger)
-    assert (ledger.state().rows, ledger.state().bytes) == (0, 0)

@@ -12,6 +12,7 @@ import pytest
 from client_tools import Proxy, ThroughProxy, append, framed, make_stream, scale
 from waiting import eventually
 
+from pyspark_pravega import deadlines
 from pyspark_pravega.client import Client, EventBatch, EventWriter, Stream
 from pyspark_pravega.client.events import tail as event_tail
 from pyspark_pravega.client.events.reader import event_boundary, split_part
@@ -242,7 +243,11 @@ def test_a_tail_follows_scales_and_keeps_each_key_s_order(client: Client, scope:
         assert [number // keys for number in events if number % keys == key] == list(range(count))
 
 
-def test_a_tail_survives_connections_that_break(client: Client, settings: Settings, stream: Stream) -> None:
+def test_a_tail_survives_connections_that_break(
+    client: Client, settings: Settings, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Connections that break before anything has come are waited for longer and longer, for 2 s in the end.
+    monkeypatch.setattr(deadlines, "LONGEST_PAUSE_S", 0.1)
     chance = random.Random(2)
     allowances = [chance.randint(1, 4000) for _ in range(20)]
     with (
