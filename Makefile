@@ -5,12 +5,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NATIVE := $(VENV)/.native
 WHEEL := $(VENV)/native
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := -m pip --disable-pip-version-check
 DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
 .PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+
+# $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
+# time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
+define install
+$(BIN)/uv pip install --quiet --no-progress --python $(1)/bin/python $(2) 2>$(VENV)/uv.log || { \
+	echo "uv couldn't install all (see $(VENV)/uv.log): pip does"; \
+	$(BIN)/python $(PIP) --python $(1)/bin/python install --quiet --no-compile $(2); \
+}
+endef
 
 # Packages are compiled when they are first used; without their compiled modules each program would do that anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,33 +30,32 @@ WORKERS ?= 2
 setup:
 	@$(MAKE) --no-print-directory -j2 $(STAMP)
 
-# Rust compiles the native codec while pip installs the rest and javac compiles; what is compiled is installed here.
+# Rust compiles the native codec while the packages are installed and javac compiles; what is compiled is installed here.
 $(STAMP): $(VENV)/.package $(NATIVE)
-	@if test -e $(WHEEL)/*.whl; then $(INSTALL) --no-deps --force-reinstall $(WHEEL)/*.whl; fi
+	@if test -e $(WHEEL)/*.whl; then $(call install,$(VENV),--no-deps --force-reinstall $(WHEEL)/*.whl); fi
 	touch $(STAMP)
 
-# The environment, with pip and maturin alone. This pip takes half of the processor's time that Python's own one takes.
+# The environment, with what installs and builds all else.
 $(VENV)/.tools: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pyspark-pravega needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@command -v javac >/dev/null || test -x "$(JAVA_HOME)/bin/javac" || { echo "pyspark-pravega needs a JDK 17 or newer (javac was not found); install one or set JAVA_HOME" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	sed -n -E '/^(pip|maturin)==/,/[^\\]$$/p' $< >$@.lock
-	$(INSTALL) --no-deps --require-hashes -r $@.lock
+	sed -n -E '/^(maturin|pip|uv)==/,/[^\\]$$/p' $< >$@.lock
+	$(BIN)/python $(PIP) install --quiet --no-compile --no-deps --require-hashes -r $@.lock
 	touch $@
 
-# The lock names all that is needed, so pip needn't look for it. Modules are compiled when they are used.
+# The lock names all that is needed, so nothing is looked for. Modules are compiled when they are used.
 $(VENV)/.package: $(VENV)/.tools pyproject.toml setup.py $(SHIM)
-	$(INSTALL) --no-deps --require-hashes -r requirements.lock
-	PYTHONWARNINGS="ignore:Compat editable installs" $(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@$(call install,$(VENV),--no-deps --require-hashes -r requirements.lock)
+	PYTHONWARNINGS="ignore:Compat editable installs" $(BIN)/python $(PIP) install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	touch $@
 
-# The native codec is optional: what it does the plain one does, too.
+# The native codec is optional: what it does the plain one does, too. What Rust has compiled is kept for all checkouts.
 $(NATIVE): $(VENV)/.tools $(shell find native -name target -prune -o -type f -print 2>/dev/null)
 	@rm -rf $(WHEEL)
 	@if ! cargo --version 2>/dev/null | awk '{split($$2, v, "."); found = v[1] > 1 || v[2] >= 88} END {exit !found}'; then \
 		echo "no Rust (cargo) 1.88 or newer here: the plain codec is used instead of the native one"; \
-	elif ! PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
-			--no-build-isolation --wheel-dir $(WHEEL) ./native >$(VENV)/native.log 2>&1; then \
+	elif ! $(BIN)/python native/cargo.py wheel $(WHEEL) >$(VENV)/native.log 2>&1; then \
 		echo "the native codec couldn't be built (see $(VENV)/native.log): the plain one is used"; \
 	fi
 	@touch $@
@@ -80,9 +88,9 @@ demo:
 # 3.11 on). Who installs them needs neither javac nor cargo.
 dist: $(STAMP)
 	rm -rf dist build
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@if cargo --version >/dev/null 2>&1; then \
-		set -ex; PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --quiet --release --manifest-path native/Cargo.toml --out dist; \
+		$(BIN)/python native/cargo.py wheel dist; \
 	else \
 		echo "no Rust (cargo) here: the native codec's wheel isn't built"; \
 	fi
@@ -95,25 +103,23 @@ matrix: dist
 
 # dbt in an environment of its own, which sees the other one's packages (pyspark) behind its own. It has no pip, and of
 # its many modules those are compiled that are used.
-DBT_INSTALL := $(BIN)/python -m pip --python $(DBT)/bin/python install --quiet --disable-pip-version-check --no-compile
+dbt: $(STAMP) $(DBT)/.ready
 
-dbt: $(DBT)/.ready
-
-$(DBT)/.ready: examples/dbt/requirements.lock | $(STAMP)
+$(DBT)/.ready: examples/dbt/requirements.lock | $(VENV)/.tools
 	test -x $(DBT)/bin/python || $(BIN)/python -m venv --without-pip $(DBT)
-	$(DBT_INSTALL) --require-hashes -r $<
+	@$(call install,$(DBT),--require-hashes -r $<)
 	$(BIN)/python -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
 		>"$$($(DBT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark.pth"
 	touch $@
 
 # dbt's own tests for adapters, against a Thrift server and a sandbox of its own; ARGS="-k Seed" takes some.
-dbt-suite: dbt-suite-tools
+dbt-suite: $(STAMP) dbt-suite-tools
 	$(BIN)/python tests/tools/run_dbt_suite.py -n $(WORKERS) -q $(ARGS)
 
 dbt-suite-tools: $(DBT)/.suite
 
 $(DBT)/.suite: tests/entry/dbt_suite/requirements.lock $(DBT)/.ready
-	$(DBT_INSTALL) --no-deps --require-hashes -r $<
+	@$(call install,$(DBT),--no-deps --require-hashes -r $<)
 	touch $@
 
 # Executes the notebooks on a sandbox, and stores them with what they show.
@@ -127,7 +133,7 @@ docs: $(DOCS)/.ready
 
 $(DOCS)/.ready: docs/requirements.lock
 	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(DOCS)/bin/python $(PIP) install --quiet --require-hashes -r $<
 	touch $@
 
 # Lint, types, and all tests that need neither servers nor a JVM.
@@ -137,7 +143,7 @@ quick: lint
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`.
 test:
-	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes
+	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
 
@@ -191,7 +197,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@if cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1; then \
-		set -ex; cd native; cargo fmt --check; PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --quiet --all-targets -- -D warnings; \
+		set -ex; (cd native; cargo fmt --check); $(BIN)/python native/cargo.py clippy; \
 	else \
 		echo "no Rust (cargo with clippy and fmt) here: native/ isn't looked at"; \
 	fi

@@ -1,4 +1,4 @@
-"""`make setup` where Rust is missing, too old, or fails: one line says so, and the plain codec is used."""
+"""`make setup` where Rust is missing, too old, or fails, or uv fails: one line says so, and what is used instead."""
 
 from __future__ import annotations
 
@@ -24,12 +24,8 @@ TOOLS = ("make", "sh", "awk", "find", "rm", "touch")
 )
 def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | None, said: str) -> None:
     tools, venv = tmp_path / "tools", tmp_path / "venv"
-    tools.mkdir()
     (venv / "bin").mkdir(parents=True)
-    for name in TOOLS:
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
+    _link_tools(tools)
     if cargo is not None:
         (tools / "cargo").write_text(f"#!{tools}/sh\n{cargo}\n")
         (tools / "cargo").chmod(0o755)
@@ -55,6 +51,36 @@ def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | Non
     assert ran.stderr == ""
 
 
+def test_pip_installs_what_uv_cannot(tmp_path: Path) -> None:
+    tools, programs = tmp_path / "tools", tmp_path / "bin"
+    programs.mkdir()
+    _link_tools(tools)
+    for name, line in (("uv", "echo no route >&2; exit 2"), ("python", f'echo "$*" >>{tmp_path}/asked')):
+        (programs / name).write_text(f"#!{tools}/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    (tmp_path / ".tools").touch()
+    ran = subprocess.run(
+        [
+            "make",
+            "--no-print-directory",
+            "--silent",
+            f"VENV={tmp_path}",
+            f"-o{tmp_path}/.tools",
+            f"{tmp_path}/.package",
+        ],
+        cwd=ROOT,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"uv couldn't install all (see {tmp_path}/uv.log): pip does\n"
+    assert (tmp_path / "uv.log").read_text() == "no route\n"
+    packages, _ = (tmp_path / "asked").read_text().splitlines()
+    assert packages.endswith("install --quiet --no-compile --no-deps --require-hashes -r requirements.lock")
+
+
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_the_servers_are_fetched_while_the_native_codec_is_built(tmp_path: Path, target: str) -> None:
     assert _meet(tmp_path, target, "sandbox fetch", installed=(".tools", ".package")) == "met\n"
@@ -65,28 +91,35 @@ def test_packages_are_installed_while_the_native_codec_is_built(tmp_path: Path, 
     assert _meet(tmp_path, target, "-r requirements.lock", installed=(".tools",)) == "met\n"
 
 
+def _link_tools(folder: Path) -> None:
+    """What `make` itself needs, and nothing else."""
+    folder.mkdir()
+    for name in TOOLS:
+        program = shutil.which(name)
+        assert program is not None
+        (folder / name).symlink_to(program)
+
+
 def _meet(folder: Path, target: str, step: str, *, installed: tuple[str, ...]) -> str:
     """What the build of the native codec logs: it and the step end only if both run at the same time."""
     tools, venv, meeting = folder / "tools", folder / "venv", folder / "meeting"
-    tools.mkdir()
     (venv / "bin").mkdir(parents=True)
-    for name in TOOLS:
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
+    _link_tools(tools)
     (tools / "cargo").write_text(f"#!{tools}/sh\necho cargo 1.88.0\n")
     (tools / "cargo").chmod(0o755)
     # Who opens a named pipe waits for the other end.
     os.mkfifo(meeting)
-    (venv / "bin" / "python").write_text(
-        f"#!{tools}/sh\n"
-        'case "$*" in\n'
-        f'*"{step}"*) echo met >{meeting} ;;\n'
-        f"*./native*) read -r word <{meeting}; echo $word ;;\n"
-        "esac\n"
-    )
-    (venv / "bin" / "python").chmod(0o755)
-    for stamp in installed:
+    for name in ("python", "uv"):
+        (venv / "bin" / name).write_text(
+            f"#!{tools}/sh\n"
+            'case "$*" in\n'
+            f'*"{step}"*) echo met >{meeting} ;;\n'
+            f"*native/cargo.py*) read -r word <{meeting}; echo $word ;;\n"
+            "esac\n"
+        )
+        (venv / "bin" / name).chmod(0o755)
+    (venv / "dbt").mkdir()
+    for stamp in (*installed, "dbt/.ready", "dbt/.suite"):
         (venv / stamp).touch()
     ran = subprocess.run(
         ["make", f"VENV={venv}", target],

@@ -46,17 +46,10 @@ BUILT_IN_S = 550
 
 @pytest.fixture(scope="session")
 def dbt() -> Path:
-    """The program `dbt`, in the environment that `make dbt` makes once and keeps."""
+    """The program `dbt`, in the environment that `make test` makes once and keeps."""
     venv = Path(sys.prefix)
-    command = [
-        "make",
-        "--no-print-directory",
-        f"VENV={venv}",
-        f"PYTHON={sys.executable}",
-        "-o",
-        f"{venv}/.ready",
-        "dbt-suite-tools",
-    ]
+    command = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={sys.executable}", f"-o{venv}/.tools"]
+    command += ["dbt-suite-tools"]
     subprocess.run(command, cwd=ROOT, check=True)
     return venv / "dbt" / "bin" / "dbt"
 
