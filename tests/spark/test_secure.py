@@ -27,12 +27,12 @@ LOG_MUCH = """
 rootLogger.level = warn
 logger.spark.name = org.apache.spark
 logger.spark.level = info
-rootLogger.appenderRef.stderr.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %p %c{1}: %m%n%ex
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = ${env:LOG_FILE}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %p %c{1}: %m%n%ex
 """
 PLUG_IN = """
 import base64, os
@@ -95,45 +95,6 @@ def assert_no_secret(sandbox: Sandbox, *texts: str, user: str = "admin") -> None
         for text in (*texts, sandbox.pravega_log.read_text(), sandbox.registry_log.read_text()):
             at = text.find(secret)
             assert at < 0, f"a secret shows after: {text[max(0, at - 200) : at]}"
-
-
-def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    large = "pravega.secure_cli.large"
-    statements = f"""
-        CREATE NAMESPACE pravega.secure_cli;
-        CREATE TABLE pravega.secure_cli.t CLUSTERED BY (s) INTO 4 BUCKETS AS SELECT id, 'x' AS s FROM range(10);
-        INSERT INTO pravega.secure_cli.t VALUES (10, 'y');
-        CREATE TABLE {large} AS SELECT repeat('x', 500) AS s FROM range(3000);
-        SELECT 'shared', sum(length(s)), max(rings) > 0 FROM (SELECT s, {RINGS_NOW} AS rings FROM {large});
-        SELECT 'rows', count(*), max(id) FROM pravega.secure_cli.t;
-        DESCRIBE EXTENDED pravega.secure_cli.t;
-        EXPLAIN EXTENDED SELECT id FROM pravega.secure_cli.t;
-        SET -v;
-        DROP NAMESPACE pravega.secure_cli CASCADE"""
-    logging = tmp_path / "log4j2.properties"
-    logging.write_text(LOG_MUCH)
-    kept = {"enabled": "true", "compress": "false", "dir": f"file://{events}"}
-    flags = [flag for key, value in kept.items() for flag in ("--conf", f"spark.eventLog.{key}={value}")]
-    flags += ["--driver-java-options", f"-Dlog4j2.configurationFile={logging}"]
-    command = [*CLI, "sql", "--verbose", "-e", statements, "--", *flags]
-
-    done, commands = run(command, secure_sandbox.environment(), tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    assert "rows\t11\t10\n" in done.stdout
-    assert "shared\t1500000\ttrue\n" in done.stdout
-    assert "INFO SparkContext: " in done.stderr
-    (log,) = events.glob("*/events_*")
-    assert "spark.sql.catalog.pravega.tls-ca" in log.read_text()
-    for part in (
-        "SparkSQLCLIDriver",
-        "pyspark_pravega.catalog.process.service",
-        "pyspark_pravega.catalog.process.daemon",
-    ):
-        assert part in commands
-    assert_no_secret(secure_sandbox, done.stdout, done.stderr, log.read_text(), commands)
 
 
 @dataclass(frozen=True)
@@ -204,18 +165,61 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.usefixtures("program")
-def test_who_may_only_read_reads(secure_sandbox: Sandbox, tmp_path: Path) -> None:
-    """Of a table that another user has made, with credentials from a plug-in."""
-    credentials = tmp_path / "credentials"
+def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Path) -> None:
+    """Who may only read does so in a catalog of its own, of a table that another user has made, with credentials from a
+    plug-in."""
+    events, credentials, spark_log = tmp_path / "events", tmp_path / "credentials", tmp_path / "log"
+    events.mkdir()
     credentials.write_text(f"username = analyst\npassword = {secure_sandbox.password_of('analyst')}\n")
-    arguments = ["sql", "--credentials-file", str(credentials), "-e"]
-    statements = "SELECT 'rows', count(*) FROM pravega.secure_reader.t; INSERT INTO pravega.secure_reader.t VALUES (1)"
+    large = "pravega.secure_cli.large"
+    statements = f"""
+        CREATE NAMESPACE pravega.secure_cli;
+        CREATE TABLE pravega.secure_cli.t CLUSTERED BY (s) INTO 4 BUCKETS AS SELECT id, 'x' AS s FROM range(10);
+        INSERT INTO pravega.secure_cli.t VALUES (10, 'y');
+        CREATE TABLE {large} AS SELECT repeat('x', 500) AS s FROM range(3000);
+        SELECT 'shared', sum(length(s)), max(rings) > 0 FROM (SELECT s, {RINGS_NOW} AS rings FROM {large});
+        SELECT 'rows', count(*), max(id) FROM pravega.secure_cli.t;
+        DESCRIBE EXTENDED pravega.secure_cli.t;
+        EXPLAIN EXTENDED SELECT id FROM pravega.secure_cli.t;
+        SET -v;
+        SELECT 'read', count(*) FROM reader.secure_reader.t;
+        INSERT INTO reader.secure_reader.t VALUES (1);
+        SELECT 'not reached'"""
+    logging = tmp_path / "log4j2.properties"
+    logging.write_text(LOG_MUCH)
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.sql.catalog.reader": "pyspark.pravega.PravegaCatalog",
+        "spark.sql.catalog.reader.controller-uri": secure_sandbox.controller_uri,
+        "spark.sql.catalog.reader.schema-registry-uri": secure_sandbox.schema_registry_uri,
+        "spark.sql.catalog.reader.tls-ca": secure_sandbox.tls_ca,
+        "spark.sql.catalog.reader.credentials-file": credentials,
+    }
+    flags = [flag for key, value in conf.items() for flag in ("--conf", f"{key}={value}")]
+    flags += ["--driver-java-options", f"-Dlog4j2.configurationFile={logging}"]
+    command = [*CLI, "sql", "--verbose", "-e", statements, "--", *flags]
 
-    done, commands = run([*CLI, *arguments, statements], secure_sandbox.environment(secrets=False), tmp_path)
+    done, commands = run(command, {**secure_sandbox.environment(), "LOG_FILE": str(spark_log)}, tmp_path)
 
-    assert done.stdout == "rows\t10\n"
+    assert "rows\t11\t10\n" in done.stdout, done.stderr
+    assert "shared\t1500000\ttrue\n" in done.stdout
+    assert "read\t10\n" in done.stdout
     assert one_line(done).startswith("[PRAVEGA_UNAUTHENTICATED] the user has no permission for ")
-    assert_no_secret(secure_sandbox, done.stdout, done.stderr, commands, user="analyst")
+    assert "not reached" not in done.stdout
+    assert "INFO SparkContext: " in spark_log.read_text()
+    (log,) = events.glob("*/events_*")
+    assert "spark.sql.catalog.pravega.tls-ca" in log.read_text()
+    for part in (
+        "SparkSQLCLIDriver",
+        "pyspark_pravega.catalog.process.service",
+        "pyspark_pravega.catalog.process.daemon",
+    ):
+        assert part in commands
+    for user in ("admin", "analyst"):
+        texts = (done.stdout, done.stderr, spark_log.read_text(), log.read_text(), commands)
+        assert_no_secret(secure_sandbox, *texts, user=user)
 
 
 def test_the_printed_configuration_holds_no_secret_and_says_so(secure_sandbox: Sandbox, tmp_path: Path) -> None:
