@@ -205,5 +205,12 @@ SHOW CREATE TABLE smaller;
 -->
 DROP VIEW smaller;
 DROP VIEW IF EXISTS smaller;
+
+-- Another catalog, and a setting of the session: both by the program's flags
+
+SHOW NAMESPACES IN streams LIKE 'sql_shop*';
+--> sql_shop
+SET `spark.pravega.shared-memory`;
+--> spark.pravega.shared-memory	2097152
 DROP NAMESPACE pravega.sql_shop CASCADE;
 SHOW NAMESPACES IN pravega LIKE 'sql_shop*';
