@@ -65,7 +65,7 @@ class Programs:
         return writer
 
     def started(self, rows: DataFrame, name: str) -> DataStreamWriter:
-        writer = rows.writeStream.trigger(processingTime="1 second").outputMode("append")
+        writer = rows.writeStream.trigger(processingTime="100 milliseconds").outputMode("append")
         return writer.option("checkpointLocation", str(self.checkpoints / name))
 
 
