@@ -1,4 +1,7 @@
-"""Events written directly: all of them, once, in order per routing key, also while the stream scales."""
+"""Events written directly: all of them, once, in order per routing key, also while the stream scales.
+
+And a transaction that outlives its lease, which takes as long as the tests of writers do together.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import itertools
 import random
 import threading
 import time
+import uuid
+from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from client_tools import Proxy, ThroughProxy, content, make_stream, scale
 from waiting import eventually
 
-from pyspark_pravega.client import Client, EventWriter, Stream
+from pyspark_pravega.client import Client, EventWriter, OwnTransaction, Stream, TransactionState
 from pyspark_pravega.client.routing import key_fractions, segment_indexes
 from pyspark_pravega.errors import (
     EventEncodeError,
@@ -24,6 +30,24 @@ from pyspark_pravega.frames import framing
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """A transaction that lasts for longer than its lease, and one of the same lease that nobody keeps open."""
+
+    stream: Stream
+    kept: OwnTransaction
+    abandoned: uuid.UUID
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lasting(client: Client, module_scope: str) -> Lasting:
+    """Begun before the other tests: so the last one has less long to wait."""
+    stream = make_stream(client, module_scope, "lasting")
+    kept = client.transaction(stream, lease_ms=10_000)
+    kept.write_batch([b"before"])
+    return Lasting(stream, kept, client.controller.begin_transaction(stream, lease_ms=10_000).id)
 
 
 @pytest.fixture
@@ -251,3 +275,15 @@ def test_what_a_lost_connection_took_along_is_sent_again_though_nothing_follows(
         writer.write(b"two", key="k")
         eventually(lambda: content(client.pool, stream, 0) == stored)
         writer.close()
+
+
+# The last one: its leases have been running since the first test.
+
+
+def test_a_transaction_outlives_its_lease_while_its_block_lasts(client: Client, lasting: Lasting) -> None:
+    with lasting.kept as transaction:
+        # The abandoned one tells when the lease is over.
+        state = partial(client.controller.transaction_state, lasting.stream, lasting.abandoned)
+        eventually(lambda: state() is TransactionState.ABORTED, within_s=120)
+        transaction.write_batch([b"behind"])
+    assert all_events(client, lasting.stream) == [[b"before", b"behind"]]

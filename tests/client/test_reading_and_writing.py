@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client_tools import Proxy, append, content, framed, make_stream, pool_to, scale, truncate
@@ -178,8 +179,9 @@ def test_appends_over_connections_that_break_lose_nothing_repeat_nothing_and_kee
     stream = make_stream(client, scope, "broken", segments=RUNS)
     transaction = client.controller.begin_transaction(stream, lease_ms=120_000)
     target = client.controller.endpoint(stream, 0)
-    expected, cuts_used = {}, 0
-    for seed, segment_id in enumerate(transaction.segments.ids):
+
+    def write(seed: int, segment_id: int) -> tuple[bytes, int]:
+        """What was written, and how many connections broke."""
         chance = random.Random(seed)
         blocks = numbered_blocks(chance)
         size = sum(len(data) for data, _ in blocks)
@@ -194,13 +196,16 @@ def test_appends_over_connections_that_break_lose_nothing_repeat_nothing_and_kee
                     writer.flush()
             writer.flush()
             writer.close()
-            cuts_used += proxy.connections - 1
-        expected[segment_id] = b"".join(data for data, _ in blocks)
+            return b"".join(data for data, _ in blocks), proxy.connections - 1
+
+    # Each one mostly waits before it connects again.
+    with ThreadPoolExecutor(8) as threads:
+        written = list(threads.map(write, range(RUNS), transaction.segments.ids))
     client.controller.commit_transaction(stream, transaction.id)
     eventually(lambda: client.controller.transaction_state(stream, transaction.id) is TransactionState.COMMITTED)
     for seed, segment_id in enumerate(transaction.segments.ids):
-        assert content(client.pool, stream, segment_id) == expected[segment_id], f"seed {seed}"
-    assert cuts_used > RUNS, "too few connections broke to prove anything"
+        assert content(client.pool, stream, segment_id) == written[seed][0], f"seed {seed}"
+    assert sum(cuts for _, cuts in written) > RUNS, "too few connections broke to prove anything"
 
 
 def test_reads_over_connections_that_break_lose_nothing_and_repeat_nothing(

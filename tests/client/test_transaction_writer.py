@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import uuid
-from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pytest
 from client_tools import make_stream, scale
 from waiting import eventually
 
-from pyspark_pravega.client import Client, OwnTransaction, Staged, Stream, TransactionState
+from pyspark_pravega.client import Client, Staged, Stream, TransactionState
 from pyspark_pravega.errors import EventEncodeError, StreamSealedError, TransactionError
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
-
-
-@dataclass(frozen=True)
-class Lasting:
-    """A transaction that lasts for longer than its lease, and one of the same lease that nobody keeps open."""
-
-    stream: Stream
-    kept: OwnTransaction
-    abandoned: uuid.UUID
-
-
-@pytest.fixture(scope="module", autouse=True)
-def lasting(client: Client, module_scope: str) -> Lasting:
-    """Begun before the other tests: so the last one has less long to wait."""
-    stream = make_stream(client, module_scope, "lasting", segments=3)
-    kept = client.transaction(stream, lease_ms=10_000)
-    kept.write_batch(*keyed(range(10)))
-    return Lasting(stream, kept, client.controller.begin_transaction(stream, lease_ms=10_000).id)
 
 
 @pytest.fixture
@@ -201,15 +180,3 @@ def test_a_commit_may_bring_the_writer_s_time(client: Client, stream: Stream) ->
     transaction.commit(timestamp=1_700_000_000_000, writer="w1")
     assert transaction.state is TransactionState.COMMITTED
     assert stored(client, stream) == list(range(10))
-
-
-# The last one: its leases have been running since the first test.
-
-
-def test_a_transaction_outlives_its_lease_while_its_block_lasts(client: Client, lasting: Lasting) -> None:
-    with lasting.kept as transaction:
-        # The abandoned one tells when the lease is over.
-        state = partial(client.controller.transaction_state, lasting.stream, lasting.abandoned)
-        eventually(lambda: state() is TransactionState.ABORTED, within_s=120)
-        transaction.write_batch(*keyed(range(10, 20)))
-    assert stored(client, lasting.stream) == list(range(20))
