@@ -185,7 +185,7 @@ simulate: $(STAMP)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
-# (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (400 in `make test`). And
+# (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (250 in `make test`). And
 # readers in shared memory that are killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1).
 nightly: $(STAMP)
 	SHARED_MEMORY_SEEDS=$${SHARED_MEMORY_SEEDS:-80} SHARED_MEMORY_DRIVERS=$${SHARED_MEMORY_DRIVERS:-20} \

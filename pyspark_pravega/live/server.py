@@ -49,6 +49,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _IDLE_S = 60.0
+_POLL_S = 0.05
+"""How often the server looks whether it is to end."""
 _MOST_LINES = 200
 """Of the table of streams, in one answer."""
 
@@ -78,7 +80,7 @@ class LiveServer:
         self.port = int(self._server.server_address[1])
         self._server.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
         self._server.answers, self._server.token = answers, self.token
-        self._thread = threading.Thread(target=self._server.serve_forever, name="live", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="live", daemon=True)
         self._thread.start()
 
     @property

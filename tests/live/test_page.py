@@ -20,8 +20,8 @@ from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING)
 
-MANY = int(os.environ.get("LIVE_STREAMS", "400"))
-"""Streams of a scope; to make one costs Pravega 23 ms of CPU."""
+MANY = int(os.environ.get("LIVE_STREAMS", "250"))
+"""Streams of a scope: more than an answer of the server has lines. To make one costs Pravega 23 ms of CPU."""
 HOSTILE = "<img src=x onerror=\"document.body.dataset.hit='1'\"><script>document.body.dataset.hit='1'</script>"
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 IS_LIVE = "return document.querySelector('#live-text').textContent === 'live'"
