@@ -57,14 +57,14 @@ SOONER = {
     "quickstart": {'archive.extract("flights.csv", folder.name)':
                    'Path(folder.name, "flights.csv").write_text("".join(line for line in archive.read("flights.csv")'
                    '.decode().splitlines(True) if line.startswith(("year", "2013,1,", "2013,2,"))))'},
-    "streaming": {"while len(looks) <= 10:": "while len(looks) <= 7:", "if len(looks) == 6:": "if len(looks) == 3:",
+    "streaming": {"while len(looks) <= 10:": "while len(looks) <= 5:", "if len(looks) == 6:": "if len(looks) == 3:",
                   "while len(windows_given_out()) < 12:": "while len(windows_given_out()) < 6:",
-                  "time.sleep(2)": "time.sleep(1)", "INTERVAL 10 SECONDS": "INTERVAL 5 SECONDS",
-                  'window("at", "2 seconds")': 'window("at", "1 second")', '"at", "4 seconds"': '"at", "2 seconds"',
+                  "time.sleep(2)": "time.sleep(0.5)", "INTERVAL 10 SECONDS": "INTERVAL 4 SECONDS",
+                  'window("at", "2 seconds")': 'window("at", "1 second")', '"at", "4 seconds"': '"at", "1 second"',
                   "window(at, '2 seconds')": "window(at, '1 second')",
                   'processingTime="2 seconds"': 'processingTime="1 second"'},
-    "realtime": {"time.time() < warm + 20": "time.time() < warm + 2", "came[drawn][0] + 5": "came[drawn][0] + 1",
-                 "time.sleep(2.5)": "time.sleep(1)"},
+    "realtime": {"time.time() < warm + 20": "time.time() < warm + 1", "came[drawn][0] + 5": "came[drawn][0] + 0.5",
+                 "time.sleep(2.5)": "time.sleep(0.5)"},
 }  # fmt: skip
 """How long the notebooks watch their streams, and how many rows they insert: that makes prettier pictures, and shows
 nothing else.
