@@ -35,7 +35,9 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
-    """The repository that fetches in this test ask."""
+    """The repository that fetches in this test ask, again and again without long pauses."""
+    monkeypatch.setattr(pinned, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(pinned, "_POLL_S", 0.02)
     with Repository() as repository:
         monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", repository.url)
         yield repository

@@ -50,9 +50,10 @@ def roomy() -> Sandbox:
 
 
 def authenticated() -> Sandbox:
-    """With authentication; delegation tokens are valid for some seconds only."""
+    """With authentication; delegation tokens are valid for some seconds only. All is logged, but for secrets."""
     narrow = [Account(user, acl) for user, acl in RIGHTS.items()]
-    return Sandbox(heap="1g", auth=True, accounts=[READER, NOBODY, *narrow], token_ttl_s=SHORT_TOKEN_TTL_S)
+    accounts = [READER, NOBODY, *narrow]
+    return Sandbox(heap="1g", auth=True, accounts=accounts, token_ttl_s=SHORT_TOKEN_TTL_S, log_level="DEBUG")
 
 
 def secured() -> Sandbox:
