@@ -23,6 +23,8 @@ from pyspark_pravega.connector.stream import SourceOffset
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 WITHIN_S = 60.0
+BATCH_MS = 400
+"""How long a batch lasts: tests that wait for its end wait for so long."""
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _SPARKS_CHECKPOINT_FILES = (
@@ -32,11 +34,11 @@ _SPARKS_CHECKPOINT_FILES = (
 
 @pytest.fixture(autouse=True)
 def real_time(spark: SparkSession) -> Iterator[None]:
-    """As a user has to set it: Spark lets only sinks that it knows take part. And batches of a second, not five."""
+    """As a user has to set it: Spark lets only sinks that it knows take part. And short batches, not five seconds."""
     conf = {
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
         "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
-        "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
+        "spark.sql.streaming.realTimeMode.minBatchDuration": str(BATCH_MS),
     }
     for key, value in conf.items():
         spark.conf.set(key, value)
@@ -47,7 +49,7 @@ def real_time(spark: SparkSession) -> Iterator[None]:
 
 def writer(rows: DataFrame, checkpoint: Path, **options: str) -> Any:
     begun: Any = rows.writeStream.option("checkpointLocation", str(checkpoint)).outputMode("update")
-    return begun.options(**{"writer-mode": "at-least-once", **options}).trigger(realTime="1 second")
+    return begun.options(**{"writer-mode": "at-least-once", **options}).trigger(realTime=f"{BATCH_MS} milliseconds")
 
 
 def events_of(client: Client, stream: Stream) -> list[str]:
@@ -420,17 +422,18 @@ def test_what_is_refused_is_said_when_the_query_starts(
         ),
         (read_stream(spark, source), {"cluster-by-key": "true"}, r'option\("cluster-by-key", "false"\)'),
     ]
-    rows = changes
-    for number, (found, options, message) in enumerate(refused):
-        rows = found.selectExpr("string(event) AS event")
-        query = writer(rows, tmp_path / str(number), **options).toTable(sink)
+    streams = [frame.selectExpr("string(event) AS event") for frame, _, _ in refused]
+    queries = [
+        writer(rows, tmp_path / str(number), **refused[number][1]).toTable(sink) for number, rows in enumerate(streams)
+    ]
+    for query, (_, _, message) in zip(queries, refused, strict=True):
         with pytest.raises(StreamingQueryException, match=message):
             query.awaitTermination(TIMEOUT_S)
     assert spark.table(sink).count() == 0
     # Spark's own sentence says how to have a sink that it doesn't know.
     spark.conf.unset("spark.sql.streaming.realTimeMode.allowlistCheck")
     with pytest.raises(PySparkException, match=r"set spark.sql.streaming.realTimeMode.allowlistCheck to false"):
-        writer(rows, tmp_path / "allowlist").toTable(sink).awaitTermination(TIMEOUT_S)
+        writer(streams[-1], tmp_path / "allowlist").toTable(sink).awaitTermination(TIMEOUT_S)
 
 
 def test_the_continuous_trigger_is_refused(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
