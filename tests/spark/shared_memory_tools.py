@@ -95,9 +95,9 @@ def jvm(spark: SparkSession) -> int:
     return int(spark._jvm.java.lang.ProcessHandle.current().pid())
 
 
-def mapped(pid: int) -> int:
-    """How many rings a process has mapped."""
-    return Path(f"/proc/{pid}/maps").read_text().count(RING)
+def mapped(pid: int) -> set[str]:
+    """The rings that a process has mapped, each as where it lies."""
+    return {line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if RING in line}
 
 
 RINGS_NOW = "CAST(reflect('pyspark.pravega.OwnedBatches', 'sharedRings') AS INT)"
@@ -152,12 +152,16 @@ def resident(pid: int, kind: str = "VmRSS") -> int:
 
 
 @contextmanager
-def nothing_stays(spark: SparkSession, *, spark_keeps: bool = False) -> Iterator[None]:
+def nothing_stays(
+    spark: SparkSession, *, spark_keeps: bool = False, mapped_before: set[str] | None = None
+) -> Iterator[None]:
     """After a block: no mapped memory, no file of a worker's, no file in /dev/shm, no Arrow memory.
 
     Args:
         spark: whose JVM is looked at.
         spark_keeps: whether Spark 4.3.0 itself keeps what it had laid out for a Python function whose task ended early.
+        mapped_before: rings that may have been mapped when the block began, but not any more; those that are now come
+            in their place. Where a task ends early, its rings stay mapped for a second.
     """
     assert spark._jvm is not None
     pid, files = jvm(spark), shared_files()
@@ -168,13 +172,17 @@ def nothing_stays(spark: SparkSession, *, spark_keeps: bool = False) -> Iterator
 
     def remains() -> tuple[int, ...]:
         grown = 0 if spark_keeps else max(0, everything.getAllocatedMemory() - before)
-        return mapped(pid), len(opened(pid)), batches.heldBytes(), grown
+        rings = mapped(pid) if mapped_before is None else mapped(pid) & mapped_before
+        return len(rings), len(opened(pid)), batches.heldBytes(), grown
 
     deadline = time.monotonic() + 30
     while any(remains()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(remains())
     assert shared_files() <= files
+    if mapped_before is not None:
+        mapped_before.clear()
+        mapped_before |= mapped(pid)
 
 
 def readers(driver: int) -> list[int]:

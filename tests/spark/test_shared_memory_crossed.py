@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,16 @@ def table(spark: SparkSession, rows: DataFrame) -> Iterator[str]:
         yield f"{namespace}.avro"
 
 
-@pytest.fixture(autouse=True)
-def after_each_test(spark: SparkSession) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def mapped_before(spark: SparkSession) -> Iterator[set[str]]:
+    """What the test before has left mapped: the next one looks whether that is gone."""
     with nothing_stays(spark):
+        yield set()
+
+
+@pytest.fixture(autouse=True)
+def after_each_test(spark: SparkSession, mapped_before: set[str]) -> Iterator[None]:
+    with nothing_stays(spark, mapped_before=mapped_before):
         yield
 
 
@@ -90,12 +98,25 @@ ONE_READ = {"window", "sorted", "largest", "grouped"}
 
 @pytest.mark.parametrize("query", TWO_READS)
 def test_two_reads_in_a_query(spark: SparkSession, rows: DataFrame, table: str, query: str) -> None:
-    run = TWO_READS[query]
-    expected = digest(run(rows, rows))
-    assert [digest(run(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
-    # One side of a query in each way.
-    if query not in ONE_READ:
-        assert digest(run(read(spark, table, "1m"), read(spark, table, "0"))) == expected
+    # And one side of a query in each way.
+    check(spark, rows, table, TWO_READS[query], *([] if query in ONE_READ else [("1m", "0")]))
+
+
+def check(spark: SparkSession, rows: DataFrame, table: str, query: Query, *others: tuple[str, str]) -> None:
+    """A query gives the same of the table, read in each manner, as of the rows themselves; all at a time.
+
+    Args:
+        spark: the session.
+        rows: what is in the table.
+        table: its name.
+        query: what is made of two reads.
+        others: further pairs of manners for them.
+    """
+    manners = [*((each, each) for each in MANNERS), *others]
+    with ThreadPoolExecutor() as threads:
+        expected = threads.submit(lambda: digest(query(rows, rows)))
+        answers = threads.map(lambda pair: digest(query(*(read(spark, table, each) for each in pair))), manners)
+        assert dict(zip(manners, answers, strict=True)) == dict.fromkeys(manners, expected.result())
 
 
 def arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -150,9 +171,7 @@ FUNCTIONS: dict[str, Query] = {
 
 @pytest.mark.parametrize("query", FUNCTIONS)
 def test_python_functions(spark: SparkSession, rows: DataFrame, table: str, query: str) -> None:
-    run = FUNCTIONS[query]
-    expected = digest(run(rows, rows))
-    assert [digest(run(read(spark, table, each), read(spark, table, each))) for each in MANNERS] == [expected] * 3
+    check(spark, rows, table, FUNCTIONS[query])
 
 
 def test_what_is_kept_behind_a_read(spark: SparkSession, rows: DataFrame, table: str) -> None:
@@ -179,8 +198,7 @@ def test_what_is_kept_behind_a_read(spark: SparkSession, rows: DataFrame, table:
 
 
 def test_results_that_are_half_read(spark: SparkSession, table: str) -> None:
-    # The last one's worker has kept a ring from the read before.
-    for manner in (*MANNERS, MANNERS[-1]):
+    def read_half(manner: str) -> None:
         some = read(spark, table, manner)
         for prefetch in (False, True):
             walked = some.select("id", "st", "sr").toLocalIterator(prefetchPartitions=prefetch)
@@ -194,6 +212,11 @@ def test_results_that_are_half_read(spark: SparkSession, table: str) -> None:
         # Of a join one side ends first.
         ended = some.where("id < 3").select("id").join(some.select("id", "st").hint("merge"), "id")
         assert ended.count() == 3
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(read_half, MANNERS))
+    # Its worker has kept a ring from the read before.
+    read_half(MANNERS[-1])
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
