@@ -303,10 +303,14 @@ def test_what_cannot_be_is_refused(spark: SparkSession, namespace: str) -> None:
         "TBLPROPERTIES ('table-type' = 'key-value')"
     )
     spark.sql(f"INSERT INTO {t} VALUES (1, 'a')")
-    for statement, message in REFUSED.items():
+
+    def refuse(statement: str, message: str) -> None:
         with pytest.raises(PySparkException) as caught:
             spark.sql(statement.format(t=t, n=short)).collect()
         assert re.search(message, str(caught.value)), (statement, str(caught.value)[:600])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(refuse, REFUSED, REFUSED.values()))
     with pytest.raises(PySparkException, match="neither versions nor a history"):
         spark.readStream.table(t).writeStream.format("noop").start().processAllAvailable()
     with pytest.raises(PySparkException, match="read option"):
@@ -335,36 +339,48 @@ KEYS = {
 @pytest.mark.usefixtures("interpreted")
 def test_keys_of_every_type(spark: SparkSession, namespace: str) -> None:
     """Each type in a key: written, changed, deleted, and looked up by its values; one query looks in all tables."""
-    lookups, deletes, tables = list[DataFrame](), list[str](), list[str]()
-    for number, (kind, values) in enumerate({**KEYS, "all": []}.items()):
-        t = f"{namespace}.t{number}"
+    rows = {kind: [[value] for value in values] for kind, values in KEYS.items()}
+    rows["all"] = [[values[i] for values in KEYS.values()] for i in (0, 1)]
+    tables = {kind: f"{namespace}.t{number}" for number, kind in enumerate(rows)}
+    lookups = list[DataFrame]()
+
+    def condition(row: list[str]) -> str:
+        return " AND ".join(f"k{i} = {value}" for i, value in enumerate(row))
+
+    def make(kind: str) -> None:
         kinds = list(KEYS) if kind == "all" else [kind]
-        rows = [[v[i] for v in KEYS.values()] for i in (0, 1)] if kind == "all" else [[value] for value in values]
         columns = ", ".join(f"k{i} {one}" for i, one in enumerate(kinds))
-        names = [f"k{i}" for i in range(len(kinds))]
+        names = ", ".join(f"k{i}" for i in range(len(kinds)))
         sizes = ", ".join(f"k{i}=2" for i, one in enumerate(kinds) if one == "BINARY")
         spark.sql(
-            f"CREATE TABLE {t} ({columns}, v INT, PRIMARY KEY ({', '.join(names)}) NOT ENFORCED) "
+            f"CREATE TABLE {tables[kind]} ({columns}, v INT, PRIMARY KEY ({names}) NOT ENFORCED) "
             f"TBLPROPERTIES ('table-type' = 'key-value', 'partitions' = '2', 'key-bytes' = '{sizes}')"
         )
-        texts = [f"({', '.join(row)}, {i})" for i, row in enumerate(rows)]
-        spark.sql(f"INSERT INTO {t} VALUES {', '.join(texts)}")
-        spark.sql(f"UPDATE {t} SET v = v + 10")
-        for i, row in enumerate(rows):
-            condition = " AND ".join(f"{name} = {value}" for name, value in zip(names, row, strict=True))
-            found = spark.sql(f"SELECT '{kind}' AS kind, {i} AS row, v, {condition} AS keys FROM {t} WHERE {condition}")
-            # Of booleans Spark makes another condition.
-            assert extent(found) == "1 keys looked up in 1 partitions" or kind in ("BOOLEAN", "all"), (
-                kind,
-                extent(found),
+        texts = [f"({', '.join(row)}, {i})" for i, row in enumerate(rows[kind])]
+        spark.sql(f"INSERT INTO {tables[kind]} VALUES {', '.join(texts)}")
+        spark.sql(f"UPDATE {tables[kind]} SET v = v + 10")
+
+    def look(kind: str) -> None:
+        for i, row in enumerate(rows[kind]):
+            where = condition(row)
+            one = spark.sql(
+                f"SELECT '{kind}' AS kind, {i} AS row, v, {where} AS keys FROM {tables[kind]} WHERE {where}"
             )
-            lookups.append(found)
-        condition = " AND ".join(f"{name} = {value}" for name, value in zip(names, rows[0], strict=True))
-        deletes.append(f"DELETE FROM {t} WHERE {condition}")
-        tables.append(f"SELECT '{kind}' AS kind, v FROM {t}")
-    wanted = [(kind, row, row + 10, True) for kind in (*KEYS, "all") for row in (0, 1)]
-    assert sorted(tuple(row) for row in reduce(DataFrame.union, lookups).collect()) == sorted(wanted)
-    for statement in deletes:
-        spark.sql(statement)
-    left = spark.sql(" UNION ALL ".join(tables)).collect()
-    assert sorted(tuple(row) for row in left) == sorted((kind, 11) for kind in (*KEYS, "all"))
+            # Of booleans Spark makes another condition.
+            assert extent(one) == "1 keys looked up in 1 partitions" or kind in ("BOOLEAN", "all"), (
+                kind,
+                extent(one),
+            )
+            lookups.append(one)
+
+    def delete(kind: str) -> None:
+        spark.sql(f"DELETE FROM {tables[kind]} WHERE {condition(rows[kind][0])}")
+
+    wanted = [(kind, row, row + 10, True) for kind in rows for row in (0, 1)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(make, rows))
+        list(threads.map(look, rows))
+        assert sorted(tuple(row) for row in reduce(DataFrame.union, lookups).collect()) == sorted(wanted)
+        list(threads.map(delete, rows))
+    left = spark.sql(" UNION ALL ".join(f"SELECT '{kind}' AS kind, v FROM {t}" for kind, t in tables.items()))
+    assert sorted(tuple(row) for row in left.collect()) == sorted((kind, 11) for kind in rows)

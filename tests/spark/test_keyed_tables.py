@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("in
 FIRST_SEED, RUNS = int(os.environ.get("KEYED_FIRST_SEED", "1")), int(os.environ.get("KEYED_RUNS", "5"))
 """The first eight seeds have each format, one segment and three, and a key by SQL and by property; `make nightly` has
 more of them."""
+AT_ONCE = 4
+"""So many statements on different tables run at a time: each waits for Pravega and for workers most of its time."""
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
@@ -59,40 +62,55 @@ def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: s
     if table_format != "avro":
         cases = {name: cases[name] for name in ("string", "decimal", "timestamp")}
     cases["all_types"] = (all_types, several)
-    looks, given, deletes, counts = list[DataFrame](), list[tuple[str, str, int]](), list[str](), list[str]()
-    for name, (kinds, rows) in cases.items():
-        table, names = f"{namespace}.by_{name}", list(kinds)
+    looks, given = list[DataFrame](), list[tuple[str, str, int]]()
+
+    def make(name: str) -> None:
+        kinds, rows = cases[name]
         columns = ", ".join(f"{column} {kind} NOT NULL" for column, kind in kinds.items())
         spark.sql(
-            f"CREATE TABLE {table} (v INT, {columns}, PRIMARY KEY ({', '.join(names)}) NOT ENFORCED) "
+            f"CREATE TABLE {namespace}.by_{name} (v INT, {columns}, PRIMARY KEY ({', '.join(kinds)}) NOT ENFORCED) "
             f"TBLPROPERTIES ('format' = '{table_format}', 'segments' = '4')"
         )
         for value in (1, 2):
             texts = [f"({index + 10 * value}, {', '.join(row)})" for index, row in enumerate(rows)]
-            spark.sql(f"INSERT INTO {table} VALUES {', '.join(texts)}")
-        spark.sql(f"UPDATE {table} SET v = v + 100 WHERE v % 10 > 0")
+            spark.sql(f"INSERT INTO {namespace}.by_{name} VALUES {', '.join(texts)}")
+        spark.sql(f"UPDATE {namespace}.by_{name} SET v = v + 100 WHERE v % 10 > 0")
+
+    def look(name: str) -> None:
+        (kinds, rows), table = cases[name], f"{namespace}.by_{name}"
         expected = [index + 20 + 100 * (index > 0) for index in range(len(rows))]
-        conditions = [" AND ".join(f"{k} = {value}" for k, value in zip(names, row, strict=True)) for row in rows]
         looks.append(spark.sql(f"SELECT '{name}' AS name, 'all' AS rows, v FROM {table}"))
-        given += [(name, "all", v) for v in expected]
-        for index, (condition, v) in enumerate(zip(conditions, expected, strict=True)):
-            found = spark.sql(f"SELECT '{name}' AS name, 'row {index}' AS rows, v FROM {table} WHERE {condition}")
+        given.extend((name, "all", v) for v in expected)
+        for index, (row, v) in enumerate(zip(rows, expected, strict=True)):
+            condition = of_row(kinds, row)
+            one = spark.sql(f"SELECT '{name}' AS name, 'row {index}' AS rows, v FROM {table} WHERE {condition}")
             # Of booleans Spark makes another condition.
-            assert segments_read(found) == 1 or name in ("boolean", "all_types"), (name, condition)
-            looks.append(found)
+            assert segments_read(one) == 1 or name in ("boolean", "all_types"), (name, condition)
+            looks.append(one)
             given.append((name, f"row {index}", v))
         every = " AND ".join(
-            f"{column} IN ({', '.join(row[number] for row in rows)})" for number, column in enumerate(names)
+            f"{column} IN ({', '.join(row[number] for row in rows)})" for number, column in enumerate(kinds)
         )
         looks.append(spark.sql(f"SELECT '{name}' AS name, 'every' AS rows, v FROM {table} WHERE {every}"))
-        given += [(name, "every", v) for v in expected]
-        deletes.append(f"DELETE FROM {table} WHERE {conditions[0]}")
-        counts.append(f"SELECT '{name}' AS name, count(*) AS rows FROM {table}")
-    assert sorted(tuple(row) for row in reduce(DataFrame.union, looks).collect()) == sorted(given)
-    for statement in deletes:
-        spark.sql(statement)
+        given.extend((name, "every", v) for v in expected)
+
+    def delete(name: str) -> None:
+        kinds, rows = cases[name]
+        spark.sql(f"DELETE FROM {namespace}.by_{name} WHERE {of_row(kinds, rows[0])}")
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(make, cases))
+        list(threads.map(look, cases))
+        assert sorted(tuple(row) for row in reduce(DataFrame.union, looks).collect()) == sorted(given)
+        list(threads.map(delete, cases))
+    counts = [f"SELECT '{name}' AS name, count(*) AS rows FROM {namespace}.by_{name}" for name in cases]
     left = {row.name: row.rows for row in spark.sql(" UNION ALL ".join(counts)).collect()}
     assert left == {name: len(rows) - 1 for name, (_, rows) in cases.items()}
+
+
+def of_row(columns: Iterable[str], row: list[str]) -> str:
+    """The condition that a row's key fulfils."""
+    return " AND ".join(f"{column} = {value}" for column, value in zip(columns, row, strict=True))
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -331,9 +349,10 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, se
         f"DELETE FROM {namespace}.plain WHERE id = 1": "PRIMARY KEY",
         f"UPDATE {namespace}.plain SET v = 1": "PRIMARY KEY",
     }
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        errors = dict(zip(refused, threads.map(partial(_error, spark), refused), strict=True))
     for statement, why in refused.items():
-        error = _error(spark, statement)
-        assert re.search(why, error), f"{statement}: {error[:500]}"
+        assert re.search(why, errors[statement]), f"{statement}: {errors[statement][:500]}"
     assert sorted((row.id, row.v) for row in spark.table(t).collect()) == [(1, 1), (2, 2)]
     assert {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()} == {"t", "plain"}
     options = {**settings.to_options(), "stream": stream, "endTimestamp": "2020-01-01 00:00:00"}
