@@ -182,7 +182,8 @@ def test_what_is_copied_into_a_table_with_a_key_is_its_last_row(
     spark: SparkSession, client: Client, namespace: str
 ) -> None:
     """Of sources with and without its routing key; over a scale; and of a table with a key, as of a version."""
-    for name, routing in (("routed", "CLUSTERED BY (id) INTO 2 BUCKETS"), ("scattered", "")):
+
+    def copied(name: str, routing: str) -> dict[int, int]:
         source, target = f"{namespace}.{name}", f"{namespace}.{name}_rows"
         spark.sql(f"CREATE TABLE {source} (id BIGINT, v BIGINT) {routing}")
         if not routing:
@@ -199,10 +200,16 @@ def test_what_is_copied_into_a_table_with_a_key_is_its_last_row(
         # Where tasks can't keep the order of a key's rows, versions are copied one by one.
         assert done.commits == 6 if not routing else 1 < done.commits < 6
         assert {row.id: row.v for row in spark.table(target).collect()} == rows, name
+        return rows
+
+    with ThreadPoolExecutor(2) as threads:
+        routings = {"routed": "CLUSTERED BY (id) INTO 2 BUCKETS", "scattered": ""}
+        *_, rows = threads.map(copied, routings, routings.values())
+    target = f"{namespace}.scattered_rows"
     spark.sql(f"DELETE FROM {target} WHERE id < 10")
     spark.sql(f"CALL pravega.system.compact('{within(target)}')")
     spark.sql(f"CREATE TABLE {namespace}.snapshot LIKE {target}")
-    done = call(spark, target, f"{namespace}.snapshot", "as of now")
+    call(spark, target, f"{namespace}.snapshot", "as of now")
     assert {row.id: row.v for row in spark.table(f"{namespace}.snapshot").collect()} == {
         id: v for id, v in rows.items() if id >= 10
     }
@@ -258,10 +265,14 @@ def test_what_can_not_be_copied_is_told_before_anything_begins(
         "at": "id BIGINT, price DECIMAL(10,2), at DATE, tags ARRAY<STRUCT<a: INT>>",
         "tags": "id BIGINT, price DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRUCT<a: SMALLINT>>",
     }
-    for column, columns in narrow.items():
-        spark.sql(f"CREATE TABLE {namespace}.narrow_{column} ({columns})")
+
+    def refuse(column: str) -> None:
+        spark.sql(f"CREATE TABLE {namespace}.narrow_{column} ({narrow[column]})")
         with pytest.raises(PySparkException, match=rf'column "{column}" is .* which doesn\'t hold all its values'):
             call(spark, source, f"{namespace}.narrow_{column}", "c")
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(refuse, narrow))
     spark.sql(f"CREATE TABLE {namespace}.fewer (id BIGINT)")
     refused: list[tuple[str, dict[str, Any]]] = [
         ("can't be copied into itself", {"target": source}),
@@ -280,9 +291,13 @@ def test_what_can_not_be_copied_is_told_before_anything_begins(
         ("can't be the name of a copy", {"name": "it's"}),
         ("bytes_per_commit", {"bytes_per_commit": "many"}),
     ]
-    for words, arguments in refused:
+
+    def refuse_call(words: str, arguments: dict[str, Any]) -> None:
         with pytest.raises(PySparkException, match=words):
             spark_call(spark, {"source": source, "target": target, "name": "c", **arguments})
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(refuse_call, *zip(*refused, strict=True)))
     log = create_ledger(client, Stream(scope_of(namespace), "target"))
     assert not list(log.copies().all())
     assert not log.state().version

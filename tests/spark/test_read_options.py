@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,24 +124,27 @@ class History:
         """What is wrong with the answers of cases.
 
         A query for each case would mostly cost the query. So those that must fail have their own, and all others share
-        two: a batch and a streaming query, in which each case is a source of its own.
+        two: a batch and a streaming query, in which each case is a source of its own. All run at a time.
         """
-        wrong = {}
-        for number, case in enumerate(cases):
-            if fails(case):
-                try:
-                    self.answers([case], checkpoint / str(number))
-                except PySparkException as error:
-                    if "can't be decoded (segment " not in str(error):
-                        wrong[str(case)] = f"failed: {str(error)[:500]}"
-                else:
-                    wrong[str(case)] = "didn't fail, though an event is bad"
-        for streaming in (False, True):
-            some = [case for case in cases if not fails(case) and is_stream(case) is streaming]
-            for case, answer in zip(some, self.answers(some, checkpoint / "all"), strict=True):
-                if what := self.differs(case, answer):
-                    wrong[str(case)] = what
+        failing = [case for case in cases if fails(case)]
+        others = [[case for case in cases if not fails(case) and is_stream(case) is stream] for stream in (False, True)]
+        with ThreadPoolExecutor() as threads:
+            shared = [threads.submit(self.answers, some, checkpoint / "all") for some in others]
+            failures = threads.map(self.failure, failing, [checkpoint / str(number) for number in range(len(failing))])
+            wrong = {str(case): what for case, what in zip(failing, failures, strict=True) if what}
+            for some, query in zip(others, shared, strict=True):
+                for case, answer in zip(some, query.result(), strict=True):
+                    if what := self.differs(case, answer):
+                        wrong[str(case)] = what
         return wrong
+
+    def failure(self, case: Case, checkpoint: Path) -> str | None:
+        """What is wrong with a case that must fail, or nothing."""
+        try:
+            self.answers([case], checkpoint)
+        except PySparkException as error:
+            return None if "can't be decoded (segment " in str(error) else f"failed: {str(error)[:500]}"
+        return "didn't fail, though an event is bad"
 
     def differs(self, case: Case, answer: list[Row]) -> str | None:
         """What is wrong with a case's answer, or nothing."""
