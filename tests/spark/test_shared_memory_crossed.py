@@ -198,7 +198,8 @@ def test_what_is_kept_behind_a_read(spark: SparkSession, rows: DataFrame, table:
 
 
 def test_results_that_are_half_read(spark: SparkSession, table: str) -> None:
-    def read_half(manner: str) -> None:
+    # The last one's worker has kept a ring from the read before.
+    for manner in (*MANNERS, MANNERS[-1]):
         some = read(spark, table, manner)
         for prefetch in (False, True):
             walked = some.select("id", "st", "sr").toLocalIterator(prefetchPartitions=prefetch)
@@ -212,11 +213,6 @@ def test_results_that_are_half_read(spark: SparkSession, table: str) -> None:
         # Of a join one side ends first.
         ended = some.where("id < 3").select("id").join(some.select("id", "st").hint("merge"), "id")
         assert ended.count() == 3
-
-    with ThreadPoolExecutor() as threads:
-        list(threads.map(read_half, MANNERS))
-    # Its worker has kept a ring from the read before.
-    read_half(MANNERS[-1])
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
