@@ -113,10 +113,14 @@ def of_row(columns: Iterable[str], row: list[str]) -> str:
     return " AND ".join(f"{column} = {value}" for column, value in zip(columns, row, strict=True))
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-def test_structs_in_keys_and_routing_keys_of_a_part(spark: SparkSession, namespace: str, table_format: str) -> None:
+def test_structs_in_keys_and_routing_keys_of_a_part(spark: SparkSession, namespace: str) -> None:
     """A row for each customer and struct; a customer's rows lie in one segment: each statement, against a dict."""
-    t, rows = f"{namespace}.t", dict[tuple[int, str, int], int | None]()
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(partial(change_rows_of_structs, spark, namespace), FORMATS))
+
+
+def change_rows_of_structs(spark: SparkSession, namespace: str, table_format: str) -> None:
+    t, rows = f"{namespace}.{table_format}", dict[tuple[int, str, int], int | None]()
     spark.sql(
         f"CREATE TABLE {t} (v INT, place STRUCT<city: STRING, number: INT>, customer BIGINT NOT NULL, "
         "PRIMARY KEY (customer, place) NOT ENFORCED) CLUSTERED BY (customer) INTO 8 BUCKETS "
