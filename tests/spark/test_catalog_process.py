@@ -193,8 +193,8 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
     begun = time.monotonic()
     assert insert(100), failures
     # The moments are spread over what an INSERT takes here and now, and over some time after it.
-    step_s, succeeded, rounds = (time.monotonic() - begun) / 8, set[int](), 0
-    while rounds < 12 or (not succeeded and rounds < 40):
+    step_s, succeeded, rounds = (time.monotonic() - begun) / 6, set[int](), 0
+    while rounds < 9 or (not succeeded and rounds < 40):
         with ThreadPoolExecutor(1) as thread:
             writing = thread.submit(insert, rounds)
             time.sleep(0.1 + rounds * step_s)
