@@ -6,6 +6,7 @@ STAMP := $(VENV)/.ready
 NATIVE := $(VENV)/.native
 WHEEL := $(VENV)/native
 PIP := -m pip --disable-pip-version-check
+BOOTSTRAP := install --quiet --no-compile --no-deps --require-hashes
 DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
@@ -39,9 +40,12 @@ $(STAMP): $(VENV)/.package $(NATIVE)
 $(VENV)/.tools: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pyspark-pravega needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@command -v javac >/dev/null || test -x "$(JAVA_HOME)/bin/javac" || { echo "pyspark-pravega needs a JDK 17 or newer (javac was not found); install one or set JAVA_HOME" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV)
 	sed -n -E '/^(maturin|pip|uv)==/,/[^\\]$$/p' $< >$@.lock
-	$(BIN)/python $(PIP) install --quiet --no-compile --no-deps --require-hashes -r $@.lock
+	@$(PYTHON) $(PIP) --python $(BIN)/python $(BOOTSTRAP) -r $@.lock 2>$(VENV)/pip.log || { \
+		echo "$(PYTHON) has no pip that can install into $(VENV) (see $(VENV)/pip.log): $(VENV) gets one of its own first"; \
+		$(BIN)/python -m ensurepip --upgrade >/dev/null && $(BIN)/python $(PIP) $(BOOTSTRAP) -r $@.lock; \
+	}
 	touch $@
 
 # The lock names all that is needed, so nothing is looked for. Modules are compiled when they are used.
@@ -183,7 +187,7 @@ chaos-sample: $(STAMP)
 simulate: $(STAMP)
 	$(BIN)/python tests/simulation/simulate.py --histories $${HISTORIES:-100000} --first-seed $${FIRST_SEED:-0} --processes $(WORKERS) $(ARGS)
 
-# Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (300 in
+# Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (200 in
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
 # (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (250 in `make test`). And
 # readers in shared memory that are killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1).

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't
 GZIP = "application/x-gzip"
 COMPACT = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 FORMATS = ["avro", "json", "protobuf"]
-MANY = settings(max_examples=max(300, settings().max_examples))
+MANY = settings(max_examples=max(200, settings().max_examples))
 
 
 def for_protobuf(kind: DataType) -> DataType:
