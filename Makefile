@@ -16,8 +16,8 @@ SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
 define install
-$(BIN)/uv pip install --quiet --no-progress --python $(1)/bin/python $(2) 2>$(VENV)/uv.log || { \
-	echo "uv couldn't install all (see $(VENV)/uv.log): pip does"; \
+$(BIN)/uv pip install --quiet --no-progress --python $(1)/bin/python $(2) 2>$(1)/uv.log || { \
+	echo "uv couldn't install all (see $(1)/uv.log): pip does"; \
 	$(BIN)/python $(PIP) --python $(1)/bin/python install --quiet --no-compile $(2); \
 }
 endef
