@@ -28,24 +28,15 @@ def test_setup_goes_on_without_the_native_codec(tmp_path: Path, cargo: str | Non
     (venv / "bin").mkdir(parents=True)
     _link_tools(tools)
     if cargo is not None:
-        (tools / "cargo").write_text(f"#!{tools}/sh\n{cargo}\n")
-        (tools / "cargo").chmod(0o755)
+        _write_program(tools / "cargo", tools, cargo)
     # A Python that can't build, too.
-    (venv / "bin" / "python").write_text(f"#!{tools}/sh\nexit 1\n")
-    (venv / "bin" / "python").chmod(0o755)
+    _write_program(venv / "bin" / "python", tools, "exit 1")
     installed = [venv / ".tools", venv / ".package"]
     for stamp in installed:
         stamp.touch()
     # With -o make takes the package for installed, so that only the native codec is set up.
     options = [f"-o{stamp}" for stamp in installed]
-    ran = subprocess.run(
-        ["make", "--no-print-directory", f"VENV={venv}", *options, str(venv / ".ready")],
-        cwd=ROOT,
-        env={"PATH": str(tools)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = _make(tools, f"VENV={venv}", *options, str(venv / ".ready"))
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[0] == said.format(venv=venv)
     assert (venv / ".native").exists()
@@ -57,24 +48,9 @@ def test_pip_installs_what_uv_cannot(tmp_path: Path) -> None:
     programs.mkdir()
     _link_tools(tools)
     for name, line in (("uv", "echo no route >&2; exit 2"), ("python", f'echo "$*" >>{tmp_path}/asked')):
-        (programs / name).write_text(f"#!{tools}/sh\n{line}\n")
-        (programs / name).chmod(0o755)
+        _write_program(programs / name, tools, line)
     (tmp_path / ".tools").touch()
-    ran = subprocess.run(
-        [
-            "make",
-            "--no-print-directory",
-            "--silent",
-            f"VENV={tmp_path}",
-            f"-o{tmp_path}/.tools",
-            f"{tmp_path}/.package",
-        ],
-        cwd=ROOT,
-        env={"PATH": str(tools)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = _make(tools, "--silent", f"VENV={tmp_path}", f"-o{tmp_path}/.tools", f"{tmp_path}/.package")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == f"uv couldn't install all (see {tmp_path}/uv.log): pip does\n"
     assert (tmp_path / "uv.log").read_text() == "no route\n"
@@ -101,24 +77,39 @@ def _link_tools(folder: Path) -> None:
         (folder / name).symlink_to(program)
 
 
+def _write_program(path: Path, tools: Path, text: str) -> None:
+    path.write_text(f"#!{tools}/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def _make(tools: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `make` where nothing is on the path but these tools."""
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments],
+        cwd=ROOT,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def _meet(folder: Path, target: str, step: str, *, installed: tuple[str, ...]) -> str:
     """What the build of the native codec logs: it and the step end only if both run at the same time."""
     tools, venv, meeting = folder / "tools", folder / "venv", folder / "meeting"
     (venv / "bin").mkdir(parents=True)
     _link_tools(tools)
-    (tools / "cargo").write_text(f"#!{tools}/sh\necho cargo 1.88.0\n")
-    (tools / "cargo").chmod(0o755)
+    _write_program(tools / "cargo", tools, "echo cargo 1.88.0")
     # Who opens a named pipe waits for the other end.
     os.mkfifo(meeting)
     for name in ("python", "uv"):
-        (venv / "bin" / name).write_text(
-            f"#!{tools}/sh\n"
+        text = (
             'case "$*" in\n'
             f'*"{step}"*) echo met >{meeting} ;;\n'
             f"*native/cargo.py*) read -r word <{meeting}; echo $word ;;\n"
-            "esac\n"
+            "esac"
         )
-        (venv / "bin" / name).chmod(0o755)
+        _write_program(venv / "bin" / name, tools, text)
     (venv / "dbt").mkdir()
     for stamp in (*installed, "dbt/.ready", "dbt/.suite"):
         (venv / stamp).touch()
