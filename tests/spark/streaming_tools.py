@@ -21,17 +21,23 @@ OWN_DAEMON = "pyspark_pravega.catalog.process.daemon"
 """Its workers run this package's tasks."""
 
 
-def kill_workers(spark: SparkSession) -> int:
-    """End all Python workers of this package's tasks; returns how many there were.
-
-    Neither those of others' tasks nor the daemons that have forked them. Spark tells a daemon when an idle worker of
-    its has ended, and the statement that asks for a worker fails when the daemon is gone, too ("Stream closed").
-    """
+def workers_of(spark: SparkSession) -> set[int]:
+    """The processes of all Python workers of this package's tasks: neither those of others' tasks nor the daemons that
+    have forked them."""
     jvm = spark.sparkContext._gateway
     assert jvm is not None
     daemon = "coverage_daemon" if MEASURED else OWN_DAEMON
     commands = {pid: command for pid, command in descendants(jvm.proc.pid).items() if daemon in command}
-    workers = [pid for pid in commands if parent_of(pid) in commands]
+    return {pid for pid in commands if parent_of(pid) in commands}
+
+
+def kill_workers(spark: SparkSession) -> int:
+    """End all Python workers of this package's tasks; returns how many there were.
+
+    Spark tells a daemon when an idle worker of its has ended, and the statement that asks for a worker fails when the
+    daemon is gone, too ("Stream closed").
+    """
+    workers = workers_of(spark)
     for pid in workers:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

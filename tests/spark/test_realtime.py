@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
-from streaming_tools import TIMEOUT_S, kill_workers, make_stream, numbered, read_stream, scope_of, write
+from streaming_tools import TIMEOUT_S, kill_workers, make_stream, numbered, read_stream, scope_of, workers_of, write
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
@@ -23,7 +23,7 @@ from pyspark_pravega.connector.stream import SourceOffset
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 WITHIN_S = 60.0
-BATCH_MS = 400
+BATCH_MS = 100
 """How long a batch lasts: tests that wait for its end wait for so long."""
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
@@ -127,6 +127,8 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
     more(20)
     query = writer(rows, tmp_path).toTable(table)
     try:
+        go_on(query, lambda: has_read_all(client, source, tmp_path))
+        workers = workers_of(spark)
         for scale in scales:
             more(10)
             scale(controller.current_segments(source).ids)
@@ -134,6 +136,9 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
             go_on(query, all_there)
             check_order(events_of(client, sink))
         go_on(query, lambda: has_read_all(client, source, tmp_path))
+        # Each batch takes the workers of the one before. Seen: Spark stopped the threads that write their input before
+        # its end was written, and such a worker was waited for in vain for 10 s.
+        assert workers <= workers_of(spark)
         metrics = json.loads(query.lastProgress.json)["sources"][0]["metrics"]
         assert {"maxBytesBehindLatest", "totalEventsBehindLatest"} <= metrics.keys()
     finally:
@@ -327,6 +332,7 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
     spark.sql(f"CREATE TABLE {namespace}.counts (key STRING, number BIGINT)")
     spark.sql(f"CREATE TABLE {namespace}.firsts (key STRING)")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
+    workers = set[int]()
     try:
         # One task follows the stream and one keeps the state; each holds a core.
         rows = read_stream(spark, f"{namespace}.s", maxPartitions=1).selectExpr("split(string(event), ':')[0] AS key")
@@ -339,6 +345,8 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
                 write(client, source, numbered(3, 10))
                 wanted = {f"k{key}": 10 * step for key in range(3)}
                 go_on(query, on_news(client, sums, lambda: dict(spark.sql(last).collect()) == wanted))  # noqa: B023
+                workers = workers or workers_of(spark)
+            assert workers <= workers_of(spark)
         finally:
             query.stop()
         query = writer(rows.dropDuplicates(["key"]), tmp_path / "firsts").toTable(f"{namespace}.firsts")

@@ -123,9 +123,10 @@ final class ColumnarReaderFactory implements PartitionReaderFactory {
             planned.index());
     if (endsSoon) {
       // A worker that has come to its end is used again; another one is stopped, and the next query has to wait for a
-      // new one. Listeners are called in the reverse of their order: this one before the runner's, which stops it.
+      // new one. Listeners are called in the reverse of their order: this one before the runner's, which stop it and,
+      // where Spark's pipelined way is configured, the thread that writes its input.
       TaskCompletionListener drained = task -> drain(task, received);
-      TaskContext.get().addTaskCompletionListener(drained);
+      TaskContext.get().addTaskPreCompletionListener(drained);
     }
     OwnedBatches batches = new OwnedBatches(received, columns, TaskContext.get(), mark);
     counted.set(

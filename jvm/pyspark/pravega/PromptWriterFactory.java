@@ -69,9 +69,10 @@ final class PromptWriterFactory implements DataWriterFactory {
               },
               "pravega writer " + TaskContext.get().taskAttemptId());
       listener.setDaemon(true);
-      // A task that fails, or is killed, leaves nobody waiting. Called before the runner's, which takes the worker away.
+      // A task that fails, or is killed, leaves nobody waiting. Called before the runner's listener, which stops the
+      // thread that writes the worker's input.
       TaskCompletionListener ended = task -> handover.end(listener);
-      TaskContext.get().addTaskCompletionListener(ended);
+      TaskContext.get().addTaskPreCompletionListener(ended);
       listener.start();
       try {
         while (rows.hasNext()) {

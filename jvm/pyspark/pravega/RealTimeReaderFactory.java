@@ -89,10 +89,10 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
       received = new OwnedBatches(answers, columnsOfBatches, TaskContext.get());
       filler = new Thread(this::fill, "pravega real-time " + TaskContext.get().taskAttemptId());
       filler.setDaemon(true);
-      // Listeners are called in the reverse of their order: this one before the runner's, which takes the worker away,
-      // and before the one that frees the batches.
+      // Listeners are called in the reverse of their order: this one before the runner's, which stops the thread that
+      // writes the worker's input. Stopped before it has written the end, the worker would wait for it.
       TaskCompletionListener ended = task -> end();
-      TaskContext.get().addTaskCompletionListener(ended);
+      TaskContext.get().addTaskPreCompletionListener(ended);
       filler.start();
     }
 
