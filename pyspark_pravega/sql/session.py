@@ -144,22 +144,25 @@ def _bring_shared_memory(session: SparkSession) -> None:
 def _bring_jar(session: SparkSession) -> None:
     """Give the jar to a JVM that was there before the builder: that of a session of a shell or notebook, or one whose
     session was stopped. Spark reads `spark.jars` when it starts a JVM only."""
-    from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
+    from py4j.java_gateway import JavaPackage, get_java_class  # type: ignore[import-untyped]
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-    jvm: Any = session.sparkContext._jvm
-    if not isinstance(jvm.pyspark.pravega.Secrets, JavaPackage):
+    context: Any = session.sparkContext
+    jvm, jar = context._jvm, shim_jar()
+    address, secrets = jvm.java.net.URL(jar.as_uri()), jvm.pyspark.pravega.Secrets
+    if isinstance(secrets, JavaPackage):
+        try:
+            jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(address)
+        except Py4JError:
+            raise ConfigurationError(
+                f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={jar} "
+                "(pravega-spark config prints all settings)"
+            ) from None
+    elif get_java_class(secrets).getProtectionDomain().getCodeSource().getLocation() != address:
+        # It is among the jars of Spark itself, on each machine.
         return
-    jar = shim_jar()
-    try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.net.URL(jar.as_uri()))
-    except Py4JError:
-        raise ConfigurationError(
-            f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={jar} (pravega-spark "
-            "config prints all settings)"
-        ) from None
-    context: Any = session.sparkContext._jsc
-    if str(jar) not in session.sparkContext.getConf().get("spark.jars", ""):
-        # Executors fetch it with their next task.
-        context.addJar(str(jar))
-    context.sc().conf().setIfMissing("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])
+    scala_context = context._jsc.sc()
+    if str(jar) not in context.getConf().get("spark.jars", "") and jar.name not in scala_context.listJars().toString():
+        # Executors fetch it with their next task, and those of each context anew.
+        context._jsc.addJar(str(jar))
+    scala_context.conf().setIfMissing("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])

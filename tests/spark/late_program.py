@@ -1,7 +1,8 @@
 """A program that has a Spark session before it knows of Pravega, as in a shell or a notebook: `configure` comes late.
 
 Spark reaches its workers by Unix sockets here. It prints what it has read, and how many catalog processes there are, as
-JSON. That a session has been stopped before is shown by `metrics_program.py`.
+JSON. Then it stops the session and begins anew. That a session has been stopped before the program knew of Pravega is
+shown by `metrics_program.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,13 @@ def main(checkpoint: str) -> None:
     rows: Any = session.readStream.table(table).writeStream.option("checkpointLocation", checkpoint)
     rows.trigger(availableNow=True).toTable(f"{table}_copy").awaitTermination()
     rows = session.sql(f"SELECT * FROM {table}_copy ORDER BY id").collect()
-    print(json.dumps([[list(row) for row in rows], catalog_processes(session, "late")]))
+    answer = [[list(row) for row in rows], catalog_processes(session, "late")]
+    # The JVM has the classes by now, but another context's executors have not.
+    session.stop()
+    builder.getOrCreate()
+    again = configured_late(SparkSession.builder)
+    assert "pyspark-pravega" in again.sparkContext._jsc.sc().listJars().toString()
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
