@@ -14,6 +14,8 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 POLL_S = 0.02
 """How often a server is asked whether something is done by now."""
+FIRST_REMINDER_S, LONGEST_REMINDER_S = 1.0, 30.0
+"""How long nothing may happen before a server is asked again to do something."""
 
 _GENERATOR = random.SystemRandom()
 """Whoever has seeded Python's own generator gets its numbers without ours in between: our pauses are in threads."""
@@ -90,6 +92,25 @@ class Limit:
         if self._given and left == 0.0:
             raise DeadlineExceededError("the deadline that the caller set is over, and the operation isn't done")
         return min(seconds, left)
+
+
+class Reminders:
+    """Says when a server is asked again for what it has promised and doesn't do: after a second, and then each time
+    after twice as long, but at least every half a minute."""
+
+    def __init__(self) -> None:
+        """Begin to wait: it has promised now."""
+        self._pause = FIRST_REMINDER_S
+        self._at = time.monotonic() + self._pause
+
+    def due(self) -> bool:
+        """Whether to ask it again now; the next time is later."""
+        now = time.monotonic()
+        if now < self._at:
+            return False
+        self._pause = min(2 * self._pause, LONGEST_REMINDER_S)
+        self._at = now + self._pause
+        return True
 
 
 class Retries:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 from client_tools import make_stream, scale
 from waiting import eventually
 
-from pyspark_pravega.client import Client, Staged, Stream, TransactionState
+from pyspark_pravega.client import Client, OwnTransaction, Staged, Stream, TransactionState
 from pyspark_pravega.errors import EventEncodeError, StreamSealedError, TransactionError
 from pyspark_pravega.settings import Settings
 
@@ -56,8 +58,7 @@ def test_small_batches_of_any_kind_wait_for_each_other_and_stay_in_order(client:
         assert (events, size) == (300, sum(8 + len(str(i)) for i in range(300)))
         with pytest.raises(EventEncodeError):
             transaction.write_batch([b"never", None], "k")
-    stored_events = [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]
-    assert stored_events == [str(i).encode() for i in range(300)]
+    assert stored_events(client, stream) == [str(i).encode() for i in range(300)]
 
 
 def test_a_block_that_fails_leaves_nothing(client: Client, stream: Stream) -> None:
@@ -180,3 +181,34 @@ def test_a_commit_may_bring_the_writer_s_time(client: Client, stream: Stream) ->
     transaction.commit(timestamp=1_700_000_000_000, writer="w1")
     assert transaction.state is TransactionState.COMMITTED
     assert stored(client, stream) == list(range(10))
+
+
+def test_a_commit_comes_to_its_end_though_its_stream_is_sealed_at_that_moment(client: Client, scope: str) -> None:
+    """Of a stream that has taken the place of another one the controller forgets such a commit now and then."""
+
+    def committed(transaction: OwnTransaction) -> bool:
+        try:
+            transaction.commit()
+        except TransactionError:
+            return False
+        return True
+
+    def races(number: int) -> None:
+        for pause_s in (0.01, 0.02, 0.01, 0.02):
+            stream = make_stream(client, scope, f"t{number}")
+            transaction = client.transaction(stream)
+            transaction.write("event")
+            transaction.flush()
+            with ThreadPoolExecutor(1) as owner:
+                asked = owner.submit(committed, transaction)
+                time.sleep(pause_s)
+                client.controller.seal_stream(stream)
+            assert stored_events(client, stream) == ([b"event"] if asked.result() else [])
+            client.controller.delete_stream(stream)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(races, range(4)))
+
+
+def stored_events(client: Client, stream: Stream) -> list[bytes]:
+    return [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]

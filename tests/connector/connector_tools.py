@@ -23,9 +23,9 @@ from pyspark_pravega.settings import Settings
 LEASE_MS = 60_000
 
 
-def raw_table(client: Client, settings: Settings, scope: str, *, segments: int = 4) -> TableDefinition:
+def raw_table(client: Client, settings: Settings, scope: str, name: str = "t", *, segments: int = 4) -> TableDefinition:
     """A stream of raw events, each its own routing key."""
-    stream = make_stream(client, scope, "t", segments=segments)
+    stream = make_stream(client, scope, name, segments=segments)
     configuration = client.controller.stream_configuration(stream)
     return raw_definition(settings, stream, configuration, {"routing-key": "event"})
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from connector_tools import (
@@ -12,6 +14,7 @@ from connector_tools import (
     ledger_of,
     numbered,
     promise,
+    raw_table,
     read_events,
     run_task,
     states,
@@ -23,8 +26,10 @@ from waiting import eventually
 from pyspark_pravega.client import Client, TransactionState
 from pyspark_pravega.connector.log import recovery
 from pyspark_pravega.connector.log.entries import Intent
+from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.errors import TransactionError
+from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
 
@@ -109,3 +114,39 @@ def test_readers_are_never_held_up_by_a_promise(
     # Nobody completes the entry, and yet the commit is seen whole.
     eventually(lambda: states(client, table, [transaction_of(message)]) == [TransactionState.COMMITTED])
     assert sorted(read_events(client, table)) == [b"promised", b"visible"]
+
+
+def test_a_stream_is_sealed_whatever_is_committed_at_that_moment(
+    client: Client, settings: Settings, scope: str
+) -> None:
+    """Of a stream that has taken the place of another one the controller forgets a commit that is asked for as a seal
+    begins, now and then, and the seal waits for it."""
+
+    def race(number: int, seal_first_s: float) -> TransactionState:
+        table = raw_table(client, settings, scope, f"t{number}", segments=1)
+        dead = begin(table)
+        message = run_task(dead, b"of the dead")
+        promise(client, table, dead, message)
+        transaction, ledger = transaction_of(message), ledger_of(client, table)
+
+        def commit() -> None:
+            time.sleep(max(0.0, seal_first_s))
+            client.controller.commit_transaction(table.stream, transaction)
+
+        with ThreadPoolExecutor(1) as owner:
+            asked = owner.submit(commit)
+            time.sleep(max(0.0, -seal_first_s))
+            recovery.seal(client, table.stream, ledger)
+            # A stream that is sealed already takes no commit.
+            assert isinstance(asked.exception(), TransactionError | None)
+        state = client.controller.transaction_state(table.stream, transaction)
+        client.controller.delete_key_value_table(scope, ledger_name(table.stream))
+        client.controller.delete_stream(table.stream)
+        return state
+
+    def races(number: int) -> list[TransactionState]:
+        return [race(number, seal_first_s) for seal_first_s in (-0.01, 0.02, -0.02, 0.01)]
+
+    with ThreadPoolExecutor(4) as threads:
+        states_of_all = [state for states_of_one in threads.map(races, range(4)) for state in states_of_one]
+    assert set(states_of_all) <= {TransactionState.COMMITTED, TransactionState.ABORTED}

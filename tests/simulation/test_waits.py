@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -14,7 +16,8 @@ from simulation import History
 from world import Profile
 
 from pyspark_pravega.client import TransactionState
-from pyspark_pravega.connector.log import Ledger, State, opening, recovery, snapshot
+from pyspark_pravega.connector.log import Ledger, Snapshot, State, opening, recovery, snapshot
+from pyspark_pravega.connector.write import job
 from pyspark_pravega.errors import UnavailableError
 
 
@@ -119,6 +122,65 @@ def test_a_commit_that_is_not_made_in_time_is_finished_by_the_next_writer(seed: 
         _run(history, insert)
         history._judge()
     assert history.operations[-1].seen == {0, 1}
+
+
+class ForgetfulController:
+    """A controller that forgets the first commits that it has accepted, until it is asked for them again."""
+
+    def __init__(self, cluster: ClusterModel, forgets: int) -> None:
+        self._cluster, self._commit, self._forgets = cluster, cluster.commit, forgets
+        self.asked = 0
+        cluster.commit = self.commit  # type: ignore[method-assign]
+
+    def commit(self, transaction: uuid.UUID) -> int:
+        """As `ClusterModel.commit`."""
+        self.asked += 1
+        committing = self._cluster.committing
+        status = self._commit(transaction)
+        one = self._cluster.transactions[transaction]
+        if self.asked <= self._forgets:
+            committing.clear()
+        elif one.state is TransactionState.COMMITTING and one not in committing:
+            committing.append(one)
+        return status
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_commit_that_the_controller_forgets_is_asked_for_again(seed: int) -> None:
+    history = History(seed, Profile())
+    controller = ForgetfulController(history.cluster, forgets=1)
+    with modelled(), played_in(history.world, history.cluster):
+        _run(history, lambda: history._statement("driver", Kind.INSERT))
+        assert history.world.now < recovery.COMMIT_TIMEOUT_S
+        history._judge()
+    assert controller.asked >= 2
+    assert history.operations[-1].seen == {0}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_reader_asks_again_for_a_commit_whose_writer_has_died(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(seed, Profile())
+    cluster = history.cluster
+    ForgetfulController(cluster, forgets=1)
+
+    def dies(*_: object) -> None:
+        raise UnavailableError("it is killed")
+
+    with modelled(), played_in(history.world, cluster):
+        with monkeypatch.context() as patch:
+            patch.setattr(recovery, "_await_rest", dies)
+            patch.setattr(job, "Retries", lambda _: SimpleNamespace(again=lambda: False))
+            _run(history, lambda: _in_vain(lambda: history._statement("driver", Kind.INSERT)))
+        begun = history.world.now
+        snapshots: list[Snapshot] = []
+        _run(history, lambda: snapshots.append(snapshot.take_snapshot(cluster.client, STREAM)))
+        assert history.world.now < begun + snapshot.PATIENCE_S
+    assert sum(snapshots[0].cut.values()) > 0
+
+
+def _in_vain(what: Callable[[], object]) -> None:
+    with pytest.raises(UnavailableError):
+        what()
 
 
 def _run(history: History, what: Callable[[], None]) -> None:

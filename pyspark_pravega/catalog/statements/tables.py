@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyspark_pravega.connector.log import (
     claim_ledger,
     delete_ledger,
     open_ledger,
+    seal,
     settle,
     take_snapshot,
 )
@@ -37,7 +39,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
-from pyspark_pravega.together import together
+from pyspark_pravega.together import Begun, together
 
 CLAIM_S = 30.0
 """How long another one's CREATE TABLE of the same name may take."""
@@ -227,7 +229,7 @@ class Tables(CatalogBase):
                     raise
 
     def _delete(self, stream: Stream, registry: SchemaRegistry | None) -> bool:
-        controller = self.client.controller
+        controller, opened = self.client.controller, Begun(lambda: self._busy_ledger(stream))
         if registry is None:
             subscribers = controller.subscribers(stream)
         else:
@@ -235,8 +237,23 @@ class Tables(CatalogBase):
                 lambda: registry.delete_group(stream.scope, stream.name), lambda: controller.subscribers(stream)
             )
         self._end_subscriptions(stream, subscribers)
-        together(lambda: controller.seal_stream(stream), lambda: delete_ledger(self.client, stream))
+        ledger = opened.result()
+        if ledger is None:
+            together(lambda: seal(self.client, stream, None), lambda: delete_ledger(self.client, stream))
+        else:
+            # It says what is being committed, which the seal may have to wait for.
+            seal(self.client, stream, ledger)
+            delete_ledger(self.client, stream)
         return controller.delete_stream(stream)
+
+    def _busy_ledger(self, stream: Stream) -> Ledger | None:
+        """The stream's commit log, if a commit is in progress."""
+        # One that can't be read is deleted all the same.
+        with suppress(PravegaError):
+            ledger = open_ledger(self.client, stream)
+            if ledger is not None and ledger.state().pending is not None:
+                return ledger
+        return None
 
     def _end_subscriptions(self, stream: Stream, subscribers: Iterable[str]) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted

@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from pyspark_pravega.client.connections import Cluster
@@ -14,7 +14,7 @@ from pyspark_pravega.client.events.blocks import Batch, Events, Keys, blocks
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter
 from pyspark_pravega.client.transactions import Transaction, TransactionState
-from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.deadlines import Limit, Reminders
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
 
 DEFAULT_LEASE_MS = 60_000
@@ -317,6 +317,9 @@ class OwnTransaction(TransactionWriter):
 def await_commit(client: Cluster, stream: Stream, transaction: uuid.UUID) -> None:
     """Wait until a transaction that was asked to commit is committed.
 
+    Where its stream has taken the place of another one of the same name, the controller of 0.13 may forget the commit
+    that it has promised, until it is asked again. So it is.
+
     Args:
         client: the cluster.
         stream: the transaction's stream.
@@ -326,8 +329,12 @@ def await_commit(client: Cluster, stream: Stream, transaction: uuid.UUID) -> Non
         TransactionError: it was aborted.
         UnavailableError: it wasn't over until the caller's deadline, or within the client's time-out.
     """
-    limit, pause = Limit(client.pool.timeout), _POLL_S
+    limit, pause, reminders = Limit(client.pool.timeout), _POLL_S, Reminders()
     while True:
+        if reminders.due():
+            # The state tells how it went.
+            with suppress(PravegaError):
+                client.controller.commit_transaction(stream, transaction)
         state = client.controller.transaction_state(stream, transaction)
         if state is TransactionState.COMMITTED:
             return

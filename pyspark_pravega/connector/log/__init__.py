@@ -32,7 +32,15 @@ from pyspark_pravega.connector.log.opening import (
     open_ledger,
 )
 from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
-from pyspark_pravega.connector.log.recovery import GRACE_S, finish, is_committing, settle, settled_table, withdraw
+from pyspark_pravega.connector.log.recovery import (
+    GRACE_S,
+    finish,
+    is_committing,
+    seal,
+    settle,
+    settled_table,
+    withdraw,
+)
 from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
 from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
@@ -78,6 +86,7 @@ __all__ = [
     "offsets_of",
     "open_ledger",
     "places",
+    "seal",
     "settle",
     "settled_table",
     "take_snapshot",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
@@ -16,7 +17,7 @@ from pyspark_pravega.connector.log.cleaning import clean
 from pyspark_pravega.connector.log.entries import Intent, State
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
-from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
 from pyspark_pravega.together import Begun
 
@@ -136,6 +137,38 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
     return completed
 
 
+def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
+    """Seal a stream. Open transactions are aborted, and what is being committed comes to its end.
+
+    The controller of 0.13 forgets a commit that it accepts while it begins to seal, and the seal waits for it, until it
+    is asked for both again.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        ledger: its commit log, if it has one.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+        UnavailableError: it isn't sealed in time.
+    """
+    limit, pause = Limit(client.settings.timeout), FIRST_REMINDER_S
+    while True:
+        try:
+            with deadline(pause):
+                client.controller.seal_stream(stream)
+            return
+        except UnavailableError:
+            if limit.left == 0:
+                raise
+            pause = min(2 * pause, LONGEST_REMINDER_S)
+            # The commit's owner may be dead.
+            with suppress(PravegaError):
+                pending = None if ledger is None else ledger.state().pending
+                if pending is not None and transaction_states(client, stream, pending) & UNDER_WAY:
+                    commit_all(client, stream, pending)
+
+
 def commit_all(client: Client, stream: Stream, intent: Intent) -> None:
     """Ask for the commit of all transactions of an intent.
 
@@ -197,13 +230,17 @@ def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[Tr
 
 
 def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
-    deadline, pause = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S
+    deadline, pause, reminders = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S, Reminders()
     while not (states := transaction_states(client, stream, intent)) <= AT_REST:
         if time.monotonic() > deadline:
             raise UnavailableError(
                 f'the commit of job {intent.job} to stream "{stream}" was accepted, but not finished within '
                 f"{COMMIT_TIMEOUT_S:g} s; it will be: don't write the same rows again, look at the table later"
             )
+        if reminders.due():
+            # As `await_commit` does; the states tell how it went.
+            with suppress(PravegaError):
+                commit_all(client, stream, intent)
         time.sleep(pause)
         pause = min(2 * pause, POLL_S)
     return states

@@ -20,6 +20,7 @@ from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.log.recovery import AT_REST, UNDER_WAY, commit_all, transaction_states
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
+from pyspark_pravega.deadlines import Reminders
 from pyspark_pravega.errors import PravegaError, UnavailableError
 
 POLL_S = 0.005
@@ -132,10 +133,10 @@ def consistently(
         StreamNotFoundError: there is no such stream.
         UnavailableError: a commit didn't come to its end for a minute.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline, reminders = time.monotonic() + PATIENCE_S, Reminders()
     while time.monotonic() < deadline:
         ledger = ledger or open_ledger(client, stream)
-        before = _visible(client, ledger)
+        before = _visible(client, ledger, helps=reminders.due())
         if before is not None:
             seen = look(before)
             if ledger is None:
@@ -149,8 +150,8 @@ def consistently(
     )
 
 
-def _visible(client: Client, ledger: Ledger | None) -> Visible | None:
-    """What can be seen; None while that is changing."""
+def _visible(client: Client, ledger: Ledger | None, *, helps: bool = False) -> Visible | None:
+    """What can be seen; None while that is changing. A reader may help a commit that doesn't come to its end."""
     if ledger is None:
         return Visible(state=None)
     state = ledger.state()
@@ -160,8 +161,9 @@ def _visible(client: Client, ledger: Ledger | None) -> Visible | None:
     if states & UNDER_WAY:
         if states <= AT_REST:
             return Visible(state=state, pending=True)
-        if TransactionState.OPEN in states:
-            # Its owner may have died between the commits of two: whoever is allowed to helps, before a lease runs out.
+        if helps or TransactionState.OPEN in states:
+            # Its owner may have died between the commits of two, or the controller have forgotten one: whoever is
+            # allowed to helps, before a lease runs out.
             with suppress(PravegaError):
                 commit_all(client, ledger.stream, state.pending)
         return None

@@ -22,7 +22,7 @@ from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfi
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, take_snapshot, take_version
+from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, seal, take_snapshot, take_version
 from pyspark_pravega.connector.options import COMPACT_WHEN
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
@@ -288,7 +288,7 @@ class Procedures(Redelivering):
         return [[r.segment_id, r.min_key, r.max_key] for r in controller.current_segments(stream).ranges]
 
     def _seal(self, stream: Stream) -> list[list[Any]]:
-        self.client.controller.seal_stream(stream)
+        seal(self.client, stream, open_ledger(self.client, stream))
         return [_row(self.client.tail(stream))]
 
     def _truncate(self, stream: Stream, version: str) -> list[list[Any]]:
