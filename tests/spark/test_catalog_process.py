@@ -17,7 +17,7 @@ import pytest
 from entry_tools import descendants
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from spark_tools import MEASURED
+from spark_tools import MEASURED, catalog_processes
 from streaming_tools import OWN_DAEMON
 from transactions import open_transactions
 from waiting import eventually
@@ -26,21 +26,6 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
-
-
-def catalog_processes() -> list[int]:
-    """The catalog processes that this program's JVM has started."""
-    own = []
-    for process in Path("/proc").iterdir():
-        try:
-            command = (process / "cmdline").read_bytes()
-            parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        if b"pyspark_pravega.catalog.process.service" in command and grandparent == os.getpid():
-            own.append(int(process.name))
-    return own
 
 
 def kill_catalog_process() -> None:
@@ -165,50 +150,6 @@ def test_an_insert_survives_the_process_that_began_it(
     assert spark.sql(f"SELECT count(*), count(DISTINCT id) FROM {table}").first() == (4_000, 4_000)
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "survivor")
     assert open_transactions(client, stream) == []
-
-
-def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothing(
-    spark: SparkSession, client: Client, namespace: str
-) -> None:
-    """Whatever the statement answers: an INSERT that succeeded is there once, one that failed at most once."""
-    table = f"{namespace}.shaken"
-    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "shaken")
-    spark.sql(f"CREATE TABLE {table} (round INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
-
-    failures = []
-
-    def insert(number: int) -> bool:
-        try:
-            spark.sql(f"INSERT INTO {table} SELECT {number}, id FROM range(0, 1000, 1, 4)")
-        except Exception as error:
-            failures.append(error)
-            return False
-        return True
-
-    def kill() -> None:
-        for victim in catalog_processes():
-            os.kill(victim, signal.SIGKILL)
-
-    kill()
-    begun = time.monotonic()
-    assert insert(100), failures
-    # The moments are spread over what an INSERT takes here and now, and over some time after it.
-    step_s, succeeded, rounds = (time.monotonic() - begun) / 6, set[int](), 0
-    while rounds < 9 or (not succeeded and rounds < 40):
-        with ThreadPoolExecutor(1) as thread:
-            writing = thread.submit(insert, rounds)
-            time.sleep(0.1 + rounds * step_s)
-            kill()
-            if writing.result():
-                succeeded.add(rounds)
-        rounds += 1
-
-    counted = {row[0]: row[1] for row in spark.sql(f"SELECT round, count(*) FROM {table} GROUP BY round").collect()}
-    assert set(counted.values()) <= {1000}
-    assert succeeded <= set(counted)
-    assert succeeded, "no INSERT has succeeded: the test proves nothing"
-    assert insert(99)
-    eventually(lambda: len(open_transactions(client, stream)) <= (rounds - len(succeeded)) * 4)
 
 
 @pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")

@@ -1,8 +1,7 @@
-"""Readers in shared memory that are killed: workers, tasks and drivers, at moments that a seed chooses.
+"""Readers in shared memory that are killed: workers and tasks, at moments that a seed chooses.
 
-`SHARED_MEMORY_SEEDS` says how many times a worker is killed or a job cancelled in one JVM, `SHARED_MEMORY_DRIVERS` how
-many times a driver is killed, which is a Spark program of its own each time. `make nightly` has more of both. The
-drivers of seeds 0 and 1 read the same and are killed in the same way, so `make test` has seed 0 only.
+`SHARED_MEMORY_SEEDS` says how many times a worker is killed or a job cancelled in one JVM; `make nightly` has more.
+Drivers are killed in `tests/chaos/test_killed_drivers.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from ingestion_tools import members
 from pyspark.sql import DataFrame, SparkSession
 from shared_memory_tools import (
     FORMATS,
@@ -34,18 +30,12 @@ from shared_memory_tools import (
     read,
     readers,
     resident,
-    rings,
-    shared_files,
 )
 from waiting import eventually
-
-from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(7200)]
 
 SEEDS = int(os.environ.get("SHARED_MEMORY_SEEDS", "3"))
-DRIVERS = int(os.environ.get("SHARED_MEMORY_DRIVERS", "1"))
-_PROGRAM = Path(__file__).parent / "shared_reader.py"
 
 
 @pytest.fixture(scope="module")
@@ -176,43 +166,3 @@ def test_killed_at_any_moment(spark: SparkSession, tables: str, memory: list[dic
     assert table.first() == expected
     eventually(lambda: not opened(jvm(spark)) and not resident(jvm(spark), "RssShmem"))
     memory.append(sampled(spark))
-
-
-@pytest.mark.parametrize("seed", range(DRIVERS))
-def test_killed_drivers(spark: SparkSession, sandbox: Sandbox, tables: str, tmp_path: Path, seed: int) -> None:
-    """Workers end by themselves, whichever part of their driver is killed, and nobody keeps a ring."""
-    random = Random(f"{seed}/driver")
-    manner, part = random.choice(("1m", "16m")), random.choice(("python", "java", "both"))
-    where, files = [sandbox.controller_uri, str(sandbox.schema_registry_uri)], shared_files()
-    with (tmp_path / "log").open("w") as log:
-        program = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), *where, f"{tables}.{random.choice(FORMATS)}", manner],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-        )
-    assert program.stdout is not None
-    try:
-        line = program.stdout.readline()
-        assert line.startswith("reads "), (tmp_path / "log").read_text()
-        java = int(line.split()[1])
-        eventually(lambda: readers(java))
-        time.sleep(random.uniform(0, 0.2))
-        eventually(lambda: readers(java))
-        own = {ring for pid, _ in members(program.pid) for ring in rings(pid)}
-        for pid in {"python": [program.pid], "java": [java], "both": [program.pid, java]}[part]:
-            os.kill(pid, signal.SIGKILL)
-        program.wait(60)
-        eventually(lambda: not members(program.pid))
-    finally:
-        for pid, _ in members(program.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        program.stdout.close()
-        program.wait()
-    assert own
-    kept = [process.name for process in Path("/proc").glob("[0-9]*") if own & rings(int(process.name))]
-    assert kept == []
-    assert shared_files() <= files

@@ -85,3 +85,18 @@ class Sessions:
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         return session
+
+
+def catalog_processes() -> list[int]:
+    """The catalog processes that this program's JVM has started."""
+    own = []
+    for process in Path("/proc").iterdir():
+        try:
+            command = (process / "cmdline").read_bytes()
+            parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if b"pyspark_pravega.catalog.process.service" in command and grandparent == os.getpid():
+            own.append(int(process.name))
+    return own
