@@ -62,6 +62,29 @@ def test_a_new_log_has_no_version_and_nothing_in_progress(ledger: Ledger) -> Non
 
 
 @server
+def test_a_log_is_used_though_the_controller_never_answers_its_creation(
+    settings: Settings, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six who made one log at once, one was told nothing for 30 s, by four calls; the log was there."""
+    monkeypatch.setattr(json_table, "_CREATED_S", 1.0)
+    over = Event()
+
+    def never_answers(method: str, call: Callable[[], bytes]) -> bytes:
+        answer = call()
+        if method == "createKeyValueTable":
+            over.wait()
+        return answer
+
+    patient = replace(settings, timeout=5.0)
+    with relayed(settings.controller_uri) as relay, Client(replace(patient, controller_uri=relay.uri)) as through:
+        relay.answer = never_answers
+        try:
+            assert create_ledger(through, stream).state().version == 0
+        finally:
+            over.set()
+
+
+@server
 @pytest.mark.parametrize("make", [create_ledger, claim_ledger])
 def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
     settings: Settings,
