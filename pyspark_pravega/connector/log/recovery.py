@@ -230,9 +230,9 @@ def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[Tr
 
 
 def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
-    deadline, pause, reminders = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S, Reminders()
+    ends_at, pause, reminders = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S, Reminders()
     while not (states := transaction_states(client, stream, intent)) <= AT_REST:
-        if time.monotonic() > deadline:
+        if time.monotonic() > ends_at:
             raise UnavailableError(
                 f'the commit of job {intent.job} to stream "{stream}" was accepted, but not finished within '
                 f"{COMMIT_TIMEOUT_S:g} s; it will be: don't write the same rows again, look at the table later"
