@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 from spark_tools import catalog_processes
+from streaming_tools import scope_of
 from transactions import open_transactions
 from waiting import eventually
 
@@ -23,7 +24,7 @@ def test_killing_the_process_in_many_moments_of_inserts_loses_and_doubles_nothin
 ) -> None:
     """Whatever the statement answers: an INSERT that succeeded is there once, one that failed at most once."""
     table = f"{namespace}.shaken"
-    stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "shaken")
+    stream = Stream(scope_of(namespace), "shaken")
     spark.sql(f"CREATE TABLE {table} (round INT, id BIGINT) CLUSTERED BY (id) INTO 4 BUCKETS")
 
     failures = []

@@ -24,8 +24,12 @@ def stream(client: Client, scope: str) -> Stream:
     return make_stream(client, scope, "t", segments=3)
 
 
+def stored_events(client: Client, stream: Stream) -> list[bytes]:
+    return [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]
+
+
 def stored(client: Client, stream: Stream) -> list[int]:
-    return sorted(int(event) for batch in client.read(stream) for event in batch.payloads.to_pylist())
+    return sorted(int(event) for event in stored_events(client, stream))
 
 
 def keyed(numbers: range) -> tuple[list[bytes], list[str]]:
@@ -208,7 +212,3 @@ def test_a_commit_comes_to_its_end_though_its_stream_is_sealed_at_that_moment(cl
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(races, range(4)))
-
-
-def stored_events(client: Client, stream: Stream) -> list[bytes]:
-    return [event for batch in client.read(stream) for event in batch.payloads.to_pylist()]

@@ -37,11 +37,6 @@ server = pytest.mark.server
 
 
 @pytest.fixture
-def stream(client: Client, scope: str) -> Stream:
-    return make_stream(client, scope, "t")
-
-
-@pytest.fixture
 def ledger(client: Client, stream: Stream) -> Ledger:
     return create_ledger(client, stream)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from client_tools import make_stream
 from controller_relay import relayed
 
 from pyspark_pravega.client import Client, Stream
@@ -16,11 +15,6 @@ from pyspark_pravega.connector.log.entries import State
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture
-def stream(client: Client, scope: str) -> Stream:
-    return make_stream(client, scope, "t")
 
 
 def test_a_log_is_used_though_the_controller_never_answers_its_creation(
