@@ -27,60 +27,72 @@ TWICE, ROWS_TWICE = "twice", 8_000
 """A table, and the rows of it, of whose tasks some run twice at a time."""
 _TASKS = 16
 _ROWS_OF_A_BATCH = 150_000
-_KILLS = 3
-"""Of executors, at most, in each of the two parts: until one has ended a task."""
+_HELD_TASK = 9
+"""Whose executor is killed: others have ended by then."""
 
 
-def executors(application: str, host: str = "") -> list[int]:
-    """The processes of an application's executors on this machine, or of those on one of its hosts."""
+def executors(application: str) -> list[int]:
+    """The processes of an application's executors on this machine."""
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_text().split("\0")
         except OSError:  # it has just ended
             continue
-        if application in command and "--executor-id" in command and (not host or host in command):
+        if application in command and "--executor-id" in command:
             pids.append(int(folder.name))
     return sorted(pids)
 
 
 class Killer:
-    """Kills an executor while it works."""
+    """Kills the executor of a task that waits for that in the midst of its rows."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext
-        self._tracker = self._context.statusTracker()
+    def __init__(self, spark: SparkSession, note: Path) -> None:
+        self._application = spark.sparkContext.applicationId
+        self._tracker = spark.sparkContext.statusTracker()
+        self._note = note
         self._struck: set[int] = set()
-        self._last = 0.0
-        self.kills = 0
 
-    def strike(self, ended: int = 1) -> None:
-        """Kill an executor, if a stage has ended so many tasks and now runs others.
-
-        Another one is killed only if after 5 s no task has ended with the last one.
-        """
-        if self.kills == _KILLS or time.monotonic() < self._last + 5 or self.lost_tasks():
+    def strike(self) -> None:
+        """Kill the executor whose worker has left the note; do nothing before, or afterwards."""
+        if self._struck or not self._note.exists():
             return
-        for number in self._tracker.getActiveStageIds():
-            stage = self._tracker.getStageInfo(number)
-            if stage is None or not stage.numActiveTasks or stage.numCompletedTasks < ended:
-                continue
-            if pids := self._at_work():
-                os.kill(pids[0], signal.SIGKILL)
-                self.kills, self._last = self.kills + 1, time.monotonic()
-                self._struck.add(number)
-                return
-
-    def _at_work(self) -> list[int]:
-        """The executors that run tasks; one that Spark has just started has none yet."""
-        infos = self._context._jsc.sc().statusTracker().getExecutorInfos()
-        busy = [info.host() for info in infos if info.numRunningTasks()]
-        return [pid for host in busy for pid in executors(self._context.applicationId, host)]
+        (executor,) = [pid for pid in executors(self._application) if int(self._note.read_text()) in workers(pid)]
+        self._struck.update(self._tracker.getActiveStageIds())
+        os.kill(executor, signal.SIGKILL)
 
     def lost_tasks(self) -> int:
-        """How many tasks have ended with their executors, of the stages that ran then; Spark runs them again."""
+        """How many tasks have ended with the executor, of the stages that ran then; Spark runs them again."""
         stages = [stage for number in self._struck if (stage := self._tracker.getStageInfo(number))]
         return sum(stage.numFailedTasks for stage in stages)
+
+
+def waiting(
+    note: Path, partition: int, micro_batch: str | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Hands rows on; the first attempt at a partition waits behind its first rows, to be killed.
+
+    Args:
+        note: a file; it gets the number of the process that waits.
+        partition: which one.
+        micro_batch: in a streaming query, of which micro-batch.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        held = context.partitionId() == partition and context.attemptNumber() == 0
+        if micro_batch is not None:
+            held = held and context.getLocalProperty("streaming.sql.batchId") == micro_batch
+        for batch in batches:
+            yield batch
+            if held and not note.exists():
+                written = note.with_suffix(".new")
+                written.write_text(str(os.getpid()))
+                written.rename(note)
+                time.sleep(60)
+
+    return run
 
 
 def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,15 +104,17 @@ def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([pa.array(files)], names=["file"])
 
 
-def insert(spark: SparkSession, killer: Killer) -> None:
-    """Write all rows by one INSERT."""
+def insert(spark: SparkSession, note: Path) -> int:
+    """Write all rows by one INSERT; returns how many of its tasks ended with an executor."""
     errors: list[BaseException] = []
+    killer = Killer(spark, note)
+    ids = spark.range(0, ROWS, 1, _TASKS).mapInArrow(waiting(note, _HELD_TASK), "id BIGINT")
+    ids.createOrReplaceTempView("ids")
 
     def run() -> None:
         try:
             spark.sql(
-                f"INSERT INTO pravega.cluster.orders SELECT id, concat('k', id % 1000), id * 7 % 1009 "
-                f"FROM range(0, {ROWS}, 1, {_TASKS})"
+                "INSERT INTO pravega.cluster.orders SELECT id, concat('k', id % 1000), id * 7 % 1009 FROM ids"
             ).collect()
         except BaseException as error:
             errors.append(error)
@@ -112,23 +126,23 @@ def insert(spark: SparkSession, killer: Killer) -> None:
         statement.join(0.05)
     if errors:
         raise errors[0]
+    return killer.lost_tasks()
 
 
-def stream(spark: SparkSession, killer: Killer, checkpoint: str) -> int:
-    """Copy them by a streaming query; returns how many micro-batches it took."""
+def stream(spark: SparkSession, note: Path, checkpoint: str) -> tuple[int, int]:
+    """Copy them by a streaming query; returns how many micro-batches it took, and what `insert` returns."""
+    killer = Killer(spark, note)
     rows = spark.readStream.option("maxEventsPerTrigger", _ROWS_OF_A_BATCH).table("pravega.cluster.orders")
-    query = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    held = rows.mapInArrow(waiting(note, 0, micro_batch="1"), rows.schema)
+    query = held.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     running = query.toTable("pravega.cluster.copies")
     pause = threading.Event()
     while running.isActive:
-        pause.wait(0.01)
-        progress = running.lastProgress
-        if progress:
-            # A stage that has ended some tasks, unless such moments are too short to be met.
-            killer.strike(ended=1 if progress["batchId"] < 1 else 0)
+        killer.strike()
+        pause.wait(0.05)
     running.awaitTermination()
     assert running.lastProgress is not None
-    return 1 + int(running.lastProgress["batchId"])
+    return 1 + int(running.lastProgress["batchId"]), killer.lost_tasks()
 
 
 def sharing(application: str) -> int:
@@ -199,6 +213,7 @@ def summary(spark: SparkSession, table: str) -> list[int]:
 
 def main() -> None:
     """Run it; the argument is a folder for the checkpoint and for notes."""
+    folder = Path(sys.argv[1])
     spark = SparkSession.builder.appName("cluster").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.sql("CREATE NAMESPACE pravega.cluster")
@@ -210,16 +225,13 @@ def main() -> None:
     result: dict[str, object] = {
         "files": sorted({row.file for row in spark.range(0, 4, 1, 4).mapInArrow(where, "file STRING").collect()})
     }
-    result["speculative attempts"] = write_twice(spark, Path(sys.argv[1]) / "notes")
+    result["speculative attempts"] = write_twice(spark, folder / "notes")
     result[TWICE] = summary(spark, TWICE)[:2]
-    killer = Killer(spark)
-    insert(spark, killer)
-    striker = Killer(spark)
-    result["micro-batches"] = stream(spark, striker, f"{sys.argv[1]}/checkpoint")
+    in_insert = insert(spark, folder / "insert")
+    result["micro-batches"], in_query = stream(spark, folder / "query", str(folder / "checkpoint"))
     result["workers that share memory"] = sharing(spark.sparkContext.applicationId)
     result |= {table: summary(spark, table) for table in TABLES}
-    result["kills"] = [killer.kills, striker.kills]
-    result["tasks that ended with an executor"] = [killer.lost_tasks(), striker.lost_tasks()]
+    result["tasks that ended with an executor"] = [in_insert, in_query]
     print(json.dumps(result), flush=True)
     spark.stop()
 
