@@ -98,6 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         _share_compiled_python()
         os.environ["SPARK_SUBMIT_OPTS"] = CHEAPER_PROGRAMS
+        # Each process that loads numpy would begin a thread for linear algebra, which spins for 0.1 s of CPU.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
         folder = Path(tempfile.mkdtemp(prefix="tests-java-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
         if home := make_home(folder, archive_options()):

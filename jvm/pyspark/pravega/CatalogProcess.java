@@ -189,7 +189,10 @@ final class CatalogProcess {
 
     Incarnation() {
       try {
-        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+        // numpy's linear algebra, which nobody asks for here, would begin a thread that spins for 0.1 s of CPU.
+        builder.environment().putIfAbsent("OPENBLAS_NUM_THREADS", "1");
+        process = builder.start();
       } catch (IOException error) {
         throw Unchecked.sneak(
             new PravegaException(
