@@ -171,9 +171,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(file: Path, used: set[str]) -> int:
     """Where a file stands in the schedule, which begins at both ends (`BothEnds`).
 
-    First the programs that look at all that there is, then the files of the Spark session, what needs nothing, programs
-    with a JVM of their own and behind them the longest ones, what needs servers only, and last what needs servers with
-    authentication. Those that need nothing are short: where the processes meet, neither waits long for the other.
+    First the programs that look at all that there is, then the files of the Spark session, what needs nothing, what
+    needs servers only, programs with a JVM of their own and behind them the longest ones, and last what needs servers
+    with authentication. Those that need nothing are short: where the processes meet, neither waits long for the other.
+    Programs with a JVM of their own take more than a core, and so do the session's last files (shared memory, real
+    time, types). So the programs run beside the session's first files, which mostly wait.
     """
     if kinds := kinds_named(file) - {"sandbox"}:
         # Servers end with the last file that names them: those of a kind follow each other.
@@ -183,10 +185,10 @@ def _place(file: Path, used: set[str]) -> int:
     if "sessions" in used:
         return 1
     if file.name in LONG_FILES:
-        return 4
+        return 5
     if "spark" in used:
-        return 3
-    return 5 if "server" in used else 2
+        return 4
+    return 3 if "server" in used else 2
 
 
 @pytest.fixture(scope="session")
