@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
@@ -54,9 +55,19 @@ def dbt() -> Path:
     return venv / "dbt" / "bin" / "dbt"
 
 
-def test_some_of_dbt_s_own_tests_for_adapters(dbt: Path, thrift: ThriftServer, tmp_path: Path) -> None:
-    """All of them are `make dbt-suite`."""
-    assert run_suite(dbt.with_name("python"), thrift.address, tmp_path, ["-m", "sample", "-q"]) == 0
+@pytest.fixture(scope="module")
+def own_tests(dbt: Path, thrift: ThriftServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[str]]:
+    """What some of dbt's own tests print if they fail. They run beside the other tests: all of them mostly wait."""
+    folder = tmp_path_factory.mktemp("own")
+
+    def run() -> str:
+        with (folder / "output").open("w+") as output:
+            code = run_suite(dbt.with_name("python"), thrift.address, folder, ["-m", "sample", "-q"], output)
+            output.seek(0)
+            return output.read() if code else ""
+
+    with ThreadPoolExecutor() as pool:
+        yield pool.submit(run)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +198,7 @@ def builds_twice_and_documents(
     assert properties == ["retention\t90 days"]
 
 
+@pytest.mark.usefixtures("own_tests")  # which run meanwhile
 def test_against_the_thrift_server(running: Dbt, flights: Any) -> None:
     builds_twice_and_documents(running, "thrift", "nyc_marts", range(5, 8), flights)
 
@@ -196,3 +208,9 @@ def test_in_a_session_of_its_own(running: Dbt, flights: Any) -> None:
     builds_twice_and_documents(running, "session", "nyc_session_marts", range(8, 10), flights, again="run")
     left = {path.name for path in running.project.iterdir()}
     assert left.isdisjoint({"metastore_db", "derby.log", "spark-warehouse"})
+
+
+def test_some_of_dbt_s_own_tests_for_adapters(own_tests: Future[str]) -> None:
+    """All of them are `make dbt-suite`."""
+    failures = own_tests.result()
+    assert not failures, failures[-9000:]

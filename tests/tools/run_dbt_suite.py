@@ -8,12 +8,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "tests" / "entry" / "dbt_suite"
 
 
-def run_suite(python: Path, address: tuple[str, int], folder: Path, arguments: Sequence[str]) -> int:
+def run_suite(
+    python: Path, address: tuple[str, int], folder: Path, arguments: Sequence[str], output: IO[str] | None = None
+) -> int:
     """Run the suite.
 
     Args:
@@ -21,6 +24,7 @@ def run_suite(python: Path, address: tuple[str, int], folder: Path, arguments: S
         address: the Thrift server's host and port.
         folder: for logs.
         arguments: for pytest.
+        output: where pytest writes; else to this process's standard output.
 
     Returns:
         pytest's exit code.
@@ -30,7 +34,8 @@ def run_suite(python: Path, address: tuple[str, int], folder: Path, arguments: S
     own = {"DBT_SUITE_HOST": host, "DBT_SUITE_PORT": str(port), "NO_COLOR": "1", "PYTHONPATH": str(SUITE)}
     environment = {**os.environ, **own}
     command += [str(SUITE / name) for name in ("adapter_suite.py", "keyed_suite.py")]
-    return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
+    messages = None if output is None else subprocess.STDOUT
+    return subprocess.run(command, env=environment, cwd=folder, stdout=output, stderr=messages, check=False).returncode
 
 
 def main(arguments: Sequence[str]) -> int:
