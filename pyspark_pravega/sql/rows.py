@@ -30,6 +30,7 @@ from pyspark_pravega.connector.table import (
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, PravegaError, did_you_mean
 from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.progress import Bar
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Codec
@@ -76,6 +77,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_tail(arguments: argparse.Namespace) -> int:
     """Print a table's last rows."""
+    load_pandas_later()
     if arguments.n < 0:
         raise ConfigurationError(f"-n must be 0 or more rows, not {arguments.n}")
     definition = _definition(arguments)
@@ -102,6 +104,7 @@ def run_tail(arguments: argparse.Namespace) -> int:
 
 def run_put(arguments: argparse.Namespace) -> int:
     """Write lines of JSON as rows."""
+    load_pandas_later()
     definition = _definition(arguments)
     job = WriteJob(WritePlan.of(definition, WriteOptions()))
     try:

@@ -16,6 +16,8 @@ import pytest
 
 ARCHIVES = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
 """Of pyspark's and py4j's sources, as Spark puts them first on the path of its Python processes."""
+(JAR,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
+"""Comes behind them there."""
 LOAD = """
 import os, sys
 from pyspark_pravega.catalog.process import daemon
@@ -55,16 +57,58 @@ def test_what_is_installed_is_loaded_unless_spark_s_archives_are_of_another_vers
         if archives == "broken":
             place.write_bytes(place.read_bytes()[:5000])
     code = (
-        "from pyspark_pravega.catalog.process import daemon; daemon.leave_archives(); daemon.load(); "
-        "import pyspark, py4j; print(pyspark.__file__, py4j.__file__)"
+        "import sys; from pyspark_pravega.catalog.process import daemon; daemon.leave_archives(); daemon.load(); "
+        "import pyspark, py4j; print(pyspark.__file__, py4j.__file__, *sys.path_importer_cache)"
     )
     # Without what leaves the archives of all processes of the tests (tests/tools/sitecustomize.py).
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*places, JAR]))}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, check=True, timeout=600, stdout=subprocess.PIPE, text=True
     )
-    loaded = [str(tmp_path) in file for file in done.stdout.split()]
-    assert loaded == [archives == "of another version"] * 2
+    *modules, importers = done.stdout.split(maxsplit=2)
+    assert [str(tmp_path) in file for file in modules] == [archives == "of another version"] * 2
+    # Each worker would read their lists of files again.
+    assert (str(tmp_path) in importers) == (archives != "as they are")
+    assert str(JAR) not in importers
+
+
+def test_spark_s_jar_has_no_python() -> None:
+    with ZipFile(JAR) as jar:
+        assert [name for name in jar.namelist() if name.endswith((".py", ".pyc"))] == []
+
+
+OF_PANDAS = """
+import sys
+import pyarrow as pa
+if sys.argv[1] == "later":
+    from pyspark_pravega.frames.pandas_later import load_pandas_later
+    load_pandas_later()
+    load_pandas_later()
+    print([pa.array(["a", None]).fill_null("b").to_pylist(), pa.scalar(1).as_py()], file=sys.stderr)
+    assert "pandas" not in sys.modules
+import pandas as pd
+numbers = pd.Series([1.5, float("nan"), None])
+for values in (
+    numbers, numbers.to_numpy(), numbers.astype(object), pd.Series(["a", None, "a"], dtype="category"),
+    pd.Series(pd.date_range("2026-11-27", periods=2, tz="UTC")), pd.Index([1, 2]), pd.DataFrame({"x": [1, None]}),
+):
+    for convert in (pa.array, pa.Array.from_pandas, pa.Table.from_pandas):
+        try:
+            values_of_arrow = convert(values)
+            print(getattr(values_of_arrow, "type", None) or values_of_arrow.schema, values_of_arrow.to_pylist())
+        except Exception as error:
+            print(type(error), error)
+"""
+
+
+def test_pyarrow_knows_pandas_once_somebody_loads_it() -> None:
+    """What becomes of pandas' objects, among them missing values, is what becomes of them in any program."""
+
+    def printed(when: str) -> str:
+        command = [sys.executable, "-c", OF_PANDAS, when]
+        return subprocess.run(command, check=True, timeout=600, stdout=subprocess.PIPE, text=True).stdout
+
+    assert printed("later") == printed("at once")
 
 
 def traces_of_a_cancelled_task(module: str) -> str:

@@ -18,7 +18,7 @@ from entry_tools import descendants
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from spark_tools import MEASURED, catalog_processes
-from streaming_tools import OWN_DAEMON
+from streaming_tools import OWN_DAEMON, kill_workers, parent_of, workers_of
 from transactions import open_transactions
 from waiting import eventually
 
@@ -166,6 +166,27 @@ def test_workers_come_from_a_daemon_of_their_own(spark: SparkSession, namespace:
     (row,) = spark.table(f"{namespace}.t").mapInArrow(commands, "parent STRING").collect()
     assert "\0pyspark.daemon\0" in row.parent
     assert own_daemons(spark)
+
+
+@pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")
+def test_a_worker_s_first_tasks_load_nothing(spark: SparkSession, namespace: str) -> None:
+    """Pandas, which pyarrow loads where it is installed, took most of a worker's first task."""
+    table = f"{namespace}.loaded"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, day DATE, parts ARRAY<STRING>) CLUSTERED BY (day) INTO 2 BUCKETS")
+    kill_workers(spark)
+    spark.sql(f"INSERT INTO {table} SELECT id, DATE'2026-11-27', array('a', NULL) FROM range(4)")
+    assert spark.table(table).where("id > 1 AND day IS NOT NULL").count() == 2
+    workers = workers_of(spark)
+    assert workers
+    for worker in workers:
+        daemon = parent_of(worker)
+        assert libraries(worker) - libraries(daemon) == set()
+
+
+def libraries(pid: int) -> set[str]:
+    """The native libraries that a process has loaded."""
+    files = {line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+    return {file for file in files if ".so" in Path(file).name}
 
 
 @pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")

@@ -33,6 +33,7 @@ from pyspark_pravega.errors import (
     ViewNotFoundError,
     did_you_mean,
 )
+from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.settings import KEYS, Settings, canonical_key
 
 THREADS = 32
@@ -162,6 +163,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    load_pandas_later()
     # Whatever the locale is: the JVM writes UTF-8.
     requests = os.fdopen(sys.stdin.fileno(), encoding="utf-8", closefd=False)
     serve(requests, answers)
