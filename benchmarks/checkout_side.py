@@ -6,7 +6,11 @@ It runs in the environment of any checkout, so it uses nothing of this folder, a
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -57,13 +61,32 @@ def _do(session: SparkSession, what: str, table: str, events: int, options: dict
         session.sql(f"INSERT INTO {table} SELECT * FROM {ROWS}")
         return
     rows = session.read.options(**options).table(table)
-    if what == "sum":
+    if what == "new workers":
+        _end_workers(session)
+    if what in ("sum", "new workers"):
         rows.selectExpr("sum(amount)", "avg(discount)").collect()
     elif what == "count":
         # The condition keeps the catalog from answering with the number that the commit log knows.
         assert rows.where("_offset >= 0").selectExpr("count(*)").collect()[0][0] == events
     else:
         _to_noop(rows.select("id", "customer") if what == "two columns" else rows)
+
+
+def _end_workers(session: SparkSession) -> None:
+    """End all Python workers: Spark has its daemons fork others."""
+    assert session._jvm is not None
+    daemons = _children(session._jvm.java.lang.ProcessHandle.current().pid())
+    for worker in [worker for daemon in daemons for worker in _children(daemon)]:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
+def _children(process: int) -> list[int]:
+    pids: list[int] = []
+    for thread in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has just ended
+            pids += map(int, thread.read_text().split())
+    return pids
 
 
 def _to_noop(rows: DataFrame) -> None:
