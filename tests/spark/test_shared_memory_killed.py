@@ -64,7 +64,7 @@ def memory(spark: SparkSession) -> Iterator[list[dict[str, int]]]:
     for sample in samples[:1] + samples[9::10]:
         print("\n", sample, end="")
     mapped = [sample["mapped files"] for sample in samples]
-    # Java leaves a few bytes mapped where a task is interrupted while it copies a file of a shuffle.
+    # Once the JVM had 66 bytes mapped that weren't a ring's: probably a file of a shuffle whose copy was interrupted.
     assert max(mapped, default=0) < SMALLEST_RING, mapped
 
 
