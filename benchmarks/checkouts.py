@@ -90,9 +90,9 @@ def _report(sandbox: Sandbox, arguments: argparse.Namespace) -> str:
             name: stack.enter_context(closing(Side(checkout, sandbox, file, events)))
             for name, checkout in ((BEFORE, arguments.before), (HERE, Path(__file__).parents[1]))
         }
-        streams = {"raw": tables.raw, **dict.fromkeys(("decoded", "two columns", "sum", "count"), tables.decoded)}
-        if arguments.new_workers:
-            streams = {"new workers": tables.decoded}
+        decoded = ("new workers",) if arguments.new_workers else ("decoded", "two columns", "sum", "count")
+        streams = {} if arguments.new_workers else {"raw": tables.raw}
+        streams |= dict.fromkeys(decoded, tables.decoded)
         reads = [case for what, stream in streams.items() for case in _cases(sides, what, stream)]
         for case in reads * arguments.warm_ups:
             case.run("", events)
@@ -135,7 +135,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--events-size", type=int, default=1000, help="bytes of an event without its frame, on average")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--warm-ups", type=int, default=5, help="how often each case runs before: so long JVMs compile")
-    parser.add_argument("--new-workers", action="store_true", help="measure a sum whose Python workers are new, only")
+    parser.add_argument(
+        "--new-workers", action="store_true", help="measure only a sum by new workers; its CPU is without theirs"
+    )
     parser.add_argument("--writes", action="store_true", help="measure writes, too")
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
     parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")

@@ -36,7 +36,8 @@ from waiting import eventually
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(7200)]
 
 SEEDS = int(os.environ.get("SHARED_MEMORY_SEEDS", "3"))
-SMALLEST_RING = 1 << 20
+NO_RING = 1 << 16
+"""Bytes; a ring is larger: of 1 MiB, less what its buffers are rounded down by."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def memory(spark: SparkSession) -> Iterator[list[dict[str, int]]]:
         print("\n", sample, end="")
     mapped = [sample["mapped files"] for sample in samples]
     # Once the JVM had 66 bytes mapped that weren't a ring's: probably a file of a shuffle whose copy was interrupted.
-    assert max(mapped, default=0) < SMALLEST_RING, mapped
+    assert max(mapped, default=0) < NO_RING, mapped
 
 
 def sampled(spark: SparkSession) -> dict[str, int]:
