@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable
 
 from pyspark_pravega.client import Client, KeyValueTable
-from pyspark_pravega.connector.log import Content, JsonTable, ensure_table
+from pyspark_pravega.connector.log import Content, JsonTable
 from pyspark_pravega.errors import AuthenticationError, KeyValueTableNotFoundError
 
 STORE = "spark.catalog"
@@ -135,7 +135,7 @@ class NamespaceStore:
         table = self._open()
         if table is None:
             change(None)
-            ensure_table(self._client, self._scope, STORE, KEY_BYTES)
+            self._client.create_key_value_table(self._scope, STORE, partitions=1, key_bytes=KEY_BYTES)
             table = self._existing()
         table.change(key, change)
 

@@ -15,8 +15,9 @@ from pyspark_pravega.client.events import (
     plan,
     read_part,
 )
-from pyspark_pravega.client.key_value import KeyValueTable
+from pyspark_pravega.client.key_value import KeyValueTable, create_table
 from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.client.positions import SegmentPart, tail_cut, truncate_stream
 from pyspark_pravega.client.segments import Staged, gather
 from pyspark_pravega.client.stream_cut import StreamCut
@@ -129,6 +130,43 @@ class Client(Cluster):
             TransactionError: a transaction was lost, or the stream was scaled between their beginnings.
         """
         return gather(self, staged)
+
+    def create_key_value_table(
+        self,
+        scope: str,
+        name: str,
+        *,
+        partitions: int,
+        key_bytes: int,
+        secondary_key_bytes: int = 0,
+        rollover_size_bytes: int = 0,
+    ) -> bool:
+        """Create a key-value table, also where a controller broke off an earlier creation; see `creation`.
+
+        Args:
+            scope: its scope.
+            name: its name.
+            partitions: number of table segments.
+            key_bytes: length of every primary key; of every key, where there are no secondary ones.
+            secondary_key_bytes: length of every secondary key.
+            rollover_size_bytes: how large a segment's files in long-term storage get; 0 for the server's default.
+
+        Returns:
+            True when it was made by this call; False when it was there, or was made by a call whose answer was lost.
+
+        Raises:
+            InvalidNameError: it can't be called so.
+            ConfigurationError: there are no such tables.
+            ScopeNotFoundError: there is no such scope.
+            ControllerUnavailableError: no controller answers in time.
+        """
+        configuration = KeyValueTableConfiguration(
+            partitions=partitions,
+            key_bytes=key_bytes,
+            secondary_key_bytes=secondary_key_bytes,
+            rollover_size_bytes=rollover_size_bytes,
+        )
+        return create_table(self, scope, name, configuration)
 
     def key_value_table(self, scope: str, name: str) -> KeyValueTable:
         """Open a key-value table; see `KeyValueTable`.

@@ -22,7 +22,8 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.controller import key_value_tables
-from pyspark_pravega.connector.log import claim_ledger, create_ledger, delete_ledger, json_table, open_ledger
+from pyspark_pravega.client.key_value import creation
+from pyspark_pravega.connector.log import claim_ledger, create_ledger, delete_ledger, open_ledger
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
     GroupNotFoundError,
@@ -162,7 +163,7 @@ def test_who_writes_while_a_table_is_dropped_keeps_no_other_from_being_made(
 ) -> None:
     """The next CREATE TABLE took the log for that of somebody who creates the table, too, and waited for 30 s."""
     # Where a table is made and deleted at one time, the controller may come to the end of neither; it is asked again.
-    monkeypatch.setattr(json_table, "_CREATED_S", 1.0)
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 1.0)
     monkeypatch.setattr(key_value_tables, "_DELETED_S", 1.0)
     streams = [make_stream(client, scope, f"t{number}") for number in range(10)]
     dropped = set[Stream]()

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 from catalog_tools import COLUMNS, make
+from client_tools import break_creation
+from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client
+from pyspark_pravega.client.key_value import creation
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupStream
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.errors import (
@@ -173,3 +177,35 @@ def test_the_default_namespace_is_there_before_its_scope(catalog: Catalog) -> No
         put()
         assert "default" in catalog.list_namespaces()
         assert catalog.drop_namespace(["default"], cascade=True)
+
+
+@pytest.mark.parametrize("cascade", [False, True])
+def test_a_namespace_is_dropped_though_the_controller_broke_creations_off(
+    catalog: Catalog, client: Client, *, cascade: bool
+) -> None:
+    """Of their tables there are names only, of which the controller says that the scope isn't empty."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    catalog.create_namespace([name])
+    make(catalog, name)
+    assert catalog.drop_table([name], "t")
+    break_creation(client, name, "t.ledger", has_segment=True)
+    if cascade:
+        break_creation(client, name, "kv", has_segment=False)
+    assert catalog.drop_namespace([name], cascade=cascade) is True
+    assert not client.controller.scope_exists(name)
+
+
+def test_tables_are_made_where_the_controller_broke_creations_off(
+    catalog: Catalog, client: Client, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with a commit log, and one that is a key-value table."""
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 0.7)
+    monkeypatch.setattr(creation, "_BARE_S", 0.7)
+    break_creation(client, scope, "t.ledger", has_segment=True)
+    break_creation(client, scope, "kv", has_segment=True)
+    assert catalog.create_table([scope], "t", COLUMNS, [], {}).schema == COLUMNS
+    columns = StructType().add("id", "long", nullable=False).add("s", "string")
+    catalog.create_relation([scope], "kv", columns, [], {"table-type": "key-value", "primary-key": "id"})
+    assert sorted(catalog.list_tables([scope])) == ["kv", "t"]
+    assert catalog.drop_table([scope], "t")
+    assert catalog.drop_table([scope], "kv")

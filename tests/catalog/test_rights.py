@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from client_tools import break_creation
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client
+from pyspark_pravega.client.key_value import NOT_EXISTS, creation
 from pyspark_pravega.connector.key_value import (
     KeyValueDefinition,
     KeyValueJob,
@@ -34,7 +37,7 @@ from pyspark_pravega.connector.stream import ChangesSource
 from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
 from pyspark_pravega.connector.write import WriteJob, WritePlan, compact
 from pyspark_pravega.connector.write.writer import BatchWriter
-from pyspark_pravega.errors import AuthenticationError
+from pyspark_pravega.errors import AuthenticationError, ControllerUnavailableError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
@@ -209,3 +212,21 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
         catalog_of(auth_sandbox, "rights-reader").load_table(["rights"], "keyed")
     assert rows(maker) == expected
     assert maker.drop_table(["rights"], "keyed")
+
+
+def test_a_creation_that_was_broken_off_is_made_up_for_by_who_may_do_everything(
+    owner: Catalog, auth_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are told so: what is left of it stands among what the controller keeps for itself."""
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 0.7)
+    monkeypatch.setattr(creation, "_BARE_S", 0.7)
+    break_creation(owner.client, "rights", "broken", has_segment=True)
+    maker = catalog_of(auth_sandbox, "rights-maker").client
+    hurried = replace(maker.settings, timeout=4.0)
+    with Client(hurried) as client, pytest.raises(ControllerUnavailableError, match=r"may do everything \(prn::\*\)"):
+        client.create_key_value_table("rights", "broken", partitions=1, key_bytes=4)
+    assert owner.client.create_key_value_table("rights", "broken", partitions=1, key_bytes=4)
+    assert not maker.create_key_value_table("rights", "broken", partitions=1, key_bytes=4)
+    table = maker.key_value_table("rights", "broken")
+    table.put([(b"key4", NOT_EXISTS, b"value")])
+    assert maker.controller.delete_key_value_table("rights", "broken")

@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -16,8 +17,11 @@ from pyspark_pravega.client import Client, ConnectionPool, Controller, ScalingPo
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.rpc import ControllerRpc
+from pyspark_pravega.client.key_value import NOT_EXISTS
+from pyspark_pravega.client.key_value.creation import _Metadata
 from pyspark_pravega.client.segments.reading import read_range, segment_state
 from pyspark_pravega.client.segments.writing import SegmentWriter
+from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.settings import Settings
 
 
@@ -45,6 +49,33 @@ def content(pool: ConnectionPool, stream: Stream, segment_id: int) -> bytes:
     """All bytes of a segment."""
     state = segment_state(pool, stream, segment_id)
     return b"".join(read_range(pool, stream, segment_id, state.start_offset, state.write_offset))
+
+
+def break_creation(client: Client, scope: str, table: str, *, has_segment: bool) -> None:
+    """Leave of a key-value table what the controller leaves when it breaks off its creation: a name with an id.
+
+    Args:
+        client: somebody who may do everything.
+        scope: the table's scope.
+        table: its name.
+        has_segment: whether the segment is there in which the controller would keep what it knows of the table.
+    """
+    metadata, table_id = _Metadata(client), uuid.uuid4()
+    scope_id, _ = metadata.get("_system/_tables/scopes", scope)
+    names = f"_system/_tables/{scope}/kvTablesInScope.#.{uuid.UUID(bytes=scope_id)}"
+    token = client.pool.tokens.get(Stream("_system", "_tables"), write=True)
+    with client.pool.connection(Stream("_system", "_tables"), 0) as connection:
+        name = wire.UpdateTableEntries(
+            request_id=connection.next_id(),
+            segment=names,
+            token=token,
+            entries=((table.encode(), NOT_EXISTS, table_id.bytes),),
+        )
+        connection.call(name, wire.TableEntriesUpdated)
+        if has_segment:
+            segment = f"_system/_tables/{scope}/{table}/metadata.#.{table_id}"
+            make = wire.CreateTableSegment(request_id=connection.next_id(), segment=segment, token=token)
+            connection.call(make, wire.SegmentCreated)
 
 
 def truncate(settings: Settings, stream: Stream, cut: dict[int, int]) -> None:

@@ -7,11 +7,14 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
+from client_tools import break_creation
 from controller_relay import relayed
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import Ledger, claim_ledger, create_ledger, json_table, open_ledger
+from pyspark_pravega.client.key_value import creation
+from pyspark_pravega.connector.log import Ledger, claim_ledger, create_ledger, open_ledger
 from pyspark_pravega.connector.log.entries import State
+from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -21,7 +24,7 @@ def test_a_log_is_used_though_the_controller_never_answers_its_creation(
     settings: Settings, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of six who made one log at once, one was told nothing for 30 s, by four calls; the log was there."""
-    monkeypatch.setattr(json_table, "_CREATED_S", 1.0)
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 1.0)
     over = Event()
 
     def never_answers(method: str, call: Callable[[], bytes]) -> bytes:
@@ -48,7 +51,7 @@ def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
     make: Callable[[Client, Stream], Ledger | None],
 ) -> None:
     """It is asked once more. One of some hundred creations by several at once was seen to hang."""
-    monkeypatch.setattr(json_table, "_CREATED_S", 1.0)
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 1.0)
     begun: list[str] = []
     over = Event()
 
@@ -68,4 +71,22 @@ def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
         finally:
             over.set()
     assert len(begun) == 2
+    assert open_ledger(client, stream) is not None
+
+
+@pytest.mark.parametrize("make", [create_ledger, claim_ledger])
+def test_a_log_is_made_where_the_controller_broke_off_an_earlier_creation(
+    client: Client,
+    stream: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Client, Stream], Ledger | None],
+) -> None:
+    """A query that looked for the log at the wrong moment had it: the stream took no INSERT ever after."""
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 0.7)
+    monkeypatch.setattr(creation, "_BARE_S", 0.7)
+    break_creation(client, stream.scope, ledger_name(stream), has_segment=True)
+    assert open_ledger(client, stream) is None
+    ledger = make(client, stream)
+    assert ledger is not None
+    assert ledger.state() == State()
     assert open_ledger(client, stream) is not None

@@ -156,7 +156,6 @@ class KeyValueTables(Replacing):
         # What has no place in the format is said before anything is made.
         formed = own_schema(request.format, request.value_schema, stream) if request.format in REGISTERED else None
         made_group = False
-        controller = self.client.controller
         try:
             if registry is not None and formed is not None:
                 info = schema_info(formed)
@@ -167,7 +166,7 @@ class KeyValueTables(Replacing):
                     compatibility=request.compatibility,
                 )
                 registry.add_schema(scope, stream.name, info)
-            is_new = controller.create_key_value_table(
+            is_new = self.client.create_key_value_table(
                 scope,
                 stream.name,
                 partitions=request.configuration.partitions,

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, is_internal, no_such_scope
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.store import STORE
+from pyspark_pravega.client.key_value import forget_broken_names
 from pyspark_pravega.connector.log import delete_left_over_logs, is_ledger_name
-from pyspark_pravega.errors import PravegaError, ScopeExistsError, ScopeNotEmptyError, UnsupportedOperationError
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    PravegaError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 
@@ -144,6 +152,8 @@ class Namespaces(CatalogBase):
         try:
             if store is not None:
                 store.delete()
+            with suppress(AuthenticationError):
+                forget_broken_names(self.client, scope, controller.list_key_value_tables(scope))
             return controller.delete_scope(scope)
         finally:
             self._namespace_has_changed()

@@ -40,6 +40,11 @@ class Controller(ControllerScopes, ControllerScaling, ControllerTransactions):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether a controller has ever answered a call of this object's: if not, its address may be wrong."""
+        return self._rpc.has_answered
+
     def close(self) -> None:
         """Close the connection."""
         self._rpc.close()

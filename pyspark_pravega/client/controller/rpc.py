@@ -62,7 +62,8 @@ class ControllerRpc:
         self._tls = (tls or Tls()) if uri.startswith("tls:") else None
         self._addresses = controller_addresses(uri)
         self._current = 0
-        self._answered = False
+        self.has_answered = False
+        """Whether a controller has ever answered a call."""
         self._channels: dict[int, grpc.Channel] = {}
         self._stubs: dict[tuple[int, str], Callable[..., Any]] = {}
         self._lock = threading.Lock()
@@ -115,12 +116,12 @@ class ControllerRpc:
                     self._fail(method, error, missing)
                 self._current = (current + 1) % len(self._addresses)
             else:
-                self._answered = True
+                self.has_answered = True
                 return answer
 
     def _lacks_tls(self, current: int, error: Any) -> bool:
         """Whether the controller has ended the connection because it expects TLS; those that have answered don't."""
-        if self._answered or self._tls is not None:
+        if self.has_answered or self._tls is not None:
             return False
         return any(word in (error.details() or "") for word in _LOST_CONNECTION) and _wants_tls(
             *self._addresses[current], Limit(self.timeout).left
@@ -140,7 +141,7 @@ class ControllerRpc:
         if method in _ONCE and not never_sent:
             return False
         somebody_is_there = any(word in details for word in _LOST_CONNECTION)
-        if self._answered or somebody_is_there:
+        if self.has_answered or somebody_is_there:
             return True
         # Nobody has ever answered: rather a wrong address than a server that is just being started again.
         return tries < len(self._addresses)
@@ -201,9 +202,10 @@ class ControllerRpc:
                 "credentials that it can't make sense of: check the token and its method"
             ) from None
         if _BEING_CREATED in details:
+            again = "delete it, and" if "KeyValueTable" in details else "the controller goes on with it when you"
             raise OperationFailedError(
                 f"the Pravega controller at {self.uri} can't do {method} yet, what it is for is being created "
-                f"({details}): try again later; if it stays so, create it again, and the controller goes on with it"
+                f"({details}): try again later; if it stays so, {again} create it again"
             ) from None
         raise OperationFailedError(
             f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"

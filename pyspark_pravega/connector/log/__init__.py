@@ -21,7 +21,7 @@ from pyspark_pravega.connector.log.entries import (
 )
 from pyspark_pravega.connector.log.history import HISTORY, History
 from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, places
-from pyspark_pravega.connector.log.json_table import Content, JsonTable, ensure_table
+from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import (
@@ -77,7 +77,6 @@ __all__ = [
     "create_ledger",
     "delete_ledger",
     "delete_left_over_logs",
-    "ensure_table",
     "finish",
     "is_committing",
     "is_empty_before",

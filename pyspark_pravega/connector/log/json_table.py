@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pyspark_pravega.client import Client, KeyValueTable
+from pyspark_pravega.client import KeyValueTable
 from pyspark_pravega.client.key_value import NOT_EXISTS, Entry
-from pyspark_pravega.deadlines import Limit, deadline
+from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
     ConflictError,
     DeadlineExceededError,
-    NotFoundError,
-    OperationFailedError,
     PravegaError,
     UnavailableError,
 )
@@ -26,10 +24,6 @@ Change = tuple[bytes, int, Content]
 Made = TypeVar("Made")
 _READABLE_S, _POLL_S = 2.0, 0.002
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-_CREATED_S = 8.0
-"""After so long a creation is asked for again."""
-_LOOK_S = 2.0
-"""How long to look whether a table is there whose creation isn't answered."""
 _REPEATED_S = 10.0
 """How long after its begin a change is made again whose answer was lost."""
 
@@ -142,45 +136,6 @@ class JsonTable:
                 f"(format {content.get('format')}, known is {FORMAT}): upgrade this one"
             )
         return Document(content=content, version=entry.version)
-
-
-def ensure_table(client: Client, scope: str, name: str, key_bytes: int) -> bool:
-    """Make a key-value table of one partition, unless it is there.
-
-    Now and then a controller of 0.13 doesn't come to the end of a creation. It is asked again then, which does no harm.
-    Of several calls at once it may answer all but one, however often that one is made again: the table is there then.
-
-    Args:
-        client: the cluster.
-        scope: the table's scope.
-        name: its name.
-        key_bytes: the length of its keys.
-
-    Returns:
-        False when it was there, or was made by a call whose answer was lost.
-
-    Raises:
-        ControllerUnavailableError: no controller answers in time.
-    """
-    limit = Limit(client.settings.timeout)
-    while True:
-        try:
-            with deadline(_CREATED_S):
-                return client.controller.create_key_value_table(scope, name, partitions=1, key_bytes=key_bytes)
-        except UnavailableError:
-            if _is_usable(client, scope, name):
-                return False
-            if not limit.wait():
-                raise
-
-
-def _is_usable(client: Client, scope: str, name: str) -> bool:
-    try:
-        with deadline(_LOOK_S):
-            client.controller.key_value_table_segments(scope, name)
-    except (NotFoundError, OperationFailedError, UnavailableError):
-        return False
-    return True
 
 
 def repeated(change: Callable[[], Made]) -> Made:

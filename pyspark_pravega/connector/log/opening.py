@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
-from pyspark_pravega.connector.log.json_table import ensure_table
 from pyspark_pravega.connector.log.keys import KEY_BYTES, STATE, is_ledger_name, ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.errors import (
@@ -53,7 +52,7 @@ def create_ledger(client: Client, stream: Stream, *, to_write: bool = False) -> 
     takes_events = _takes_events(client, stream)
     if to_write and not takes_events:
         raise _sealed(stream)
-    is_new = ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
+    is_new = _make(client, stream)
     try:
         if takes_events and not _takes_events(client, stream):
             raise _sealed(stream)
@@ -72,7 +71,7 @@ def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
     Returns:
         None when it was there, or was made by a call whose answer was lost.
     """
-    is_new = ensure_table(client, stream.scope, ledger_name(stream), KEY_BYTES)
+    is_new = _make(client, stream)
     return _opened(client, stream) if is_new else None
 
 
@@ -96,9 +95,15 @@ def delete_left_over_logs(client: Client, scope: str, tables: Iterable[str]) -> 
         tables: the names of its key-value tables.
     """
     for table in filter(is_ledger_name, tables):
-        ledger = Ledger(KeyValueTable.reopened(client.pool, scope, table, key=STATE), Stream(scope, table))
-        if ledger.is_left_over():
-            client.controller.delete_key_value_table(scope, table)
+        # Of a log whose creation was broken off there may be a name, and no table.
+        with suppress(KeyValueTableNotFoundError):
+            ledger = Ledger(KeyValueTable.reopened(client.pool, scope, table, key=STATE), Stream(scope, table))
+            if ledger.is_left_over():
+                client.controller.delete_key_value_table(scope, table)
+
+
+def _make(client: Client, stream: Stream) -> bool:
+    return client.create_key_value_table(stream.scope, ledger_name(stream), partitions=1, key_bytes=KEY_BYTES)
 
 
 def _takes_events(client: Client, stream: Stream) -> bool:

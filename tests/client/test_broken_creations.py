@@ -1,0 +1,118 @@
+"""Key-value tables whose creation the controller has broken off: what it leaves is made here, on a real server.
+
+`tests/chaos/test_creations.py` has the controller itself break creations off.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from client_tools import break_creation
+
+from pyspark_pravega.client import Client, KeyValueTable
+from pyspark_pravega.client.key_value import NOT_EXISTS, creation, forget_broken_names
+from pyspark_pravega.client.policies import KeyValueTableConfiguration
+from pyspark_pravega.deadlines import deadline
+from pyspark_pravega.errors import (
+    ControllerUnavailableError,
+    KeyValueTableNotFoundError,
+    ScopeNotFoundError,
+    UnavailableError,
+)
+from pyspark_pravega.sandbox.ports import free_ports
+from pyspark_pravega.settings import Settings
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 0.7)
+    monkeypatch.setattr(creation, "_BARE_S", 0.7)
+
+
+CONFIGURATION = KeyValueTableConfiguration(partitions=2, key_bytes=4, secondary_key_bytes=2)
+
+
+def create(client: Client, scope: str, name: str) -> bool:
+    return client.create_key_value_table(scope, name, partitions=2, key_bytes=4, secondary_key_bytes=2)
+
+
+@pytest.mark.parametrize("has_segment", [False, True])
+def test_a_broken_name_is_made(client: Client, scope: str, *, has_segment: bool) -> None:
+    """Alone the controller can neither make nor delete it, nor is its scope ever empty."""
+    controller = client.controller
+    break_creation(client, scope, "kv", has_segment=has_segment)
+    for _ in range(2):
+        with pytest.raises(UnavailableError), deadline(1.0):
+            controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=4)
+    assert controller.delete_key_value_table(scope, "kv") is False
+    assert list(controller.list_key_value_tables(scope)) == ["kv"]
+
+    assert create(client, scope, "kv") is True
+    assert create(client, scope, "kv") is False
+    assert controller.key_value_table_configuration(scope, "kv") == CONFIGURATION
+    table = client.key_value_table(scope, "kv")
+    table.put([(b"keykey", NOT_EXISTS, b"value")])
+    assert [entry and entry.value for entry in table.get([b"keykey"])] == [b"value"]
+    assert controller.delete_key_value_table(scope, "kv") is True
+    assert list(controller.list_key_value_tables(scope)) == []
+    assert create(client, scope, "kv") is True
+
+
+def test_several_who_make_a_broken_name_at_once_make_one_table(settings: Settings, client: Client, scope: str) -> None:
+    names = [f"kv{number}" for number in range(2)]
+    for name in names:
+        break_creation(client, scope, name, has_segment=True)
+
+    def insert(number: int) -> list[bool]:
+        with Client(settings) as own:
+            made = []
+            for name in names:
+                time.sleep(0.02 * number)
+                made.append(create(own, scope, name))
+                key = b"%06d" % number
+                KeyValueTable(own.pool, scope, name).put([(key, NOT_EXISTS, b"value")])
+            return made
+
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(insert, range(4)))
+    for number, name in enumerate(names):
+        assert sum(one[number] for one in made) <= 1
+        assert len(list(client.key_value_table(scope, name).iterate_keys())) == 4
+
+
+def test_only_names_without_a_table_are_forgotten(client: Client, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is being made has its table a moment later."""
+    create(client, scope, "whole")
+    key = b"keykey"
+    client.key_value_table(scope, "whole").put([(key, NOT_EXISTS, b"value")])
+    break_creation(client, scope, "broken", has_segment=True)
+    break_creation(client, scope, "slow", has_segment=False)
+
+    with ThreadPoolExecutor(1) as thread:
+        forgotten = thread.submit(forget_broken_names, client, scope, ["whole", "broken", "slow", "nowhere"])
+        time.sleep(0.3)
+        # As when its creation comes to its end meanwhile.
+        monkeypatch.setattr(creation, "_BARE_S", 0.0)
+        assert forget_broken_names(client, scope, ["slow"]) == ["slow"]
+        assert create(client, scope, "slow")
+        assert forgotten.result() == ["broken"]
+    assert sorted(client.controller.list_key_value_tables(scope)) == ["slow", "whole"]
+    assert forget_broken_names(client, f"test-{uuid.uuid4().hex}", ["kv"]) == []
+    assert [entry and entry.value for entry in client.key_value_table(scope, "whole").get([key])] == [b"value"]
+    with pytest.raises(KeyValueTableNotFoundError):
+        client.key_value_table(scope, "broken")
+
+
+def test_what_no_later_call_can_change_is_said_at_once(client: Client, settings: Settings, scope: str) -> None:
+    with pytest.raises(ScopeNotFoundError):
+        create(client, "test-nowhere", "kv")
+    # A time-out of an hour: the test's own time limit would be over.
+    nowhere = replace(settings, controller_uri=f"tcp://127.0.0.1:{free_ports(1)[0]}", timeout=3600.0)
+    with Client(nowhere) as lost, pytest.raises(ControllerUnavailableError, match="no Pravega controller answers"):
+        create(lost, scope, "kv")
