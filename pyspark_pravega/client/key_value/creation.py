@@ -121,7 +121,7 @@ def forget_broken_names(cluster: Cluster, scope: str, names: Iterable[str]) -> l
     if not seen:
         return []
     # They may be under way: somebody else may even have begun anew with one a moment ago.
-    time.sleep(_BARE_S)
+    _pause()
     return [name for name, version in seen.items() if metadata.forget(scope, name, version)]
 
 
@@ -202,6 +202,10 @@ class _Metadata:
 
     def _token(self) -> str:
         return self._pool.tokens.get(_METADATA, write=True)
+
+
+def _pause() -> None:
+    time.sleep(_BARE_S)
 
 
 def _is_usable(cluster: Cluster, scope: str, name: str) -> bool:
