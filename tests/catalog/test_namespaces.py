@@ -25,6 +25,7 @@ from pyspark_pravega.errors import (
     ViewExistsError,
     ViewNotFoundError,
 )
+from pyspark_pravega.together import together
 
 pytestmark = pytest.mark.server
 VIEW: dict[str, Any] = {"query": "SELECT 1", "schema": "{}", "columns": ["a"]}
@@ -179,20 +180,24 @@ def test_the_default_namespace_is_there_before_its_scope(catalog: Catalog) -> No
         assert catalog.drop_namespace(["default"], cascade=True)
 
 
-@pytest.mark.parametrize("cascade", [False, True])
 def test_a_namespace_is_dropped_though_the_controller_broke_creations_off(
-    catalog: Catalog, client: Client, *, cascade: bool
+    catalog: Catalog, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of their tables there are names only, of which the controller says that the scope isn't empty."""
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    catalog.create_namespace([name])
-    make(catalog, name)
-    assert catalog.drop_table([name], "t")
-    break_creation(client, name, "t.ledger", has_segment=True)
-    if cascade:
-        break_creation(client, name, "kv", has_segment=False)
-    assert catalog.drop_namespace([name], cascade=cascade) is True
-    assert not client.controller.scope_exists(name)
+    monkeypatch.setattr(creation, "_BARE_S", 0.7)
+
+    def drop(*, cascade: bool) -> None:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        catalog.create_namespace([name])
+        make(catalog, name)
+        assert catalog.drop_table([name], "t")
+        break_creation(client, name, "t.ledger", has_segment=True)
+        if cascade:
+            break_creation(client, name, "kv", has_segment=False)
+        assert catalog.drop_namespace([name], cascade=cascade) is True
+        assert not client.controller.scope_exists(name)
+
+    together(lambda: drop(cascade=False), lambda: drop(cascade=True))
 
 
 def test_tables_are_made_where_the_controller_broke_creations_off(
@@ -203,9 +208,12 @@ def test_tables_are_made_where_the_controller_broke_creations_off(
     monkeypatch.setattr(creation, "_BARE_S", 0.7)
     break_creation(client, scope, "t.ledger", has_segment=True)
     break_creation(client, scope, "kv", has_segment=True)
-    assert catalog.create_table([scope], "t", COLUMNS, [], {}).schema == COLUMNS
     columns = StructType().add("id", "long", nullable=False).add("s", "string")
-    catalog.create_relation([scope], "kv", columns, [], {"table-type": "key-value", "primary-key": "id"})
+    properties = {"table-type": "key-value", "primary-key": "id"}
+    together(
+        lambda: catalog.create_table([scope], "t", COLUMNS, [], {}),
+        lambda: catalog.create_relation([scope], "kv", columns, [], properties),
+    )
     assert sorted(catalog.list_tables([scope])) == ["kv", "t"]
     assert catalog.drop_table([scope], "t")
     assert catalog.drop_table([scope], "kv")

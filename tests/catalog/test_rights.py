@@ -222,7 +222,7 @@ def test_a_creation_that_was_broken_off_is_made_up_for_by_who_may_do_everything(
     monkeypatch.setattr(creation, "_BARE_S", 0.7)
     break_creation(owner.client, "rights", "broken", has_segment=True)
     maker = catalog_of(auth_sandbox, "rights-maker").client
-    hurried = replace(maker.settings, timeout=4.0)
+    hurried = replace(maker.settings, timeout=1.5)
     with Client(hurried) as client, pytest.raises(ControllerUnavailableError, match=r"may do everything \(prn::\*\)"):
         client.create_key_value_table("rights", "broken", partitions=1, key_bytes=4)
     assert owner.client.create_key_value_table("rights", "broken", partitions=1, key_bytes=4)

@@ -26,6 +26,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.sandbox.ports import free_ports
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import together
 
 pytestmark = pytest.mark.server
 
@@ -43,26 +44,29 @@ def create(client: Client, scope: str, name: str) -> bool:
     return client.create_key_value_table(scope, name, partitions=2, key_bytes=4, secondary_key_bytes=2)
 
 
-@pytest.mark.parametrize("has_segment", [False, True])
-def test_a_broken_name_is_made(client: Client, scope: str, *, has_segment: bool) -> None:
+def test_a_broken_name_is_made(client: Client, scope: str) -> None:
     """Alone the controller can neither make nor delete it, nor is its scope ever empty."""
-    controller = client.controller
-    break_creation(client, scope, "kv", has_segment=has_segment)
-    for _ in range(2):
-        with pytest.raises(UnavailableError), deadline(1.0):
-            controller.create_key_value_table(scope, "kv", partitions=1, key_bytes=4)
-    assert controller.delete_key_value_table(scope, "kv") is False
-    assert list(controller.list_key_value_tables(scope)) == ["kv"]
 
-    assert create(client, scope, "kv") is True
-    assert create(client, scope, "kv") is False
-    assert controller.key_value_table_configuration(scope, "kv") == CONFIGURATION
-    table = client.key_value_table(scope, "kv")
-    table.put([(b"keykey", NOT_EXISTS, b"value")])
-    assert [entry and entry.value for entry in table.get([b"keykey"])] == [b"value"]
-    assert controller.delete_key_value_table(scope, "kv") is True
-    assert list(controller.list_key_value_tables(scope)) == []
-    assert create(client, scope, "kv") is True
+    def make(*, has_segment: bool) -> None:
+        controller, name = client.controller, f"kv-{has_segment}"
+        break_creation(client, scope, name, has_segment=has_segment)
+        for _ in range(2):
+            with pytest.raises(UnavailableError), deadline(1.0):
+                controller.create_key_value_table(scope, name, partitions=1, key_bytes=4)
+        assert controller.delete_key_value_table(scope, name) is False
+        assert name in list(controller.list_key_value_tables(scope))
+
+        assert create(client, scope, name) is True
+        assert create(client, scope, name) is False
+        assert controller.key_value_table_configuration(scope, name) == CONFIGURATION
+        table = client.key_value_table(scope, name)
+        table.put([(b"keykey", NOT_EXISTS, b"value")])
+        assert [entry and entry.value for entry in table.get([b"keykey"])] == [b"value"]
+        assert controller.delete_key_value_table(scope, name) is True
+        assert name not in list(controller.list_key_value_tables(scope))
+        assert create(client, scope, name) is True
+
+    together(lambda: make(has_segment=False), lambda: make(has_segment=True))
 
 
 def test_several_who_make_a_broken_name_at_once_make_one_table(
@@ -70,25 +74,18 @@ def test_several_who_make_a_broken_name_at_once_make_one_table(
 ) -> None:
     # On a busy machine a table takes its time, and two would make it if one took the other's for broken.
     monkeypatch.setattr(creation, "_BARE_S", 2.0)
-    names = [f"kv{number}" for number in range(2)]
-    for name in names:
-        break_creation(client, scope, name, has_segment=True)
+    break_creation(client, scope, "kv", has_segment=True)
 
-    def insert(number: int) -> list[bool]:
+    def insert(number: int) -> bool:
         with Client(settings) as own:
-            made = []
-            for name in names:
-                time.sleep(0.02 * number)
-                made.append(create(own, scope, name))
-                key = b"%06d" % number
-                KeyValueTable(own.pool, scope, name).put([(key, NOT_EXISTS, b"value")])
-            return made
+            time.sleep(0.02 * number)
+            is_new = create(own, scope, "kv")
+            KeyValueTable(own.pool, scope, "kv").put([(b"%06d" % number, NOT_EXISTS, b"value")])
+            return is_new
 
     with ThreadPoolExecutor(4) as threads:
-        made = list(threads.map(insert, range(4)))
-    for number, name in enumerate(names):
-        assert sum(one[number] for one in made) <= 1
-        assert len(list(client.key_value_table(scope, name).iterate_keys())) == 4
+        assert sum(threads.map(insert, range(4))) <= 1
+    assert len(list(client.key_value_table(scope, "kv").iterate_keys())) == 4
 
 
 def test_only_names_without_a_table_are_forgotten(client: Client, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from client_tools import break_creation
+from client_tools import break_creation, make_stream
 from controller_relay import relayed
 
 from pyspark_pravega.client import Client, Stream
@@ -16,6 +16,7 @@ from pyspark_pravega.connector.log import Ledger, claim_ledger, create_ledger, o
 from pyspark_pravega.connector.log.entries import State
 from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import together
 
 pytestmark = pytest.mark.server
 
@@ -74,19 +75,17 @@ def test_a_log_is_made_though_the_controller_does_not_end_its_creation(
     assert open_ledger(client, stream) is not None
 
 
-@pytest.mark.parametrize("make", [create_ledger, claim_ledger])
 def test_a_log_is_made_where_the_controller_broke_off_an_earlier_creation(
-    client: Client,
-    stream: Stream,
-    monkeypatch: pytest.MonkeyPatch,
-    make: Callable[[Client, Stream], Ledger | None],
+    client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query that looked for the log at the wrong moment had it: the stream took no INSERT ever after."""
     monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 0.7)
     monkeypatch.setattr(creation, "_BARE_S", 0.7)
-    break_creation(client, stream.scope, ledger_name(stream), has_segment=True)
-    assert open_ledger(client, stream) is None
-    ledger = make(client, stream)
-    assert ledger is not None
-    assert ledger.state() == State()
+    other = make_stream(client, stream.scope, "other")
+    for one in (stream, other):
+        break_creation(client, one.scope, ledger_name(one), has_segment=True)
+        assert open_ledger(client, one) is None
+    for ledger in together(lambda: create_ledger(client, stream), lambda: claim_ledger(client, other)):
+        assert ledger is not None
+        assert ledger.state() == State()
     assert open_ledger(client, stream) is not None

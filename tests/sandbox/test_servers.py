@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from client_tools import append, content, framed, make_stream
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream, deadline
-from pyspark_pravega.errors import SandboxError, StreamNotFoundError, UnavailableError
+from pyspark_pravega.errors import ControllerUnavailableError, SandboxError, StreamNotFoundError, UnavailableError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
 from pyspark_pravega.sandbox.files.bundles import PRAVEGA, fetch
 from pyspark_pravega.sandbox.java.changed import class_jar
@@ -104,6 +106,21 @@ class Second:
     sandbox: Sandbox
     ports: tuple[int, int]
     lost: int
+    early: Future[bool]
+    """What became of a key-value table that was created as soon as the controller answered."""
+
+
+def create_as_soon_as_it_answers(controller_uri: str) -> bool:
+    with Client(Settings.resolve({"controller-uri": controller_uri, "timeout": "20"}, environ={})) as client:
+        eventually(lambda: _is_made(client))
+        return client.controller.create_key_value_table("early", "kv", partitions=1, key_bytes=4)
+
+
+def _is_made(client: Client) -> bool:
+    with suppress(ControllerUnavailableError):
+        client.controller.create_scope("early")
+        return True
+    return False
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +133,14 @@ def second(sandbox: Sandbox) -> Iterator[Second]:
         return choices.pop() if choices else free_ports(count, besides=besides)
 
     second = Sandbox(controller_port=controller, registry_port=registry, heap="512m")
-    with pytest.MonkeyPatch.context() as patch, socket.socket() as other:
+    with pytest.MonkeyPatch.context() as patch, socket.socket() as other, ThreadPoolExecutor(1) as thread:
         other.bind(("127.0.0.1", lost))
         other.listen()
         patch.setattr(servers, "free_ports", choose)
+        early = thread.submit(create_as_soon_as_it_answers, f"tcp://127.0.0.1:{controller}")
         second.start()
     assert not choices
-    yield Second(second, (controller, registry), lost)
+    yield Second(second, (controller, registry), lost, early)
     second.stop()
 
 
@@ -142,6 +160,11 @@ def test_a_second_sandbox_runs_beside_the_first_on_the_ports_it_was_given(sandbo
     assert second.sandbox.schema_registry_uri == f"http://127.0.0.1:{registry}"
     assert readiness.controller_answers(controller) is None
     assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
+
+
+def test_a_controller_that_is_not_ready_yet_is_asked_again(second: Second) -> None:
+    """For two seconds after its first answer nobody makes key-value tables there, and it failed with words of Java."""
+    assert second.early.result() is True
 
 
 def test_a_port_that_somebody_else_took_meanwhile_was_replaced(second: Second) -> None:

@@ -34,6 +34,9 @@ _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, gr
 _BEING_CREATED = "State: CREATING"
 """What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
 no status. It has done nothing then."""
+_STARTING = '"this.eventHelper" is null'
+"""What a controller that has just been started says for a second or two to calls about key-value tables. It has done
+nothing then."""
 _CONDITIONAL = frozenset({"noteTimestampFromWriter", "pingTransaction"})
 """Methods that the controller fails with FAILED_PRECONDITION when two calls change one thing at once. It has done
 nothing then."""
@@ -131,7 +134,7 @@ class ControllerRpc:
         if error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in _CONDITIONAL:
             return True
         details = error.details() or ""
-        if _BEING_CREATED in details:
+        if _BEING_CREATED in details or _STARTING in details:
             return True
         if error.code() not in _NO_ANSWER:
             return False
@@ -200,6 +203,11 @@ class ControllerRpc:
             raise AuthenticationError(
                 f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with "
                 "credentials that it can't make sense of: check the token and its method"
+            ) from None
+        if _STARTING in details:
+            raise ControllerUnavailableError(
+                f"the Pravega controller at {self.uri} has just been started, and isn't ready for {method} yet: "
+                "try again later"
             ) from None
         if _BEING_CREATED in details:
             again = "delete it, and" if "KeyValueTable" in details else "the controller goes on with it when you"
