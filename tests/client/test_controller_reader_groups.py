@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from client_tools import append, framed, make_stream
+from controller_relay import relayed
 
 from pyspark_pravega.client import Client, Controller, Stream
-from pyspark_pravega.client.controller import messages
+from pyspark_pravega.client.controller import controller_pb2 as pb
+from pyspark_pravega.client.controller import messages, reader_groups
 from pyspark_pravega.client.reader_groups import NEW_GROUP, ReaderGroup, ReaderGroupRetention, ReaderGroupStream
 from pyspark_pravega.client.stream_cut import UNBOUNDED, StreamCut, Unbounded
 from pyspark_pravega.errors import (
@@ -20,6 +24,7 @@ from pyspark_pravega.errors import (
     ScopeNotFoundError,
     StreamNotFoundError,
 )
+from pyspark_pravega.settings import Settings
 
 server = pytest.mark.server
 
@@ -155,3 +160,30 @@ def test_a_group_survives_the_controller_s_message() -> None:
                 group(stream), streams=(part,), id=uuid.uuid4(), generation=4, rollover_size_bytes=9
             )
             assert messages.reader_group(messages.reader_group_message(configuration)) == configuration
+
+
+@server
+def test_a_creation_without_an_answer_is_asked_for_again(
+    settings: Settings, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same id: one that the controller broke off is ended by nothing else (tests/chaos/test_creations.py)."""
+    monkeypatch.setattr(reader_groups, "_ASKED_AGAIN_S", 0.5)
+    asked: list[ReaderGroup] = []
+    over = Event()
+
+    def hangs_once(method: str, call: Callable[[], bytes]) -> bytes:
+        answer = call()
+        if method == "createReaderGroup":
+            asked.append(messages.reader_group(pb.CreateReaderGroupResponse.FromString(answer).config))
+            if len(asked) == 1:
+                over.wait()
+        return answer
+
+    with relayed(settings.controller_uri) as relay, Client(replace(settings, controller_uri=relay.uri)) as through:
+        relay.answer = hangs_once
+        try:
+            assert through.controller.create_reader_group(group(stream)) == asked[0]
+        finally:
+            over.set()
+    assert len(asked) == 2
+    assert asked[0] == asked[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -13,13 +14,18 @@ from pyspark_pravega.client.controller.streams import ControllerStreams
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.reader_groups import PREFIX, ReaderGroup
 from pyspark_pravega.client.stream_cut import offsets_of
+from pyspark_pravega.deadlines import Limit, deadline
 from pyspark_pravega.errors import (
     ConflictError,
     InvalidNameError,
     InvalidStreamCutError,
     OperationFailedError,
     ReaderGroupNotFoundError,
+    UnavailableError,
 )
+
+_ASKED_AGAIN_S = 8.0
+"""After so long a creation is asked for again."""
 
 
 class ControllerReaderGroups(ControllerStreams):
@@ -42,14 +48,27 @@ class ControllerReaderGroups(ControllerStreams):
         Raises:
             ScopeNotFoundError: there is no such scope.
             StreamNotFoundError: one of its streams doesn't exist.
+            ControllerUnavailableError: no controller answers in time.
         """
         for part in group.streams:
             # The server would look for it until the deadline, and leave half a group that keeps its scope for ever.
             if not self.stream_exists(part.stream):
                 raise no_stream(part.stream)
         fresh_group = replace(group, id=uuid.uuid4(), generation=0)
-        request = messages.reader_group_message(fresh_group)
-        reply = self._call("createReaderGroup", request, pb.CreateReaderGroupResponse, missing=no_scope(group.scope))
+        request, limit = messages.reader_group_message(fresh_group), Limit(self._rpc.timeout)
+        while True:
+            asked_at = time.monotonic()
+            try:
+                with deadline(_ASKED_AGAIN_S):
+                    reply = self._call(
+                        "createReaderGroup", request, pb.CreateReaderGroupResponse, missing=no_scope(group.scope)
+                    )
+                break
+            except UnavailableError:
+                # It may have broken the creation off, as those of key-value tables (`client/key_value/creation.py`).
+                # With the same id it goes on with it.
+                if time.monotonic() - asked_at < _ASKED_AGAIN_S or not limit.wait():
+                    raise
         if reply.status == 2:
             raise no_scope(group.scope)
         if reply.status == 3:
