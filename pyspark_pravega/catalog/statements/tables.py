@@ -240,6 +240,8 @@ class Tables(CatalogBase):
         ledger = opened.result()
         if ledger is None:
             together(lambda: seal(self.client, stream, None), lambda: delete_ledger(self.client, stream))
+            # Until the stream was sealed, a log could be made behind that deletion by somebody who begins to write.
+            delete_ledger(self.client, stream)
         else:
             # It says what is being committed, which the seal may have to wait for.
             seal(self.client, stream, ledger)
