@@ -155,7 +155,7 @@ def test_a_table_is_dropped_though_the_controller_does_not_end_the_deletion_of_i
                 assert catalog.drop_table([scope], "t") is True
         finally:
             over.set()
-    assert calls.count("deleteKeyValueTable") == 2
+    assert calls.count("deleteKeyValueTable") == 3
     assert open_ledger(client, stream) is None
 
 

@@ -19,6 +19,7 @@ from pyspark_pravega.errors import (
     NotFoundError,
     StreamNotFoundError,
     StreamSealedError,
+    UnavailableError,
 )
 
 
@@ -59,7 +60,8 @@ def create_ledger(client: Client, stream: Stream, *, to_write: bool = False) -> 
     except (StreamNotFoundError, StreamSealedError):
         # If it was there, it is perhaps another one's, who creates the table.
         if is_new:
-            with suppress(NotFoundError):
+            # A DROP may be deleting it: its connections are closed then.
+            with suppress(NotFoundError, UnavailableError):
                 _opened(client, stream).abandon()
         raise
     return _opened(client, stream)
