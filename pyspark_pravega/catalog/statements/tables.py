@@ -240,12 +240,11 @@ class Tables(CatalogBase):
         ledger = opened.result()
         if ledger is None:
             together(lambda: seal(self.client, stream, None), lambda: delete_ledger(self.client, stream))
-            # Until the stream was sealed, a log could be made behind that deletion by somebody who begins to write.
-            delete_ledger(self.client, stream)
         else:
             # It says what is being committed, which the seal may have to wait for.
             seal(self.client, stream, ledger)
-            delete_ledger(self.client, stream)
+        # Until the stream was sealed, somebody who begins to write could make a log, also behind a deletion.
+        delete_ledger(self.client, stream)
         return controller.delete_stream(stream)
 
     def _busy_ledger(self, stream: Stream) -> Ledger | None:

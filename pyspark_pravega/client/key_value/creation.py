@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TypeVar
 from uuid import UUID
 
@@ -74,14 +75,7 @@ def create_table(cluster: Cluster, scope: str, name: str, configuration: KeyValu
         asked_at = time.monotonic()
         try:
             with deadline(_ASKED_AGAIN_S):
-                return cluster.controller.create_key_value_table(
-                    scope,
-                    name,
-                    partitions=configuration.partitions,
-                    key_bytes=configuration.key_bytes,
-                    secondary_key_bytes=configuration.secondary_key_bytes,
-                    rollover_size_bytes=configuration.rollover_size_bytes,
-                )
+                return cluster.controller.create_key_value_table(scope, name, **asdict(configuration))
         except UnavailableError as error:
             if not cluster.controller.has_answered and time.monotonic() - asked_at < _ASKED_AGAIN_S:
                 # Nobody is there.
