@@ -1,10 +1,10 @@
-"""Key-value tables and reader groups are made, however many look for them meanwhile.
+"""Key-value tables, reader groups and streams are made, however many look for them meanwhile.
 
 Each look between two steps of the controller may make it break a creation off (`client/key_value/creation.py`). Of
-1,000 tables, each looked for every 10 ms, that were two or three; of 1,000 reader groups seven.
+1,000 tables, each looked for every 10 ms, that were two or three; of 1,000 reader groups seven; of 600 streams eight.
 
-`make chaos` makes 5,000 tables and half as many groups, `make chaos-sample` 200 tables; `CREATED_TABLES=N` makes
-another number.
+`make chaos` makes 5,000 tables, half as many groups and as many streams as groups, `make chaos-sample` 200 tables;
+`CREATED_TABLES=N` makes another number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from client_tools import make_stream
 
-from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.client.controller import reader_groups
 from pyspark_pravega.client.key_value import creation
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupStream
@@ -120,3 +120,17 @@ def test_reader_groups_are_made_while_others_look_for_them(settings: Settings, m
         settings, groups, make, lambda client, stream: client.controller.reader_group(stream.scope, "g" + stream.name)
     )
     print(f"{groups} reader groups, {len(slow)} creations asked for again, {took_s:.0f} s")
+
+
+def test_streams_are_made_while_others_look_for_them(settings: Settings) -> None:
+    def copy_of(stream: Stream) -> Stream:
+        return Stream(stream.scope, "s" + stream.name)
+
+    def make(client: Client, stream: Stream) -> None:
+        assert client.controller.create_stream(copy_of(stream), StreamConfiguration()) is True
+
+    streams = TABLES // 2
+    took_s = make_many(
+        settings, streams, make, lambda client, stream: client.controller.is_current(copy_of(stream), segment_id=0)
+    )
+    print(f"{streams} streams, {took_s:.0f} s")

@@ -18,6 +18,7 @@ from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.rpc import ControllerRpc
 from pyspark_pravega.client.key_value import NOT_EXISTS
+from pyspark_pravega.client.key_value.creation import _METADATA as METADATA
 from pyspark_pravega.client.key_value.creation import _Metadata
 from pyspark_pravega.client.segments.reading import read_range, segment_state
 from pyspark_pravega.client.segments.writing import SegmentWriter
@@ -61,21 +62,41 @@ def break_creation(client: Client, scope: str, table: str, *, has_segment: bool)
         has_segment: whether the segment is there in which the controller would keep what it knows of the table.
     """
     metadata, table_id = _Metadata(client), uuid.uuid4()
-    scope_id, _ = metadata.get("_system/_tables/scopes", scope)
-    names = f"_system/_tables/{scope}/kvTablesInScope.#.{uuid.UUID(bytes=scope_id)}"
-    token = client.pool.tokens.get(Stream("_system", "_tables"), write=True)
-    with client.pool.connection(Stream("_system", "_tables"), 0) as connection:
-        name = wire.UpdateTableEntries(
-            request_id=connection.next_id(),
-            segment=names,
-            token=token,
-            entries=((table.encode(), NOT_EXISTS, table_id.bytes),),
-        )
-        connection.call(name, wire.TableEntriesUpdated)
-        if has_segment:
-            segment = f"_system/_tables/{scope}/{table}/metadata.#.{table_id}"
-            make = wire.CreateTableSegment(request_id=connection.next_id(), segment=segment, token=token)
+    scope_id, _ = metadata.get(f"{METADATA}/scopes", scope)
+    put_metadata(client, f"{METADATA}/{scope}/kvTablesInScope.#.{uuid.UUID(bytes=scope_id)}", table, table_id.bytes)
+    if has_segment:
+        with client.pool.connection(METADATA, 0) as connection:
+            make = wire.CreateTableSegment(
+                request_id=connection.next_id(),
+                segment=f"{METADATA}/{scope}/{table}/metadata.#.{table_id}",
+                token=client.pool.tokens.get(METADATA, write=True),
+            )
             connection.call(make, wire.SegmentCreated)
+
+
+@contextmanager
+def scope_that_is_deleted(client: Client, scope: str) -> Iterator[None]:
+    """For the controller a scope is being deleted with all that is in it, as Java's `deleteScopeRecursive` does."""
+    metadata, deleted_scopes = _Metadata(client), "_system/deletingScopes"
+    scope_id, _ = metadata.get(f"{METADATA}/scopes", scope)
+    put_metadata(client, deleted_scopes, scope, scope_id)
+    try:
+        yield
+    finally:
+        _, version = metadata.get(deleted_scopes, scope)
+        assert metadata.remove(deleted_scopes, scope, version)
+
+
+def put_metadata(client: Client, segment: str, key: str, value: bytes) -> None:
+    """Put a key that isn't there into a table segment of the controller's own."""
+    with client.pool.connection(METADATA, 0) as connection:
+        entry = wire.UpdateTableEntries(
+            request_id=connection.next_id(),
+            segment=segment,
+            token=client.pool.tokens.get(METADATA, write=True),
+            entries=((key.encode(), NOT_EXISTS, value),),
+        )
+        connection.call(entry, wire.TableEntriesUpdated)
 
 
 def truncate(settings: Settings, stream: Stream, cut: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Key-value tables whose creation the controller has broken off: what it leaves is made here, on a real server.
+"""Key-value tables and streams whose creation the controller has broken off: what it leaves is made here, on a server.
 
 `tests/chaos/test_creations.py` has the controller itself break creations off.
 """
@@ -12,15 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from client_tools import break_creation
+from client_tools import break_creation, scope_that_is_deleted
 
-from pyspark_pravega.client import Client, KeyValueTable
+from pyspark_pravega.client import Client, KeyValueTable, Stream, StreamConfiguration
+from pyspark_pravega.client.controller import streams
 from pyspark_pravega.client.key_value import NOT_EXISTS, creation, forget_broken_names
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
     ControllerUnavailableError,
     KeyValueTableNotFoundError,
+    OperationFailedError,
     ScopeNotFoundError,
     UnavailableError,
 )
@@ -128,3 +130,26 @@ def test_what_no_later_call_can_change_is_said_at_once(client: Client, settings:
     nowhere = replace(settings, controller_uri=f"tcp://127.0.0.1:{free_ports(1)[0]}", timeout=3600.0)
     with Client(nowhere) as lost, pytest.raises(ControllerUnavailableError, match="no Pravega controller answers"):
         create(lost, scope, "kv")
+
+
+def test_a_stream_is_made_that_the_controller_says_has_no_scope(client: Client, scope: str) -> None:
+    """It says so also when somebody's look at the stream makes it break the creation off."""
+    stream = Stream(scope, "t")
+    with ThreadPoolExecutor(1) as threads:
+        with scope_that_is_deleted(client, scope):
+            created = threads.submit(client.controller.create_stream, stream, StreamConfiguration())
+            time.sleep(0.3)
+            assert not created.done()
+        assert created.result() is True
+    assert client.controller.create_stream(stream, StreamConfiguration()) is False
+
+
+def test_a_stream_is_not_made_in_a_scope_that_somebody_deletes(
+    client: Client, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_CREATE_PATIENCE_S", 0.5)
+    says = f'could not create stream "{scope}/t".* scope "{scope}" .*being deleted'
+    with scope_that_is_deleted(client, scope), pytest.raises(OperationFailedError, match=says):
+        client.controller.create_stream(Stream(scope, "t"), StreamConfiguration())
+    with pytest.raises(ScopeNotFoundError, match="create it first"):
+        client.controller.create_stream(Stream(scope + "-not", "t"), StreamConfiguration())

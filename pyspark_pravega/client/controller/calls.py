@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from google.protobuf.message import Message
 
+from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller.rpc import ControllerRpc, Reply
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.errors import (
@@ -23,6 +24,10 @@ class ControllerCalls:
     """The base of every part of `Controller`, which sets the attribute."""
 
     _rpc: ControllerRpc
+
+    def scope_exists(self, scope: str) -> bool:
+        """Whether there is such a scope."""
+        return self._call("checkScopeExists", pb.ScopeInfo(scope=scope), pb.BoolReply).value
 
     def _call(
         self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None

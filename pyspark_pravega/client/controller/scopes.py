@@ -38,10 +38,6 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             raise OperationFailedError(f'the controller refused to create scope "{scope}" (status {status})')
         return status == 0
 
-    def scope_exists(self, scope: str) -> bool:
-        """Whether there is such a scope."""
-        return self._call("checkScopeExists", pb.ScopeInfo(scope=scope), pb.BoolReply).value
-
     def list_scopes(self) -> Iterator[str]:
         """The scopes users have made, page by page (a page holds up to 1,000)."""
 

@@ -23,6 +23,11 @@ from pyspark_pravega.errors import (
 )
 
 _CREATE_PATIENCE_S = 10.0
+_FAILED = 1
+"""A busy controller may fail to create a stream (seen once, while 16 threads made 5,000 streams)."""
+_NO_SCOPE = 3
+"""The controller says so also when somebody's look at the stream has made it break the creation off, as that of a
+key-value table (`client/key_value/creation.py`). When it is called again it goes on with it."""
 _UPDATES = tuple(threading.Lock() for _ in range(16))
 
 
@@ -38,17 +43,22 @@ class ControllerStreams(ControllerSegments):
         Raises:
             InvalidNameError: it can't be called so.
             ScopeNotFoundError: there is no such scope.
-            OperationFailedError: the controller fails to make it, again and again.
+            OperationFailedError: the controller fails to make it, again and again, or somebody is deleting the scope.
         """
         check_name("scope", stream.scope)
         check_name("stream", stream.name)
         request = messages.configuration_message(stream, configuration)
         retries = Retries(_CREATE_PATIENCE_S)
-        # A busy controller may fail (seen once, while 16 threads made 5,000 streams).
-        while (status := self._status("createStream", request)) == 1 and retries.again():
-            continue
-        if status == 3:
-            raise no_scope(stream.scope)
+        while (status := self._status("createStream", request)) in (_FAILED, _NO_SCOPE):
+            if status == _NO_SCOPE and not self.scope_exists(stream.scope):
+                raise no_scope(stream.scope)
+            if not retries.again():
+                break
+        if status == _NO_SCOPE:
+            raise OperationFailedError(
+                f'the controller could not create stream "{stream}": it says that scope "{stream.scope}" is not there, '
+                "and lists it all the same. Perhaps the scope is being deleted; else try again"
+            )
         if status not in (0, 2):
             raise OperationFailedError(f'the controller could not create stream "{stream}" (status {status})')
         # One that failed may have made it after all.
