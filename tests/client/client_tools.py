@@ -62,8 +62,7 @@ def break_creation(client: Client, scope: str, table: str, *, has_segment: bool)
         has_segment: whether the segment is there in which the controller would keep what it knows of the table.
     """
     metadata, table_id = _Metadata(client), uuid.uuid4()
-    scope_id, _ = metadata.get(f"{METADATA}/scopes", scope)
-    put_metadata(client, f"{METADATA}/{scope}/kvTablesInScope.#.{uuid.UUID(bytes=scope_id)}", table, table_id.bytes)
+    put_metadata(client, metadata._names(scope), table, table_id.bytes)
     if has_segment:
         with client.pool.connection(METADATA, 0) as connection:
             make = wire.CreateTableSegment(
