@@ -129,6 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a request."""
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            # Nothing reads the body, which would be taken for the next request.
+            self.close_connection = True
         try:
             self._check_host()
             path, query = self._place()
@@ -160,7 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _place(self) -> tuple[str, dict[str, str]]:
         """The path behind the token, and the query."""
-        parts = urlsplit(self.path)
+        try:
+            parts = urlsplit(self.path)
+        except ValueError as error:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the request's target is not a URL: {error}") from None
         token, slash, path = parts.path.removeprefix("/").partition("/")
         kind, _, given = self.headers.get("Authorization", "").partition(" ")
         if not slash and token == "metrics" and kind.lower() == "bearer":

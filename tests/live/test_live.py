@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import socket
 import stat
 import sys
 import termios
@@ -286,6 +287,27 @@ def test_only_who_has_the_token_and_comes_to_this_machine_is_answered(server: Li
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         assert httpx.request(method, server.url).status_code in (405, 501), method
     assert httpx.head(server.url).content == b""
+
+
+def test_requests_of_odd_form_are_answered_once_and_leave_no_trace(
+    server: LiveServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = "GET /again HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    for target, sent, status in (
+        ("http://[", "", 400),
+        (f"http://[/{server.token}/", "", 400),
+        ("//[", "", 403),
+        (f"/{server.token}/", body, 200),
+    ):
+        length = f"Content-Length: {len(sent)}\r\n" if sent else ""
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(
+                f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{length}\r\n{sent}".encode()
+            )
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()  # noqa: B023
+        assert re.findall(r"^HTTP/1\.1 (\d+)", answer, re.MULTILINE) == [str(status)], (target, answer)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
