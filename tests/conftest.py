@@ -50,7 +50,7 @@ _SERVERS = pytest.StashKey[Servers]()
 _THRIFT_SERVERS = pytest.StashKey["ThriftServers"]()
 SERVER_FIXTURES = set(KINDS)
 SPARK_FIXTURES = {"spark", "thrift"}
-FIRST_FILES = {"test_dbt.py", "test_thriftserver.py"}
+FIRST_FILES = {"test_dbt.py", "test_sqlalchemy.py", "test_thriftserver.py"}
 """Their programs list the tables of all namespaces: later there are hundreds of them."""
 LONG_FILES = {"test_clusters.py", "test_connect.py"}
 """Of a minute each, without the session: whoever is at the end of a run should not begin them. And one that is a single

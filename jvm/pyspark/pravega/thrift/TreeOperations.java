@@ -12,6 +12,7 @@ import org.apache.hive.service.cli.RowSetFactory;
 import org.apache.hive.service.cli.TableSchema;
 import org.apache.hive.service.cli.operation.GetCatalogsOperation;
 import org.apache.hive.service.cli.operation.GetColumnsOperation;
+import org.apache.hive.service.cli.operation.GetCrossReferenceOperation;
 import org.apache.hive.service.cli.operation.GetPrimaryKeysOperation;
 import org.apache.hive.service.cli.operation.GetSchemasOperation;
 import org.apache.hive.service.cli.operation.MetadataOperation;
@@ -75,6 +76,20 @@ final class TreeOperations extends SparkSQLOperationManager {
   public synchronized GetPrimaryKeysOperation newGetPrimaryKeysOperation(
       HiveSession session, String catalog, String schema, String table) {
     return kept(new PrimaryKeys(spark(session), session, catalog, schema, table));
+  }
+
+  @Override
+  public synchronized GetCrossReferenceOperation newGetCrossReferenceOperation(
+      HiveSession session,
+      String primaryCatalog,
+      String primarySchema,
+      String primaryTable,
+      String foreignCatalog,
+      String foreignSchema,
+      String foreignTable) {
+    return kept(
+        new NoReferences(
+            session, primaryCatalog, primarySchema, primaryTable, foreignCatalog, foreignSchema, foreignTable));
   }
 
   private SparkSession spark(HiveSession session) {
@@ -344,6 +359,32 @@ final class TreeOperations extends SparkSQLOperationManager {
         rows.setStartOffset(0);
       }
       return rows.extractSubset((int) most).toTRowSet();
+    }
+  }
+
+  /** No table refers to another one. Hive's operation would ask a metastore, which isn't there. */
+  private static final class NoReferences extends GetCrossReferenceOperation {
+    NoReferences(
+        HiveSession parent,
+        String primaryCatalog,
+        String primarySchema,
+        String primaryTable,
+        String foreignCatalog,
+        String foreignSchema,
+        String foreignTable) {
+      super(parent, primaryCatalog, primarySchema, primaryTable, foreignCatalog, foreignSchema, foreignTable);
+    }
+
+    @Override
+    public void runInternal() throws HiveSQLException {
+      setState(OperationState.RUNNING);
+      setState(OperationState.FINISHED);
+    }
+
+    @Override
+    public TRowSet getNextRowSet(FetchOrientation orientation, long most) throws HiveSQLException {
+      assertState(OperationState.FINISHED);
+      return RowSetFactory.create(new TableSchema(getResultSetSchema()), getProtocolVersion(), false).toTRowSet();
     }
   }
 }
