@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.store import STORE, NamespaceStore
 from pyspark_pravega.client import Client, Stream
@@ -32,12 +30,6 @@ DEFAULT_NAMESPACE = "default"
 the first thing that is put into it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    definition: TableDefinition
-    at: float
-
-
 class CatalogBase:
     """A Pravega cluster and its schema registry. Safe for use by several threads."""
 
@@ -48,8 +40,7 @@ class CatalogBase:
             settings: where the cluster and the registry are.
         """
         self.settings = settings
-        self._known: dict[Stream, _Known] = {}
-        self._lock = threading.Lock()
+        self._known: Looks[Stream, TableDefinition] = Looks(_KEPT)
 
     @property
     def client(self) -> Client:
@@ -74,21 +65,12 @@ class CatalogBase:
 
     def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
         """What a stream is as a table, see `load_table`."""
-        known = self._known.get(stream)
-        if known is not None and time.monotonic() - known.at <= age_s:
-            return known.definition
-        at = time.monotonic()
-        definition = load_definition(self.client, self.settings, stream)
-        with self._lock:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[stream] = _Known(definition=definition, at=at)
-        return definition
+        known = self._known.recent(stream, age_s)
+        return known or self._known.look(stream, lambda: load_definition(self.client, self.settings, stream))
 
     def forget(self, stream: Stream) -> None:
         """Look a table up anew, because it has changed."""
-        with self._lock:
-            self._known.pop(stream, None)
+        self._known.forget(stream)
 
     def store(self, scope: str) -> NamespaceStore:
         """What a scope keeps beside streams."""

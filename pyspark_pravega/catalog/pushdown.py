@@ -165,6 +165,16 @@ def routing_columns(definition: TableDefinition) -> tuple[str, ...]:
     return Routing.parse(definition.routing_key, definition.schema.fieldNames()).columns
 
 
+def places_of(definition: TableDefinition) -> str:
+    """What tells where rows lie in the key space: equal where keys lie at the same places.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    types = [definition.schema[name].dataType.simpleString() for name in routing_columns(definition)]
+    return f"{definition.routing_key}: {', '.join(types)}"
+
+
 def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_date32(kind):
         return pa.array(values, pa.int32()).cast(kind)

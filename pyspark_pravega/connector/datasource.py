@@ -46,6 +46,7 @@ from pyspark_pravega.connector.table import (
     CORRUPT_EVENT,
     METADATA_COLUMNS,
     TableDefinition,
+    check_planned,
     document_definition,
     load_definition,
     raw_definition,
@@ -111,7 +112,7 @@ class DefaultSource(DataSource):
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
             return MetadataReader(Settings.resolve(options), options)
-        definitions = self._definitions(options)
+        definitions = self._definitions(options, schema)
         if BAD_EVENTS in options:
             definitions = [with_dead_letters(one, options[BAD_EVENTS], options.get(MODE)) for one in definitions]
         return SnapshotReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
@@ -127,7 +128,7 @@ class DefaultSource(DataSource):
             if METADATA in options:
                 raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
             options = streaming_options(options, self.options)
-            definitions = self._definitions(options)
+            definitions = self._definitions(options, schema)
             for definition in definitions:
                 definition.check_appended("a streaming read")
             definitions = [streamed_with_dead_letters(one, options) for one in definitions]
@@ -191,10 +192,13 @@ class DefaultSource(DataSource):
             )
         return definition, WriteOptions.parse(options)
 
-    def _definitions(self, options: dict[str, str]) -> list[TableDefinition]:
+    def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
         settings = Settings.resolve(options)
         definitions = [self._load(options, settings, stream) for stream in streams_of(options, settings)]
         check_alike(definitions)
+        if planned is not None:
+            columns = StructType([*OFFICIAL_COLUMNS, *METADATA_COLUMNS, *definitions[0].schema])
+            check_planned(definitions[0].stream, planned, columns)
         return definitions
 
     def _definition(self, options: dict[str, str]) -> TableDefinition:

@@ -59,6 +59,7 @@ final class PravegaBatch implements Batch {
             "options", options,
             "partitions", planned.get("partitions"),
             "seen", planned.get("seen"),
+            "places", planned.get("places"),
             "predicates", Predicates.of(predicates));
     narrowed = left.isNull() ? null : left;
   }

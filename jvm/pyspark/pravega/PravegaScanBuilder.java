@@ -111,6 +111,7 @@ final class PravegaScanBuilder
                     "namespace", table.identifier.namespace(),
                     "table", table.identifier.name(),
                     "columns", wanted.fieldNames(),
+                    "schema", wanted.json(),
                     "options", given,
                     "position", table.position(),
                     "predicates", Predicates.of(predicates),

@@ -49,6 +49,7 @@ class PravegaTable
   final Identifier identifier;
   private final String catalog;
   private final String stream;
+  private final String id;
   private final StructType schema;
   private final Map<String, String> properties;
   private final StructType metadata;
@@ -67,6 +68,7 @@ class PravegaTable
     this.catalog = catalog;
     this.identifier = identifier;
     stream = loaded.get("stream").asText();
+    id = loaded.hasNonNull("id") ? loaded.get("id").asText() : null;
     schema = PravegaCatalog.struct(loaded.get("schema"));
     properties = PravegaCatalog.strings(loaded.get("properties"));
     metadata = PravegaCatalog.struct((loaded.has("metadata") ? loaded : process.greeting()).get("metadata"));
@@ -86,6 +88,12 @@ class PravegaTable
   @Override
   public String name() {
     return catalog + "." + identifier;
+  }
+
+  /** Another one when the table is dropped and made again: Spark then refuses to run what it has analysed before. */
+  @Override
+  public String id() {
+    return id;
   }
 
   @Override

@@ -40,6 +40,7 @@ from pyspark_pravega.connector.options import (
     reads_own,
 )
 from pyspark_pravega.connector.read import (
+    CHANGE_COLUMNS,
     ChangesRange,
     ChangesReader,
     Moment,
@@ -56,7 +57,7 @@ from pyspark_pravega.connector.read import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import METADATA_COLUMNS, TableDefinition, check_planned, check_same_stream
 from pyspark_pravega.connector.write import (
     REAL_TIME,
     CommitReport,
@@ -144,6 +145,8 @@ class ScanRequest:
     """See `Bounds.of`."""
     limit: int | None = None
     """Rows that are enough."""
+    planned: StructType | None = None
+    """The wanted columns as the query was planned with them; None where nothing was planned before."""
 
 
 def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
@@ -155,7 +158,10 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
 
     Raises:
         ConfigurationError: an option is unknown or malformed.
+        TableChangedError: the table isn't any more what the query was planned with.
     """
+    if request.planned is not None:
+        check_planned(definition.stream, request.planned, all_columns(definition))
     given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
     if MODE in given:
         definition = in_mode(definition, given[MODE], request.columns)
@@ -203,6 +209,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
             snapshot = parts_of_keys(client, snapshot, fractions)
         reader = snapshot_reader(definition, snapshot, request.columns, between)
         slices = [part for part in snapshot.parts if part.size]
+    check_same_stream(client, definition, {part.segment_id for part in slices})
     size = sum(part.size for part in slices)
     in_order = "_offset" in request.columns and definition.key is None
     last_offset = Bounds.of(request.predicates, own_columns).last if in_order else None
@@ -220,6 +227,15 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         seen=seen,
         shared_memory=definition.settings.shared_memory,
     )
+
+
+def all_columns(definition: TableDefinition) -> StructType:
+    """What a query can read of a table, its own columns last: they are stronger than others of their names.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    return StructType([*METADATA_COLUMNS, *CHANGE_COLUMNS, *definition.schema])
 
 
 def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:

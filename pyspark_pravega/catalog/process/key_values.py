@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 from pyspark_pravega import settings
+from pyspark_pravega.catalog.process.jobs import ScanRequest
 from pyspark_pravega.catalog.process.messages import NarrowedScan, PlannedScan, PlannedWrite, Table, Text64
 from pyspark_pravega.catalog.process.pickles import pickle, pickled_read, unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
@@ -19,10 +21,11 @@ from pyspark_pravega.connector.key_value import (
     KeyValuePlan,
     KeyValueReader,
     Wanted,
+    made_as,
     narrowed,
 )
 from pyspark_pravega.connector.options import canonical, reads_own
-from pyspark_pravega.connector.table import avro_defaults, checks_of, defaults_of, with_defaults
+from pyspark_pravega.connector.table import avro_defaults, check_planned, checks_of, defaults_of, with_defaults
 
 
 def table_of(definition: KeyValueDefinition) -> Table:
@@ -44,6 +47,7 @@ def table_of(definition: KeyValueDefinition) -> Table:
         ],
         "properties": shown_key_value_properties(definition),
         "stream": str(definition.stream),
+        "id": made_as(definition.segments),
         "primaryKey": names,
         "rowId": [*names, VERSION],
         "lookup": names,
@@ -63,28 +67,22 @@ def check_options(options: Mapping[str, str]) -> None:
     canonical(reads_own(options), settings.KEYS, "read option of a key-value table")
 
 
-def plan_scan(
-    definition: KeyValueDefinition,
-    columns: Sequence[str],
-    options: Mapping[str, str],
-    predicates: Sequence[Mapping[str, Any]],
-    limit: int | None,
-) -> PlannedScan:
+def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedScan:
     """Plan a read.
 
     Args:
         definition: the table.
-        columns: the wanted columns.
-        options: the read's options.
-        predicates: see `Wanted.of`.
-        limit: rows that are enough.
+        request: what is wanted; its predicates are those of `Wanted.of`.
 
     Raises:
         ConfigurationError: an option is unknown or malformed.
+        TableChangedError: the table isn't any more what the query was planned with.
     """
-    check_options(options)
-    wanted = Wanted.of(definition, predicates)
-    reader = KeyValueReader(definition, columns, wanted, limit)
+    if request.planned is not None:
+        check_planned(definition.stream, request.planned, StructType([*METADATA_COLUMNS, *definition.schema]))
+    check_options(request.options)
+    wanted = Wanted.of(definition, request.predicates)
+    reader = KeyValueReader(definition, request.columns, wanted, request.limit)
     function, partitions = pickled_read(reader, reader.schema)
     there = definition.open().extent()
     rows, size, count = there.entries, there.bytes, len(reader.partitions())
@@ -100,20 +98,24 @@ def plan_scan(
         "segments": count,
         "seen": None,
         "sharedMemory": definition.settings.shared_memory,
+        "places": made_as(definition.segments),
         "extent": f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     }
 
 
 def narrow_scan(
-    definition: KeyValueDefinition, partitions: Sequence[Text64], predicates: Sequence[Mapping[str, Any]]
+    definition: KeyValueDefinition, partitions: Sequence[Text64], predicates: Sequence[Mapping[str, Any]], places: str
 ) -> NarrowedScan | None:
-    """What of a planned read further predicates leave.
+    """What of a planned read further predicates leave; None for all of it.
 
     Args:
         definition: the table.
         partitions: those of the plan.
         predicates: see `Wanted.of`.
+        places: as of the plan.
     """
+    if places != made_as(definition.segments):
+        return None
     planned: list[InputPartition] = [unpickle(bytes_of(partition)) for partition in partitions]
     left = narrowed(definition, planned, predicates)
     if left is None:

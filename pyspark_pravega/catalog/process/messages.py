@@ -54,6 +54,8 @@ class Table(TypedDict):
     checks: list[CheckConstraint]
     properties: dict[str, str]
     stream: str
+    id: str | None
+    """Another one when the table is dropped and made again; None where that isn't known."""
     primaryKey: list[str]
     """The columns of its key; none for a table without."""
     rowId: list[str]
@@ -155,6 +157,8 @@ class PlannedScan(TypedDict):
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
     sharedMemory: int
     """How many bytes a task shares with its Python worker at most; 0 for none."""
+    places: str
+    """By what it is known where rows lie, for `narrow_scan`; opaque to the JVM."""
 
 
 class NarrowedScan(TypedDict):
@@ -182,6 +186,8 @@ class Source(TypedDict):
     namespace: list[str]
     table: str
     columns: list[str]
+    schema: str
+    """Those columns as the query was planned with them, as Spark's JSON."""
     options: dict[str, str]
     position: dict[str, Any] | None
 

@@ -45,7 +45,7 @@ from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.sampling import Sampling
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.pushdown import narrowed_chains, routing_columns
+from pyspark_pravega.catalog.pushdown import narrowed_chains, places_of, routing_columns
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
@@ -284,19 +284,26 @@ class CatalogMethods(StreamReads):
         position: dict[str, Any] | None = None,
         predicates: list[dict[str, Any]] | None = None,
         limit: int | None = None,
+        schema: str | None = None,
     ) -> PlannedScan:
         request = ScanRequest(
-            columns=columns, options=options, position=position, predicates=predicates or [], limit=limit
+            columns=columns,
+            options=options,
+            position=position,
+            predicates=predicates or [],
+            limit=limit,
+            planned=None if schema is None else StructType.fromJson(json.loads(schema)),
         )
         definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
-            return key_values.plan_scan(definition, columns, options, predicates or [], limit)
+            return key_values.plan_scan(definition, request)
+        now = definition
         try:
             scan = plan_scan(definition, request)
         except TableChangedError:
-            # It makes no difference to the query where the columns are the same.
+            # It makes no difference to the query where its columns are the same.
             now = self._with_options(self.catalog.load_table(namespace, table, age_s=0), options)
-            if (now.schema, now.format) != (definition.schema, definition.format):
+            if request.planned is None and (now.schema, now.format) != (definition.schema, definition.format):
                 raise
             scan = plan_scan(now, request)
         return {
@@ -308,6 +315,7 @@ class CatalogMethods(StreamReads):
             "segments": scan.slices,
             "seen": None if scan.seen is None else scan.seen.to_json(),
             "sharedMemory": scan.shared_memory,
+            "places": places_of(now),
         }
 
     def narrow_scan(
@@ -318,10 +326,14 @@ class CatalogMethods(StreamReads):
         partitions: list[Text64],
         seen: str | None,
         predicates: list[dict[str, Any]],
+        places: str,
     ) -> NarrowedScan | None:
         definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
-            return key_values.narrow_scan(definition, partitions, predicates)
+            return key_values.narrow_scan(definition, partitions, predicates, places)
+        if places != places_of(definition):
+            # The table has changed while the query ran: where its keys lie now says nothing of what is read.
+            return None
         planned = [unpickle(bytes_of(partition)) for partition in partitions]
         read = None if seen is None else Seen.from_json(seen)
         narrowed = narrowed_chains(definition, planned, read, predicates)
@@ -403,9 +415,11 @@ class CatalogMethods(StreamReads):
     def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
         self._writes.abort(bytes_of(writer), _messages(messages))
 
-    def _definition(self, namespace: list[str], table: str, options: dict[str, str]) -> TableDefinition:
+    def _definition(
+        self, namespace: list[str], table: str, options: dict[str, str], age_s: float = PLANNED_S
+    ) -> TableDefinition:
         # The statement's analysis has just looked it up, and counts on what it has found.
-        definition = self.catalog.load_table(namespace, table, age_s=PLANNED_S)
+        definition = self.catalog.load_table(namespace, table, age_s=age_s)
         check_schema_is_there(definition)
         return self._with_options(definition, options)
 
@@ -460,6 +474,7 @@ def _table(definition: TableDefinition | KeyValueDefinition) -> Table:
         ],
         "properties": shown_properties(definition),
         "stream": str(definition.stream),
+        "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
         "primaryKey": [] if definition.key is None else list(definition.key.columns),
         "rowId": _row_id(definition),
         "lookup": list(routing_columns(definition)),

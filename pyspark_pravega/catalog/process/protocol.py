@@ -181,8 +181,12 @@ class Methods(Protocol):
         position: dict[str, Any] | None = None,
         predicates: list[dict[str, Any]] | None = None,
         limit: int | None = None,
+        schema: str | None = None,
     ) -> PlannedScan:
-        """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`."""
+        """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`.
+
+        The schema is that of the columns as the query was planned with them, as Spark's JSON.
+        """
 
     def narrow_scan(
         self,
@@ -192,6 +196,7 @@ class Methods(Protocol):
         partitions: list[Text64],
         seen: str | None,
         predicates: list[dict[str, Any]],
+        places: str,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
 

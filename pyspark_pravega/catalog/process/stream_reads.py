@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 from pyspark.worker_util import pickleSer
 
+from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.process.arrival import sealed
-from pyspark_pravega.catalog.process.jobs import in_mode
+from pyspark_pravega.catalog.process.jobs import all_columns, in_mode
 from pyspark_pravega.catalog.process.messages import Followed, OpenedRealTime, OpenedStream, Source, Text64
 from pyspark_pravega.catalog.process.pickles import pickle, pickled_read
 from pyspark_pravega.catalog.process.protocol import text_of
@@ -25,9 +28,14 @@ from pyspark_pravega.connector.stream import (
     check_no_bounds,
     check_real_time,
 )
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import ENCODING_HEADER, TableDefinition, check_planned, check_same_stream
 from pyspark_pravega.connector.write import streamed_with_dead_letters
-from pyspark_pravega.errors import UnsupportedOperationError
+from pyspark_pravega.deadlines import deadline
+from pyspark_pravega.errors import PravegaError, UnsupportedOperationError
+from pyspark_pravega.together import Begun
+
+_LOOK_S = 5.0
+"""For how long a micro-batch waits at most to know whether its table has changed."""
 
 
 class StreamRead:
@@ -39,6 +47,7 @@ class StreamRead:
         columns: list[str],
         options: Mapping[str, str],
         position: Mapping[str, Any] | None = None,
+        planned: StructType | None = None,
     ) -> None:
         """Begin a read.
 
@@ -47,10 +56,14 @@ class StreamRead:
             columns: the wanted columns.
             options: the read's options.
             position: see `ScanRequest`: CHANGES are read by version, anything else by stream cut.
+            planned: the columns as the query was planned with them; None where nothing was planned before.
 
         Raises:
             ConfigurationError: an option is unknown or malformed.
+            TableChangedError: the table isn't any more what the query was planned with.
         """
+        self._planned, self._table = planned, definition
+        self.check_table(definition)
         changes = None if position is None else position.get("changes")
         if changes is None:
             definition.check_appended("a streaming read")
@@ -76,6 +89,49 @@ class StreamRead:
             self.source = StreamSource(client, [stream], self.options)
         self.lock = threading.Lock()
         self._definition, self._columns = definition, columns
+        self._segments = set(definition.segments)
+
+    @property
+    def is_looked_after(self) -> bool:
+        """Whether the table has to be looked at with each micro-batch, as its events don't tell their schema."""
+        registered, properties = self._table.registered, self._table.properties
+        return registered is not None and properties.get(ENCODING_HEADER) == "false"
+
+    def check_stream(self, segment_ids: Collection[int]) -> None:
+        """Refuse to read segments of another stream.
+
+        Args:
+            segment_ids: what is to be read.
+
+        Raises:
+            TableChangedError: the query's was dropped, and they are of one that was made later.
+        """
+        if self._segments.isdisjoint(segment_ids) and check_same_stream(
+            shared_client(self._table.settings), self._table, segment_ids
+        ):
+            self._segments.update(segment_ids)
+
+    def check_table(self, now: TableDefinition) -> None:
+        """Refuse to go on with another table than the one that the query was planned with.
+
+        Args:
+            now: what the stream is as a table.
+
+        Raises:
+            TableChangedError: it is another one.
+        """
+        # Without its schema, which may be gone for the moment, nothing is known of it.
+        if self._planned is not None and now.format == self._table.format:
+            check_planned(now.stream, self._planned, all_columns(now), decoded=True)
+
+    def check_decoded(self) -> None:
+        """Refuse to decode rows that aren't in all what the query was planned with.
+
+        Raises:
+            TableChangedError: they aren't.
+        """
+        if self._planned is not None:
+            check_planned(self._table.stream, self._planned, all_columns(self._table))
 
     def real_time(self) -> RealTimeReader:
         """What the tasks of a query with the real-time trigger do.
@@ -98,11 +154,11 @@ class StreamReads:
     Each call says all that is needed to begin its read: so another process can go on with it.
     """
 
-    def __init__(self, load: Callable[[list[str], str, dict[str, str]], TableDefinition]) -> None:
+    def __init__(self, load: Callable[[list[str], str, dict[str, str], float], TableDefinition]) -> None:
         """Serve reads.
 
         Args:
-            load: what a namespace's table is, read with some options.
+            load: what a namespace's table is, read with some options, looked up so many seconds ago at most.
         """
         self._load = load
         self._reads: dict[str, StreamRead] = {}
@@ -113,14 +169,16 @@ class StreamReads:
             read = self._reads.get(source["id"])
         if read is None:
             options = source["options"]
-            definition = self._load(source["namespace"], source["table"], options)
-            new_read = StreamRead(definition, source["columns"], options, source["position"])
+            definition = self._load(source["namespace"], source["table"], options, PLANNED_S)
+            planned = StructType.fromJson(json.loads(source["schema"]))
+            new_read = StreamRead(definition, source["columns"], options, source["position"], planned)
             with self._lock:
                 read = self._reads.setdefault(source["id"], new_read)
         return read
 
     def open_stream(self, source: Source) -> OpenedStream:
         read = self._read(source)
+        read.check_decoded()
         with read.lock:
             read.source.subscribe()
         # The partitions are planned with each micro-batch; the one that stands for none isn't needed.
@@ -159,12 +217,27 @@ class StreamReads:
 
     def stream_plan(self, source: Source, start: str, end: str) -> list[Text64]:
         read = self._read(source)
+        # Begun when the end is settled: it finds the schema of all events before that.
+        looked = Begun(lambda: self._look(source)) if read.is_looked_after else None
         with read.lock:
             partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
+            read.check_stream({part.segment_id for partition in partitions for part in partition.parts})
+        if looked is not None and (now := looked.result()) is not None:
+            read.check_table(now)
         return [text_of(pickle(partition)) for partition in partitions]
 
+    def _look(self, source: Source) -> TableDefinition | None:
+        """What the table is now; None where nobody tells, and so nobody can have changed it."""
+        try:
+            with deadline(_LOOK_S):
+                return self._load(source["namespace"], source["table"], source["options"], 0)
+        except PravegaError:
+            return None
+
     def open_real_time(self, source: Source) -> OpenedRealTime:
-        reader = self._read(source).real_time()
+        read = self._read(source)
+        read.check_decoded()
+        reader = read.real_time()
 
         def follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             partition = pickleSer.loads(next(batches).column(0)[0].as_py())  # type: ignore[no-untyped-call]
@@ -174,8 +247,12 @@ class StreamReads:
 
     def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
         read = self._read(source)
+        looked = Begun(lambda: self._look(source)) if read.is_looked_after else None
         with read.lock:
             partitions = read.source.follow(read.source.offset(start), cores)
+            read.check_stream({segment_id for one in partitions for segment_id in one.start})
+        if looked is not None and (now := looked.result()) is not None:
+            read.check_table(now)
         return [
             {"partition": text_of(pickle(one)), "start": {str(segment_id): at for segment_id, at in one.start.items()}}
             for one in partitions

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import FRESH_S, is_internal
+from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import PROVIDER
 from pyspark_pravega.catalog.statements.altering import Change
@@ -53,7 +53,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.native import describe
-from pyspark_pravega.settings import canonical_key
+from pyspark_pravega.settings import Settings, canonical_key
 from pyspark_pravega.together import together
 
 _KEPT = 512
@@ -61,6 +61,10 @@ _KEPT = 512
 
 class KeyValueTables(Replacing):
     """What statements do where the table is a key-value table."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._key_values: Looks[Stream, KeyValueDefinition] = Looks(_KEPT)
 
     def relation(
         self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S
@@ -76,9 +80,9 @@ class KeyValueTables(Replacing):
             StreamNotFoundError: there is neither, or a view of that name.
         """
         if "$" not in table:
-            known = self._key_values.get(stream_of(namespace, table))
-            if known is not None and time.monotonic() - known[0] <= age_s:
-                return known[1]
+            known = self._key_values.recent(stream_of(namespace, table), age_s)
+            if known is not None:
+                return known
         try:
             return super().load_table(namespace, table, age_s=age_s)
         except StreamNotFoundError:
@@ -251,7 +255,7 @@ class KeyValueTables(Replacing):
         self._of_properties(relation, properties)
         content: Content = {"made": made_as(relation.segments), "properties": properties}
         self.store(stream.scope).change_table(stream.name, lambda _: content)
-        self._forget(stream)
+        self._key_values.forget(stream)
         now = self._stored_definition(stream)
         assert now is not None
         return now
@@ -327,34 +331,17 @@ class KeyValueTables(Replacing):
             raise relation.refuse("Renaming", "create a new table AS SELECT from it, and drop it; or create a view")
         super().rename_table(namespace, table)
 
-    @property
-    def _key_values(self) -> dict[Stream, tuple[float, KeyValueDefinition]]:
-        """Looked up lately: when, and what was found."""
-        known: dict[Stream, tuple[float, KeyValueDefinition]] = self.__dict__.setdefault("_known_key_values", {})
-        return known
-
-    def _forget(self, stream: Stream) -> None:
-        with self._lock:
-            self._key_values.pop(stream, None)
-
     def _stored_definition(self, stream: Stream) -> KeyValueDefinition | None:
         """A key-value table, looked up now; None where there is none that SQL shows this user."""
-        at = time.monotonic()
+
+        def find() -> KeyValueDefinition:
+            return load_key_value(self.client, self.settings, stream, self.store(stream.scope).table(stream.name))
+
         try:
-            definition = load_key_value(
-                self.client,
-                self.settings,
-                stream,
-                self.store(stream.scope).table(stream.name),
-            )
+            return self._key_values.look(stream, find)
         except (KeyValueTableNotFoundError, AuthenticationError):
-            self._forget(stream)
+            self._key_values.forget(stream)
             return None
-        with self._lock:
-            if len(self._key_values) >= _KEPT:
-                self._key_values.clear()
-            self._key_values[stream] = (at, definition)
-        return definition
 
     def _of_properties(self, definition: KeyValueDefinition, properties: dict[str, str]) -> KeyValueDefinition:
         return key_value_definition(
@@ -380,7 +367,7 @@ class KeyValueTables(Replacing):
 
     def _drop(self, stream: Stream) -> None:
         """Delete a table with its schema group. The table goes last, so that a DROP that fails can be run again."""
-        self._forget(stream)
+        self._key_values.forget(stream)
         registry = shared_registry(self.settings)
         if registry is not None and not self.exists(stream):
             registry.delete_group(stream.scope, stream.name)

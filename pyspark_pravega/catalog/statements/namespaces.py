@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,7 @@ class Namespaces(CatalogBase):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self._lock = threading.Lock()
         self._last_namespace: tuple[str, dict[str, str], float] | None = None
         """The scope that was asked for last, its properties, and when they were answered."""
         self._namespace_changes = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -25,7 +25,13 @@ from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import CORRUPT_EVENT, METADATA_COLUMNS, DeadLetter, TableDefinition
+from pyspark_pravega.connector.table import (
+    CORRUPT_EVENT,
+    METADATA_COLUMNS,
+    DeadLetter,
+    TableDefinition,
+    planned_schema,
+)
 from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
@@ -88,6 +94,7 @@ class BatchReader(DataSourceReader):
         self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
         self.schema = output_schema(definition, columns)
         self._data_columns = [name for name in columns if name in definition.schema.fieldNames()]
+        self._planned = planned_schema(definition, self._data_columns)
         self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
         self._most_rows = max(1, _MOST_VALUES // sum(_width(field.dataType) for field in self.schema))
 
@@ -119,6 +126,7 @@ class BatchReader(DataSourceReader):
 
         Raises:
             EventDecodeError: an event can't be decoded; the message says where it is.
+            TableChangedError: there are events of a later schema, for which the read wasn't planned.
             DataLossError: events have been truncated since the read was planned.
         """
         if isinstance(partition, SlicePartition):
@@ -227,13 +235,18 @@ class BatchReader(DataSourceReader):
                 frames = some_frames(frames, self._types.chosen(frames.events))
             unseen = self._mode == FAIL_FAST and not fields
             events = frames.events if unseen or takes_views(self._codec) else frames.payloads
-            decoded = lenient.decode(self._codec, events, fields, self._mode, views=views)
+            with nullcontext() if self._planned is None else self._planned.held():
+                decoded = lenient.decode(self._codec, events, fields, self._mode, views=views)
         except BadEventError as error:
+            if self._planned is not None:
+                self._planned.check_bad(frames.payloads.slice(error.index, 1))
             encoding = "" if error.encoding_id is None else f", encoding id {error.encoding_id}"
             raise EventDecodeError(
                 f'an event of stream "{self._stream}" can\'t be decoded (segment {segment_id}, offset '
                 f"{position + int(frames.starts[error.index])}{encoding}): {error.reason}"
             ) from None
+        if self._planned is not None and len(decoded.bad):
+            self._planned.check_bad(frames.payloads.take(pa.array(decoded.bad)))
         if self._dead_letters is not None and len(decoded.bad):
             bad = some_frames(frames, decoded.bad)
             self._dead_letters.put(

@@ -1,5 +1,6 @@
 """What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows; structs
 in keys: `flat_keys`), `rules` (defaults and constraints of columns), `encodings` (schemas of the registry by id),
+`registered` (a stream's schema there), `planned` (what a query was planned with, held against the table),
 `dead_letters` (what is told of bad events) and `lossless` (which columns hold all of others).
 
 It uses the commit log (`connector.log`), the registry and serde.
@@ -13,7 +14,6 @@ from pyspark_pravega.connector.table.definition import (
     METADATA_COLUMNS,
     MODE,
     PINNED_SCHEMA,
-    SCHEMA_TYPE,
     TableDefinition,
     check_schema_is_there,
     document_definition,
@@ -42,6 +42,14 @@ from pyspark_pravega.connector.table.keys import (
     with_operation,
 )
 from pyspark_pravega.connector.table.lossless import check_columns
+from pyspark_pravega.connector.table.planned import (
+    PlannedSchema,
+    changed_table,
+    check_planned,
+    check_same_stream,
+    planned_schema,
+)
+from pyspark_pravega.connector.table.registered import ENCODING_HEADER, SCHEMA_TYPE
 from pyspark_pravega.connector.table.rules import (
     Check,
     added_check,
@@ -61,6 +69,7 @@ __all__ = [
     "CORRUPT_EVENT",
     "DELETE",
     "DELETED",
+    "ENCODING_HEADER",
     "KEY_PROPERTIES",
     "KEY_TYPES",
     "LOG",
@@ -75,13 +84,17 @@ __all__ = [
     "Check",
     "DeadLetter",
     "DeadLetterSink",
+    "PlannedSchema",
     "TableDefinition",
     "TableKey",
     "added_check",
     "avro_defaults",
+    "changed_table",
     "check_columns",
     "check_enforced",
     "check_key",
+    "check_planned",
+    "check_same_stream",
     "check_schema_is_there",
     "checks_of",
     "defaults_of",
@@ -92,6 +105,7 @@ __all__ = [
     "load_definition",
     "names_of",
     "other_keys",
+    "planned_schema",
     "raw_definition",
     "routing_key_of",
     "schema_definition",

@@ -11,15 +11,14 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.options import BAD_EVENTS
-from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
 from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
+from pyspark_pravega.connector.table.registered import ENCODING_HEADER, SCHEMA_TYPE, Registered, registered_in
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
     UnsupportedOperationError,
-    did_you_mean,
 )
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
 from pyspark_pravega.serde import compression
@@ -30,11 +29,10 @@ from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.together import Begun, together
+from pyspark_pravega.together import Begun
 
 CORRUPT_EVENT = "_corrupt_event"
-ENCODING_HEADER = "encoding-header"
-MODE, SCHEMA_TYPE, FORMAT = "mode", "schema-type", "format"
+MODE, FORMAT = "mode", "format"
 COLUMNS = "spark.columns"
 """The property that keeps the columns of a table whose format is of somebody's own."""
 PINNED_SCHEMA = "_schema"
@@ -92,6 +90,11 @@ class TableDefinition:
     """Where bad events go, in mode drop-malformed; None where they are only counted."""
     is_log: bool = False
     """Whether these are the events of a table that has a key, as they are."""
+    segments: tuple[int, ...] = ()
+    """Those that could be written to, looked up before all else: a stream that was dropped and made again never has
+    them. None of a sealed stream, and of what isn't a stream."""
+    encodings: RegistryEncodings | None = None
+    """What the ids in events' headers stand for; None for events without a schema."""
 
     @property
     def event_schema(self) -> StructType:
@@ -225,8 +228,11 @@ def load_definition(
         UnsupportedTypeError: its schema has a type that can't be mapped.
     """
     asked = Begun(lambda: client.controller.stream_configuration(stream))
+    located = Begun(lambda: client.controller.current_segments(stream).ids)
     try:
         ledger = open_ledger(client, stream)
+        # Which stream it is comes before what it holds: so all else is of this stream, or of a later one.
+        segments = located.result()
         properties, state = ({}, State()) if ledger is None else settled_table(client, ledger)
     finally:
         # That there is no such stream is said first.
@@ -234,7 +240,11 @@ def load_definition(
     given = {**properties, **(options or {})}
     definition = schema_definition(settings, stream, configuration, properties, given)
     definition = replace(
-        definition, replaced_table=state.replaced_table, added_checks=state.added_checks, cleaning=state.cleaning
+        definition,
+        replaced_table=state.replaced_table,
+        added_checks=state.added_checks,
+        cleaning=state.cleaning,
+        segments=tuple(segments),
     )
     definition = with_key(definition) if keyed else definition
     mode = given.get(MODE) or (DROP_MALFORMED if BAD_EVENTS in properties else None)
@@ -262,7 +272,7 @@ def schema_definition(
     """
     custom = given.get(FORMAT, RAW)
     custom = "" if custom in FORMATS else custom
-    registered = _registered(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
+    registered = registered_in(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
     if custom:
         return _custom_definition(settings, stream, configuration, properties, custom, registered)
     if registered is None:
@@ -285,6 +295,7 @@ def schema_definition(
         group_made=registered.group_made,
         compatibility=registered.compatibility,
         types=types,
+        encodings=encodings,
     )
 
 
@@ -371,80 +382,13 @@ def document_definition(settings: Settings, stream: Stream, configuration: Strea
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Registered:
-    """What the registry knows of a stream."""
-
-    schema: SchemaInfo
-    version: VersionInfo
-    compatibility: str
-    multiple: bool
-    """Whether there may be events of other types."""
-    group_made: int
-    """When the first schema was added, in ms since 1970."""
-
-
-def _registered(
-    settings: Settings,
-    stream: Stream,
-    properties: dict[str, str],
-    type_name: str | None,
-    custom: str,
-    pinned: str | None,
-) -> _Registered | None:
-    if custom and properties.get(ENCODING_HEADER) == "false":
-        return None
-    registry = shared_registry(settings)
-    if registry is None:
-        if properties.get("format", RAW) in REGISTERED:
-            raise ConfigurationError(
-                f'the schema of stream "{stream}" is in a schema registry: set schema-registry-uri '
-                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
-            )
-        return None
-    try:
-        group, history = together(
-            lambda: registry.group(stream.scope, stream.name), lambda: registry.history(stream.scope, stream.name)
-        )
-    except GroupNotFoundError:
-        return None
-    if not history:
-        raise UnsupportedOperationError(
-            f'group "{stream.name}" in namespace "{stream.scope}" of the schema registry has no schema yet: '
-            "add one, or delete the group to read the stream's events as bytes"
-        )
-    of_type = [entry for entry in history if type_name in (None, entry[0].type)]
-    if pinned is not None:
-        of_type = [entry for entry in of_type if entry[1].id <= int(pinned)] or of_type
-    if not of_type:
-        types = {schema.type for schema, _, _ in history}
-        raise ConfigurationError(
-            f'stream "{stream}" has no events of type "{type_name}", which "{SCHEMA_TYPE}" asks for'
-            f"{did_you_mean(type_name or '', types)}"
-        )
-    schema, version, _ = of_type[-1]
-    if schema.serialization_format not in REGISTERED.values() and not custom:
-        raise UnsupportedOperationError(
-            f'the events of stream "{stream}" are in format {group.serialization_format}; '
-            "Avro, JSON and Protobuf can be read, raw events of streams without a group, and what a class of your own "
-            'decodes: option "format" = "package.module:Class"'
-        )
-    return _Registered(
-        schema=schema,
-        version=version,
-        compatibility=group.compatibility,
-        multiple=group.allow_multiple_types,
-        group_made=history[0][2],
-    )
-
-
 def _custom_definition(
     settings: Settings,
     stream: Stream,
     configuration: StreamConfiguration,
     properties: dict[str, str],
     name: str,
-    registered: _Registered | None,
+    registered: Registered | None,
 ) -> TableDefinition:
     if COLUMNS in properties:
         columns = StructType.fromJson(json.loads(properties[COLUMNS]))

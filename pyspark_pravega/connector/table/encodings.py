@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.registry import SchemaInfo, VersionInfo
+from pyspark_pravega.registry import EncodingInfo, SchemaInfo, VersionInfo
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.settings import Settings
@@ -16,6 +19,23 @@ from pyspark_pravega.settings import Settings
 _KEPT = 4096
 _IDS: dict[tuple[Settings, Stream, int, int, str], int] = {}
 """Encoding ids by schema and codec. A group that is there never changes them."""
+
+
+_CHECK: ContextVar[Callable[[int], None] | None] = ContextVar("check", default=None)
+
+
+@contextmanager
+def looks_checked(check: Callable[[int], None]) -> Iterator[None]:
+    """Have the encoding ids checked that are looked up in a `with` block.
+
+    Args:
+        check: called with each, before events of it are decoded; what it raises ends the decoding.
+    """
+    token = _CHECK.set(check)
+    try:
+        yield
+    finally:
+        _CHECK.reset(token)
 
 
 @dataclass(frozen=True)
@@ -28,7 +48,7 @@ class RegistryEncodings:
     """When the group's first schema was added (ms since 1970). Ids restart at 0 when a group is deleted and made again,
     so what is known of them is known of one incarnation of the group; None: nothing is kept."""
     known: tuple[tuple[int, WriterSchema], ...] = ()
-    """What needn't be looked up."""
+    """What needn't be looked up: the table's own schema."""
 
     def writer_schema(self, encoding_id: int) -> WriterSchema:
         """The schema and codec behind an encoding id. A process asks the registry once for each.
@@ -43,26 +63,33 @@ class RegistryEncodings:
         for known_id, schema in self.known:
             if known_id == encoding_id:
                 return schema
+        found = self.looked_up(encoding_id)
+        check = _CHECK.get()
+        if check is not None:
+            check(encoding_id)
+        return written_with(found.schema, found.codec)
+
+    def looked_up(self, encoding_id: int) -> EncodingInfo:
+        """What the registry knows of an encoding id, see `writer_schema`."""
         if self.group_made is None:
             return _look_up(self.settings, self.stream, encoding_id)
         return _kept(self.settings, self.stream, self.group_made, encoding_id)
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept(settings: Settings, stream: Stream, group_made: int, encoding_id: int) -> WriterSchema:
+def _kept(settings: Settings, stream: Stream, group_made: int, encoding_id: int) -> EncodingInfo:
     del group_made
     return _look_up(settings, stream, encoding_id)
 
 
-def _look_up(settings: Settings, stream: Stream, encoding_id: int) -> WriterSchema:
+def _look_up(settings: Settings, stream: Stream, encoding_id: int) -> EncodingInfo:
     registry = shared_registry(settings)
     if registry is None:
         raise ConfigurationError(
             f'the events of stream "{stream}" have schemas in a schema registry: set schema-registry-uri '
             "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
         )
-    info = registry.encoding(stream.scope, stream.name, encoding_id)
-    return written_with(info.schema, info.codec)
+    return registry.encoding(stream.scope, stream.name, encoding_id)
 
 
 def written_with(schema: SchemaInfo, codec: str) -> WriterSchema:

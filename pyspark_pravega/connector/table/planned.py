@@ -1,0 +1,235 @@
+"""What a query was planned with, held against what the table has become: by its columns, and by events of schemas that
+are later than the plan's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table.encodings import RegistryEncodings, looks_checked
+from pyspark_pravega.errors import GroupNotFoundError, NotFoundError, SchemaNotFoundError, TableChangedError
+from pyspark_pravega.frames import framing
+from pyspark_pravega.serde import lenient
+from pyspark_pravega.serde.formats import AVRO, REGISTERED, registered_schema
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST
+
+if TYPE_CHECKING:
+    from pyspark_pravega.connector.table.definition import TableDefinition
+
+_AGAIN = "make the DataFrame again, or start the streaming query again: it goes on where it is"
+
+
+def check_planned(stream: Stream, planned: StructType, now: StructType, *, decoded: bool = False) -> None:
+    """Refuse to read a table whose columns aren't those any more that a query was planned with.
+
+    A column that was added is nothing to the query, nor one that can't be null any more.
+
+    Args:
+        stream: the table's.
+        planned: the columns that the query reads, as it was planned with them.
+        now: the table's columns, and others that can be read of it.
+        decoded: whether rows come as they were planned, so that fields which were added to structs don't matter.
+
+    Raises:
+        TableChangedError: they aren't.
+    """
+    changed = list(_differences(planned, now, "", decoded=decoded))
+    if changed:
+        raise changed_table(stream, "; ".join(changed))
+
+
+def changed_table(stream: Stream, what: str) -> TableChangedError:
+    """The error of a query whose table has changed.
+
+    Args:
+        stream: the table's.
+        what: how it has changed.
+    """
+    return TableChangedError(
+        f'the table of stream "{stream}" has changed since this query was planned: {what}. Nothing was read of what '
+        f"came with that; {_AGAIN}"
+    )
+
+
+def check_same_stream(client: Client, definition: TableDefinition, segment_ids: Collection[int]) -> bool:
+    """Refuse to read segments by a definition of another stream, which had the name of theirs before.
+
+    Args:
+        client: the cluster.
+        definition: what the stream is as a table.
+        segment_ids: what is to be read.
+
+    Returns:
+        Whether the controller was asked: the segments are all of the definition's stream then.
+
+    Raises:
+        TableChangedError: they are of a stream that was made later.
+    """
+    known = definition.segments
+    if not known or not segment_ids or not set(known).isdisjoint(segment_ids):
+        return False
+    try:
+        client.controller.segment_ranges(definition.stream, [min(known)])
+    except NotFoundError:
+        raise changed_table(definition.stream, "it was dropped and made again") from None
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedSchema:
+    """The schema that a read was planned with. It can be pickled."""
+
+    encodings: RegistryEncodings
+    """Of the table's group."""
+    format: str
+    type: str
+    """The schema's type, see `SchemaInfo`."""
+    version: int
+    """Its id in the group: that of a later schema is greater."""
+    columns: StructType
+    """The fields of events that are decoded."""
+    read: frozenset[str]
+    """Those that the query reads."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Refuse events that are decoded in the `with` block of a schema that is later than the plan's, and that the
+        plan has no right columns for.
+
+        Raises:
+            TableChangedError: there are such.
+        """
+        with looks_checked(self._check_later):
+            yield
+
+    def _check_later(self, encoding_id: int) -> None:
+        later = self._later(encoding_id)
+        if later is None:
+            return
+        now = registered_schema(REGISTERED[self.format], self.type, later).columns()
+        # Of a row of a table without a column that isn't read nothing is missing.
+        known = set(now.fieldNames())
+        planned = [field for field in self.columns if field.name in known or field.name in self.read]
+        planned += [field for field in self.columns if field not in planned and not field.nullable]
+        check_planned(self.encodings.stream, StructType(planned), now, decoded=True)
+
+    def check_bad(self, events: pa.Array) -> None:
+        """Tell events that can't be decoded from those of a later schema, by which they can be.
+
+        Args:
+            events: events that can't be decoded by the plan's schema.
+
+        Raises:
+            TableChangedError: one can be decoded by a later schema.
+            RegistryUnavailableError: there may be one, and the registry doesn't answer.
+        """
+        ids = framing.encoding_ids(events)
+        for encoding_id in ids.unique().to_pylist():
+            later = self._newest() if encoding_id is None else self._later(encoding_id)
+            if later is None:
+                continue
+            schema = registered_schema(REGISTERED[self.format], self.type, later)
+            columns = schema.columns()
+            of_id = events.filter(pa.array([one == encoding_id for one in ids.to_pylist()]))
+            good = lenient.decode(schema.codec(columns, self.encodings), of_id, columns.fieldNames(), DROP_MALFORMED)
+            if good.held.num_rows:
+                raise changed_table(self.encodings.stream, "it has another schema, with which events were written")
+
+    def _later(self, encoding_id: int) -> bytes | None:
+        """The schema behind an encoding id, if it is one of the table's that is later than the plan's."""
+        try:
+            found = self.encodings.looked_up(encoding_id)
+        except SchemaNotFoundError:
+            return None
+        is_later = found.version.id > self.version and found.schema.type == self.type
+        return found.schema.schema_data if is_later else None
+
+    def _newest(self) -> bytes | None:
+        """The group's last schema, if it is later than the plan's: events without headers may be of it."""
+        registry = shared_registry(self.encodings.settings)
+        stream = self.encodings.stream
+        if registry is None or self.format == AVRO:
+            # An event of Avro without a header is none.
+            return None
+        try:
+            history = registry.schemas(stream.scope, stream.name, self.type)
+        except GroupNotFoundError:
+            return None
+        if not history or history[-1][1].id <= self.version:
+            return None
+        return history[-1][0].schema_data
+
+
+def planned_schema(definition: TableDefinition, columns: Collection[str]) -> PlannedSchema | None:
+    """The schema that a query's read is planned with.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: those that the query reads.
+
+    Returns:
+        None where events have no schema in the registry, or are in a format of somebody's own.
+    """
+    if definition.registered is None or definition.encodings is None:
+        return None
+    schema, version = definition.registered
+    # In other modes than fail-fast events are decoded whole, and rows by keys are made of other fields, too.
+    whole = definition.mode != FAIL_FAST or definition.key is not None
+    return PlannedSchema(
+        encodings=definition.encodings,
+        format=definition.format,
+        type=schema.type,
+        version=version.id,
+        columns=StructType([field for field in definition.event_schema if whole or field.name in columns]),
+        read=frozenset(columns),
+    )
+
+
+def _differences(planned: StructType, now: StructType, path: str, *, decoded: bool) -> Iterator[str]:
+    there = {field.name: field for field in now}
+    for field in planned:
+        if field.name not in there:
+            yield f'column "{path}{field.name}" isn\'t there any more'
+            continue
+        other = there[field.name]
+        if other.nullable and not field.nullable:
+            yield f'column "{path}{field.name}" was NOT NULL, and can be NULL'
+        yield from _other_type(field, other, path, decoded=decoded)
+
+
+def _other_type(field: StructField, other: StructField, path: str, *, decoded: bool) -> Iterator[str]:
+    if not _fits(field.dataType, other.dataType, decoded=decoded):
+        was, is_now = field.dataType.simpleString(), other.dataType.simpleString()
+        if was == is_now:
+            yield f'in column "{path}{field.name}" of type {was} there can be NULLs where there were none'
+        else:
+            yield f'column "{path}{field.name}" was {was}, and is {is_now}'
+
+
+def _fits(planned: DataType, now: DataType, *, decoded: bool) -> bool:
+    """Whether values of a type can be read by code that was made for another one."""
+    if isinstance(planned, StructType) and isinstance(now, StructType):
+        there = {field.name: field for field in now}
+        if not decoded and planned.fieldNames() != now.fieldNames():
+            return False
+        return all(
+            field.name in there
+            and field.nullable >= there[field.name].nullable
+            and _fits(field.dataType, there[field.name].dataType, decoded=decoded)
+            for field in planned
+        )
+    if isinstance(planned, ArrayType) and isinstance(now, ArrayType):
+        loose = planned.containsNull >= now.containsNull
+        return loose and _fits(planned.elementType, now.elementType, decoded=decoded)
+    if isinstance(planned, MapType) and isinstance(now, MapType):
+        keys = _fits(planned.keyType, now.keyType, decoded=decoded)
+        loose = planned.valueContainsNull >= now.valueContainsNull
+        return keys and loose and _fits(planned.valueType, now.valueType, decoded=decoded)
+    return bool(planned == now)

@@ -1,0 +1,102 @@
+"""What the schema registry knows of a stream: which schema its events have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    GroupNotFoundError,
+    UnsupportedOperationError,
+    did_you_mean,
+)
+from pyspark_pravega.registry import SchemaInfo, VersionInfo
+from pyspark_pravega.serde.formats import RAW, REGISTERED
+from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import together
+
+ENCODING_HEADER = "encoding-header"
+SCHEMA_TYPE = "schema-type"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """What the registry knows of a stream."""
+
+    schema: SchemaInfo
+    version: VersionInfo
+    compatibility: str
+    multiple: bool
+    """Whether there may be events of other types."""
+    group_made: int
+    """When the first schema was added, in ms since 1970."""
+
+
+def registered_in(
+    settings: Settings,
+    stream: Stream,
+    properties: dict[str, str],
+    type_name: str | None,
+    custom: str,
+    pinned: str | None,
+) -> Registered | None:
+    """What the registry knows of a stream's events; None where they have no schema there.
+
+    Args:
+        settings: where the registry is.
+        stream: the stream.
+        properties: the table's properties.
+        type_name: the wanted events' type; None for all.
+        custom: a format of somebody's own, if it is one.
+        pinned: the id of the last schema that counts, where later ones don't yet.
+
+    Raises:
+        ConfigurationError: there is no registry, or there are no events of that type.
+        UnsupportedOperationError: there is no schema, or none that can be read.
+    """
+    if custom and properties.get(ENCODING_HEADER) == "false":
+        return None
+    registry = shared_registry(settings)
+    if registry is None:
+        if properties.get("format", RAW) in REGISTERED:
+            raise ConfigurationError(
+                f'the schema of stream "{stream}" is in a schema registry: set schema-registry-uri '
+                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
+            )
+        return None
+    try:
+        group, history = together(
+            lambda: registry.group(stream.scope, stream.name), lambda: registry.history(stream.scope, stream.name)
+        )
+    except GroupNotFoundError:
+        return None
+    if not history:
+        raise UnsupportedOperationError(
+            f'group "{stream.name}" in namespace "{stream.scope}" of the schema registry has no schema yet: '
+            "add one, or delete the group to read the stream's events as bytes"
+        )
+    of_type = [entry for entry in history if type_name in (None, entry[0].type)]
+    if pinned is not None:
+        of_type = [entry for entry in of_type if entry[1].id <= int(pinned)] or of_type
+    if not of_type:
+        types = {schema.type for schema, _, _ in history}
+        raise ConfigurationError(
+            f'stream "{stream}" has no events of type "{type_name}", which "{SCHEMA_TYPE}" asks for'
+            f"{did_you_mean(type_name or '', types)}"
+        )
+    schema, version, _ = of_type[-1]
+    if schema.serialization_format not in REGISTERED.values() and not custom:
+        raise UnsupportedOperationError(
+            f'the events of stream "{stream}" are in format {group.serialization_format}; '
+            "Avro, JSON and Protobuf can be read, raw events of streams without a group, and what a class of your own "
+            'decodes: option "format" = "package.module:Class"'
+        )
+    return Registered(
+        schema=schema,
+        version=version,
+        compatibility=group.compatibility,
+        multiple=group.allow_multiple_types,
+        group_made=history[0][2],
+    )

@@ -1,0 +1,123 @@
+"""Plans that were made of a look at a table which is old by now: nothing of one table gets into another one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+from catalog_tools import COLUMNS, ids, make, plan
+from pyspark.sql.types import DoubleType, LongType, StructType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.looks import Looks
+from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.process.methods import CatalogMethods
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.options import WRITER_MODES, WriteOptions
+from pyspark_pravega.connector.write import WriteJob, WritePlan
+from pyspark_pravega.errors import PravegaError, TableChangedError
+from pyspark_pravega.settings import Settings
+
+OTHERS = StructType().add("amount", DoubleType()).add("id", LongType(), False)
+LONG_S = 600.0
+
+
+def of_formats() -> list[str]:
+    return ["avro", "json", "protobuf"]
+
+
+def made_again(catalog: Catalog, scope: str, table: str, table_format: str) -> Stream:
+    """Another session's DROP and CREATE, with a row."""
+    assert catalog.drop_table([scope], table)
+    stream = catalog.create_table([scope], table, OTHERS, [], {"format": table_format}).stream
+    rows = pa.record_batch({"amount": pa.array([0.5]), "id": pa.array([100])})
+    job = WriteJob(plan(catalog.definition(stream, age_s=0)))
+    job.commit_job([job.write_partition(0, iter([rows]))])
+    return stream
+
+
+@pytest.mark.parametrize("table_format", of_formats())
+def test_a_plan_of_an_old_look_is_of_the_table_that_was_there_then(
+    settings: Settings, scope: str, table_format: str
+) -> None:
+    """The analysis looks a table up, another process makes it again, and then the statement is planned."""
+    one, other = CatalogMethods(settings), Catalog(settings)
+    stream = one.catalog.create_table([scope], "t", COLUMNS, [], {"format": table_format}).stream
+    old = one.catalog.definition(stream, age_s=0)
+    made_again(other, scope, "t", table_format)
+    assert one.catalog.definition(stream, age_s=LONG_S) is old, "as it is within a second"
+
+    def write(mode: str) -> None:
+        options = WriteOptions(transaction_timeout_ms=60_000, writer_mode=mode)
+        job = WriteJob(WritePlan.of(one.catalog.definition(stream, age_s=LONG_S), options))
+        rows = pa.record_batch({"id": pa.array([7]), "name": pa.array(["of the old table"])})
+        job.commit_job([job.write_partition(0, iter([rows]))])
+
+    for mode in WRITER_MODES:
+        with pytest.raises(TableChangedError, match=rf'"{scope}/t" was dropped and made again .*run the statement'):
+            write(mode)
+    with pytest.raises(TableChangedError, match=r"dropped and made again.*make the DataFrame again"):
+        plan_scan(old, ScanRequest(columns=["id"]))
+    assert ids(other, stream) == [100]
+
+
+def test_a_scan_of_an_old_look_is_planned_again_where_its_columns_are_the_same(settings: Settings, scope: str) -> None:
+    methods, other = CatalogMethods(settings), Catalog(settings)
+    stream = make(methods.catalog, scope)
+    for column, expected in (("id", True), ("name", False)):
+        methods.catalog.forget(stream)
+        methods.catalog.definition(stream)
+        planned = StructType([COLUMNS[column]])
+        made_again(other, scope, "t", "avro")
+
+        def scan(column: str = column, planned: StructType = planned) -> int:
+            found = methods.plan_scan([scope], "t", [column], {}, schema=planned.json())
+            return found["segments"]
+
+        if expected:
+            assert scan() == 1
+        else:
+            with pytest.raises(TableChangedError, match='"name" isn\'t there any more'):
+                scan()
+        other.drop_table([scope], "t")
+        make(other, scope)
+
+
+def test_of_two_looks_the_one_that_began_last_counts() -> None:
+    looks: Looks[str, str] = Looks(2)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> str:
+        begun.set()
+        assert go_on.wait(60)
+        return "before"
+
+    def overtaken(meanwhile: str) -> str | None:
+        begun.clear()
+        go_on.clear()
+        with ThreadPoolExecutor(1) as threads:
+            slow = threads.submit(looks.look, "t", slowly)
+            assert begun.wait(60)
+            if meanwhile == "a look":
+                assert looks.look("t", lambda: "after") == "after"
+            elif meanwhile == "a change":
+                looks.forget("t")
+            elif meanwhile == "many others":
+                looks.forget("t")
+                for number in range(5):
+                    looks.look(f"other {number}", lambda: "other")
+            go_on.set()
+            assert slow.result() == "before", "who looked gets what was found"
+        return looks.recent("t", LONG_S)
+
+    assert overtaken("nothing") == "before"
+    assert overtaken("a look") == "after"
+    assert overtaken("a change") is None
+    assert overtaken("many others") is None
+    assert overtaken("nothing") == "before"
+    assert looks.recent("t", 0) is None
+    with pytest.raises(PravegaError):
+        looks.look("t", lambda: (_ for _ in ()).throw(PravegaError("no")))
+    assert looks.recent("t", LONG_S) == "before"
