@@ -177,7 +177,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     )
     made = maker.load_table(["rights"], "keyed")
     change(made, {0: "new", 1: None, 20: "more"})
-    assert compact(made).rows == 10
+    assert compact(made.settings, made.stream).rows == 10
     maker.client.controller.scale_to(made.stream, 3)
     change(made, {2: "newest"})
     expected = {id: "old" for id in range(10) if id != 1} | {0: "new", 20: "more", 2: "newest"}
@@ -207,7 +207,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     with pytest.raises(AuthenticationError, match="no permission"):
         change(seen, {3: "not written"})
     with pytest.raises(AuthenticationError, match="no permission"):
-        compact(seen)
+        compact(seen.settings, seen.stream)
     with pytest.raises(AuthenticationError, match="no permission"):
         catalog_of(auth_sandbox, "rights-reader").load_table(["rights"], "keyed")
     assert rows(maker) == expected

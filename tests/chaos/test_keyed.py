@@ -117,7 +117,7 @@ def run(settings: Settings, scope: str, kind: str, number: int) -> None:
     definition = catalog.load_table([scope], "t")
     plan = WritePlan.of(definition, WriteOptions(transaction_timeout_ms=10_000))
     if kind == "compact":
-        compact(definition)
+        compact(definition.settings, definition.stream)
         return
     seen, before = read(catalog, definition)
     if kind == "change one":

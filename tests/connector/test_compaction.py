@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -9,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from connector_tools import begin, promise, transaction_of
 from pyspark.sql.types import LongType, StringType, StructType
 from waiting import eventually
 
@@ -35,6 +38,7 @@ pytestmark = [pytest.mark.server]
 
 COLUMNS = StructType().add("id", LongType(), nullable=False).add("v", StringType())
 STEPS = ("before its snapshot", "before its rows", "before its commit")
+ADD_C = {"kind": "AddColumn", "column": ["c"], "type": '"long"', "nullable": True}
 
 
 @pytest.fixture
@@ -111,7 +115,7 @@ def test_what_is_written_meanwhile_wins(table: TableDefinition, client: Client, 
     expected = {id: v for id, v in {**expected, **changes}.items() if v is not None}
     assert rows_of(table, client) == expected
     # The next compaction takes all of that together.
-    done = compact(table)
+    done = compact(table.settings, table.stream)
     assert rows_of(table, client) == expected
     assert done.rows == events_of(table, client) == len(expected)
     assert done.bytes_after <= done.bytes_before
@@ -150,6 +154,39 @@ def test_a_version_is_whole_or_refused_while_a_compaction_commits(
     assert rows_of(table, client, "4") == before
 
 
+@pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+def test_a_compaction_knows_the_columns_of_what_it_has_read(
+    catalog: Catalog, scope: str, client: Client, table_format: str
+) -> None:
+    """A column is added, and a row with it is written, while the compaction waits for somebody's commit."""
+    made = catalog.create_table([scope], table_format, COLUMNS, [], {"primary-key": "id", "format": table_format})
+    put(made, {1: "one", 2: "two"})
+    slow = begin(made)
+    message = slow.write_partition(0, iter([pa.record_batch([pa.array([3]), pa.array(["three"])], ["id", "v"])]))
+    promise(client, made, slow, message)
+    compaction = threading.Thread(target=compact, args=(made.settings, made.stream))
+    compaction.start()
+    eventually(lambda: runs(compaction, "settle"))
+    catalog.alter_table([scope], table_format, [ADD_C])
+    altered = catalog.load_table([scope], table_format, age_s=0)
+    job = WriteJob(WritePlan.of(altered, WriteOptions(writer_mode="at-least-once")))
+    job.write_partition(0, iter([pa.record_batch([pa.array([1]), pa.array(["a2"]), pa.array([42])], ["id", "v", "c"])]))
+    client.controller.commit_transaction(made.stream, transaction_of(message))
+    compaction.join()
+    assert take_snapshot(client, made.stream).version == 3
+    reader = snapshot_reader(altered, take_snapshot(client, made.stream), ["id", "v", "c"], ReadOptions())
+    rows = [tuple(row.values()) for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
+    assert sorted(rows) == [(1, "a2", 42), (2, "two", None), (3, "three", None)]
+
+
+def runs(thread: threading.Thread, function: str) -> bool:
+    """Whether a thread is within a function."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_compaction_that_dies_changes_nothing(table: TableDefinition, client: Client, step: str) -> None:
     expected = rows_of(table, client)
@@ -161,7 +198,7 @@ def test_a_compaction_that_dies_changes_nothing(table: TableDefinition, client: 
         compact_with(table, client, {step: die})
     assert rows_of(table, client) == expected
     assert rows_of(table, client, "1") == dict.fromkeys(range(100), "old")
-    compact(table)
+    compact(table.settings, table.stream)
     assert rows_of(table, client) == expected
     with pytest.raises(SegmentTruncatedError, match="version 3 took the place"):
         rows_of(table, client, "2")
@@ -172,7 +209,7 @@ def test_compactions_at_once_and_overwrites(table: TableDefinition, client: Clie
     """Of two compactions one does it; an overwrite in the midst of one wins."""
     expected = rows_of(table, client)
     with pytest.raises(WriteConflictError, match="was not compacted"):
-        compact_with(table, client, {STEPS[2]: lambda: compact(table)})
+        compact_with(table, client, {STEPS[2]: lambda: compact(table.settings, table.stream)})
     assert rows_of(table, client) == expected
 
     def truncate() -> None:
@@ -183,7 +220,7 @@ def test_compactions_at_once_and_overwrites(table: TableDefinition, client: Clie
     with pytest.raises(WriteConflictError, match="was not compacted"):
         compact_with(table, client, {STEPS[2]: truncate})
     assert rows_of(table, client) == {}
-    assert compact(table).rows == 0
+    assert compact(table.settings, table.stream).rows == 0
     put(table, {1: "one"})
     assert rows_of(table, client) == {1: "one"}
 
@@ -201,7 +238,7 @@ def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefin
     client.controller.scale_to(table.stream, 3)
     catalog.call_procedure("create_cut", [name, "second", None])
     # The first cut's era, and all after it.
-    assert compact(table).rows == 99
+    assert compact(table.settings, table.stream).rows == 99
     expected = rows_of(table, client)
     assert rows_of(table, client, "month_end")[0] == "newer"
     assert rows_of(table, client, "second") == rows_of(table, client, "5") == rows_of(table, client, "6") == expected
@@ -227,9 +264,9 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     start = source.initial_offset()
     source.subscribe()
     first = client.controller.head(table.stream)
-    compact(table)
+    compact(table.settings, table.stream)
     put(table, {0: "one"})
-    compact(table)
+    compact(table.settings, table.stream)
     put(table, {0: "two"})
     assert client.controller.head(table.stream) == first
     end = source.latest_offset(start)
@@ -245,7 +282,7 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     ]
     assert len(changes) == 100 + 2 * 50 + 4
     source.commit(end)
-    compact(table)
+    compact(table.settings, table.stream)
     assert client.controller.head(table.stream) != first
     put(table, {0: None})
     # It goes on behind that, in another process.
@@ -261,7 +298,7 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     client.controller.create_reader_group(other)
     again.commit(last)
     head = client.controller.head(table.stream)
-    compact(table)
+    compact(table.settings, table.stream)
     assert client.controller.head(table.stream) == head
     # Who no longer runs is dropped, and what was kept for them goes at once.
     catalog, name = Catalog(table.settings), f"{table.stream.scope}.{table.stream.name}"
@@ -279,7 +316,7 @@ def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Clien
     source = ChangesSource(client, table.stream, ChangesRange(from_version="1"), ReadOptions(), keyed=True)
     start = source.latest_offset(source.initial_offset())
     client.controller.scale_to(table.stream, 3)
-    compact(table)
+    compact(table.settings, table.stream)
     put(table, {0: "one", 200: "new"})
     end = source.latest_offset(start)
     expected = [
@@ -289,7 +326,7 @@ def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Clien
     ]
     assert changes_of(table, source.partitions(start, end)) == expected
     client.controller.scale_to(table.stream, 2)
-    compact(table)
+    compact(table.settings, table.stream)
     put(table, {200: None})
     assert changes_of(table, source.partitions(end, source.latest_offset(end))) == [(6, "delete", 200, "new")]
     with pytest.raises(DataLossError, match=r"version 5 is a compaction.*begin with 5"):

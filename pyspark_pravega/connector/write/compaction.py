@@ -28,7 +28,7 @@ from pyspark_pravega.connector.log import (
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import ChangeCodec, TableDefinition, checks_of, load_definition
+from pyspark_pravega.connector.table import ChangeCodec, checks_of, load_definition
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.plan import WritePlan
@@ -116,11 +116,12 @@ class CompactingJob(WriteJob):
             return
 
 
-def compact(definition: TableDefinition, *, one_more: bool = False, threads: int = _THREADS) -> Compacted:
+def compact(settings: Settings, stream: Stream, *, one_more: bool = False, threads: int = _THREADS) -> Compacted:
     """Write a table's rows once more, and remove the events before that nobody needs.
 
     Args:
-        definition: what the stream is as a table.
+        settings: the cluster, and the schema registry.
+        stream: the table's stream.
         one_more: as of `release`.
         threads: how many read and write.
 
@@ -131,17 +132,20 @@ def compact(definition: TableDefinition, *, one_more: bool = False, threads: int
         UnsupportedOperationError: the table has no key, or its next write takes the place of all rows.
         WriteConflictError: all rows were replaced meanwhile; nothing was done.
     """
-    if definition.key is None:
-        raise UnsupportedOperationError(
-            f'stream "{definition.stream}" has no primary key: all its events are rows, so there is nothing to compact'
-        )
-    client, stream = shared_client(definition.settings), definition.stream
-    ledger = create_ledger(client, stream, to_write=True)
+    client = shared_client(settings)
+    ledger = open_ledger(client, stream)
+    if ledger is None:
+        # The log has the property that names the key.
+        raise _without_key(stream)
     if settle(client, ledger).truncation_due:
         raise UnsupportedOperationError(
             f'stream "{stream}" can\'t be compacted now: its next write takes the place of all rows'
         )
     snapshot = take_snapshot(client, stream, ledger)
+    # Looked up behind the snapshot, it has each column that an event in it was written with.
+    definition = load_definition(client, settings, stream)
+    if definition.key is None:
+        raise _without_key(stream)
     if snapshot.replaced_table != definition.replaced_table:
         raise TableChangedError(f'stream "{stream}" was made another table just now: run it again')
     names = [check.name for check in checks_of(definition.properties)]
@@ -192,4 +196,10 @@ def compact_if_due(settings: Settings, stream: Stream, size: int) -> Compacted |
     rows = versions[0].bytes if versions else sum(end - start for start, end in snapshot.compacted.values())
     if snapshot.size - rows <= max(size, rows):
         return None
-    return compact(load_definition(client, settings, stream), one_more=True, threads=1)
+    return compact(settings, stream, one_more=True, threads=1)
+
+
+def _without_key(stream: Stream) -> UnsupportedOperationError:
+    return UnsupportedOperationError(
+        f'stream "{stream}" has no primary key: all its events are rows, so there is nothing to compact'
+    )

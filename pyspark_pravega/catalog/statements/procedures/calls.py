@@ -303,7 +303,7 @@ class Procedures(Redelivering):
         return [_row(cut)]
 
     def _compact(self, stream: Stream) -> list[list[Any]]:
-        done = compact(self.definition(stream, age_s=0))
+        done = compact(self.settings, stream)
         return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
 
     def _create_cut(self, stream: Stream, name: str, version: str | None) -> list[list[Any]]:
