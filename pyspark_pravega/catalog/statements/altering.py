@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -20,14 +19,13 @@ from pyspark_pravega.catalog.properties import (
     known_properties,
 )
 from pyspark_pravega.catalog.statements import keys
-from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, revised, rule, widening
-from pyspark_pravega.catalog.statements.rules import Rules
-from pyspark_pravega.catalog.statements.tables import schema_info
+from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, widening
+from pyspark_pravega.catalog.statements.key_rows import KeyRows
+from pyspark_pravega.catalog.statements.schemas import Schemas, without
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import Ledger, create_ledger, open_ledger, settled_table
+from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.options import ROUTING_KEY
-from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import (
     KEY_PROPERTIES,
     PINNED_SCHEMA,
@@ -40,13 +38,12 @@ from pyspark_pravega.connector.table import (
 from pyspark_pravega.connector.write import Seen
 from pyspark_pravega.errors import (
     ConfigurationError,
-    IncompatibleSchemaError,
     InvalidNameError,
+    PravegaError,
     SchemaError,
     UnsupportedOperationError,
 )
-from pyspark_pravega.registry import SchemaRegistry, VersionInfo
-from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema, schema_for
+from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
 
@@ -56,7 +53,7 @@ SCHEMA = "schema"
 Change = Mapping[str, Any]
 
 
-class Altering(Rules):
+class Altering(Schemas):
     """Changes tables that are there."""
 
     def alter_table(
@@ -172,81 +169,6 @@ class Altering(Rules):
             f'stream "{stream}" can\'t be renamed: create a new table AS SELECT from it, and drop it; or create a view'
         )
 
-    def register_schema(
-        self,
-        stream: Stream,
-        *,
-        table_format: str,
-        text: str | None = None,
-        columns: StructType | None = None,
-        compatibility: str | None = None,
-    ) -> VersionInfo:
-        """Give a stream its first schema, or its next one.
-
-        Args:
-            stream: the stream.
-            table_format: `avro`, `json` or `protobuf`.
-            text: the schema, Avro's or a JSON Schema; else `columns`.
-            columns: a table's columns.
-            compatibility: the policy of a group that is made.
-
-        Returns:
-            The schema's version.
-
-        Raises:
-            ConfigurationError: what is given doesn't go together.
-            SchemaError: it isn't a schema, or the registry refuses it.
-        """
-        new_schema = self._schema(stream, table_format, text, columns)
-        new_schema.columns()
-        ledger = open_ledger(self.client, stream)
-        if ledger is not None:
-            keys.check_key_schema(ledger.properties(), new_schema.columns(), stream)
-        registry = self._registry(stream)
-        scope, group = stream.scope, stream.name
-        policy = check_compatibility(new_schema.format, {COMPATIBILITY: compatibility} if compatibility else {})
-        new = registry.create_group(
-            scope, group, serialization_format=REGISTERED[new_schema.format], compatibility=policy
-        )
-        try:
-            version = self._add_schema(stream, new_schema)
-        except Exception:
-            if new:
-                registry.delete_group(scope, group)
-            raise
-        names = new_schema.columns().fieldNames()
-
-        def changed(before: dict[str, str]) -> dict[str, str]:
-            gone = {PINNED_SCHEMA} | (set() if before.get(ROUTING_KEY) in names else {ROUTING_KEY})
-            return {**_without(before, gone), FORMAT: new_schema.format}
-
-        create_ledger(self.client, stream).change_properties(changed)
-        self.forget(stream)
-        return version
-
-    def set_compatibility(self, stream: Stream, policy: str) -> str:
-        """Change the policy that decides about a group's next schemas.
-
-        Args:
-            stream: the stream.
-            policy: its name.
-
-        Returns:
-            The policy so far.
-
-        Raises:
-            ConfigurationError: there is no such policy, or the stream has no schema.
-        """
-        definition = self.definition(stream, age_s=0)
-        if definition.registered is None or definition.compatibility is None:
-            raise ConfigurationError(
-                f'stream "{stream}" has no schema that could be compatible: give it one with CALL register_schema'
-            )
-        wanted = check_compatibility(definition.format, {COMPATIBILITY: policy})
-        self._registry(stream).update_compatibility(stream.scope, stream.name, wanted)
-        self.forget(stream)
-        return definition.compatibility
-
     # Columns
 
     def _alter_columns(self, stream: Stream, changes: Sequence[Change]) -> None:
@@ -281,7 +203,7 @@ class Altering(Rules):
         """Take out a table's pin where it makes no difference: at the newest schema. Only while schemas are locked."""
         newest = str(self._registry(stream).schemas(stream.scope, stream.name)[-1][1].id)
         ledger.change_properties(
-            lambda before: _without(before, {PINNED_SCHEMA}) if before.get(PINNED_SCHEMA) == newest else before
+            lambda before: without(before, {PINNED_SCHEMA}) if before.get(PINNED_SCHEMA) == newest else before
         )
 
     def _add_altered(self, definition: TableDefinition, changes: Sequence[Change]) -> int:
@@ -312,59 +234,6 @@ class Altering(Rules):
             )
         return new
 
-    def _add_schema(self, stream: Stream, schema: Schema) -> VersionInfo:
-        """Make a schema the group's latest one."""
-        registry = self._registry(stream)
-        scope, group = stream.scope, stream.name
-        history = registry.schemas(scope, group)
-        newest = history[-1][1].id if history else -1
-        try:
-            version = registry.add_schema(scope, group, schema_info(schema))
-            if version.id < newest:
-                version = registry.add_schema(scope, group, schema_info(revised(schema, newest + 1)))
-        except IncompatibleSchemaError:
-            properties = registry.group(scope, group)
-            types = {known.type for known, _ in history}
-            if properties.serialization_format != REGISTERED[schema.format]:
-                raise
-            if schema.type not in types and not properties.allow_multiple_types:
-                raise IncompatibleSchemaError(
-                    f'the events of stream "{stream}" are of type {", ".join(sorted(types))}, and can\'t be of type '
-                    f"{schema.type}, too: name the schema so"
-                ) from None
-            policy = properties.compatibility
-            raise IncompatibleSchemaError(
-                f'the compatibility policy of stream "{stream}" is {policy}, which forbids this change: it allows '
-                f"{rule(policy)}. Change the table otherwise, or its policy: ALTER TABLE ... SET TBLPROPERTIES "
-                "('compatibility' = 'AllowAny')"
-            ) from None
-        return version
-
-    def _schema(self, stream: Stream, table_format: str, text: str | None, columns: StructType | None) -> Schema:
-        wanted = SYNONYMS.get(table_format.lower(), table_format.lower())
-        if wanted not in REGISTERED:
-            raise ConfigurationError(
-                f'a schema is of format {", ".join(REGISTERED)}, not "{table_format}": streams of raw or string '
-                "events have none"
-            )
-        if (text is None) == (columns is None):
-            raise ConfigurationError(f'a schema for stream "{stream}" is given by its text or by columns, one of them')
-        if columns is not None:
-            return schema_for(wanted, columns, name=stream.name, namespace=stream.scope)
-        assert text is not None
-        if wanted == "protobuf":
-            raise ConfigurationError("a Protobuf schema is no text: give columns, or register it in the registry")
-        return _from_text(wanted, text, stream)
-
-    def _registry(self, stream: Stream) -> SchemaRegistry:
-        registry = shared_registry(self.settings)
-        if registry is None:
-            raise ConfigurationError(
-                f'the schema of stream "{stream}" is to be kept in a schema registry: set schema-registry-uri '
-                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
-            )
-        return registry
-
     # Properties
 
     def _alter_properties(self, definition: TableDefinition, given: Mapping[str, str], removed: set[str]) -> None:
@@ -388,7 +257,7 @@ class Altering(Rules):
                 f'stream "{stream}" has a schema already: change its columns with ALTER TABLE, or CALL register_schema'
             )
         kept = {key: value for key, value in wanted.items() if key not in STREAM_PROPERTIES}
-        merged = {**_without(definition.properties, removed), **kept, FORMAT: table_format}
+        merged = {**without(definition.properties, removed), **kept, FORMAT: table_format}
         merged.pop(COMPATIBILITY, None)
         merged.pop(PINNED_SCHEMA, None)
         schema = definition.schema
@@ -401,9 +270,10 @@ class Altering(Rules):
         configuration = definition.configuration
         changed = stream_configuration(configuration, wanted, removed)
         columns: list[Change] = []
+        rows = KeyRows(self.client, definition)
 
         def check_key(versions: int) -> None:
-            columns[:] = keys.check_key_properties(definition, merged, changed, versions=versions)
+            columns[:] = keys.check_key_properties(definition, merged, changed, rows, versions=versions)
 
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
             check_key(create_ledger(self.client, stream).state().version)
@@ -420,8 +290,6 @@ class Altering(Rules):
             )
         elif policy is not None:
             self.set_compatibility(stream, policy)
-        if columns:
-            self._alter_columns(stream, columns)
         if changed != configuration:
             self.client.controller.update_stream(stream, lambda before: stream_configuration(before, wanted, removed))
         known = definition.properties
@@ -430,14 +298,34 @@ class Altering(Rules):
 
         def changed_properties(before: dict[str, str]) -> dict[str, str]:
             # Others may have changed other ones since they were looked up.
-            after = {**_without(before, gone), **new}
+            after = {**without(before, gone), **new}
             check_writes(schema, {key: value for key, value in after.items() if not key.startswith("_")})
             return after
 
         if (gone | new.keys()) & KEY_PROPERTIES:
-            keys.change_key(self.client, create_ledger(self.client, stream), check_key, changed_properties)
+            self._change_key(definition, columns, check_key, changed_properties)
         elif gone or new:
             create_ledger(self.client, stream).change_properties(changed_properties)
+
+    def _change_key(
+        self,
+        definition: TableDefinition,
+        columns: Sequence[Change],
+        check: Callable[[int], None],
+        change: Callable[[dict[str, str]], dict[str, str]],
+    ) -> None:
+        """Change the properties of a key, with the field of the events that goes with it."""
+        stream, changes = definition.stream, list(columns)
+        if keys.ADDITION in changes:
+            self._alter_columns(stream, [keys.ADDITION])
+        try:
+            keys.change_key(self.client, create_ledger(self.client, stream), check, change)
+        except PravegaError:
+            if keys.ADDITION in changes:
+                self._alter_columns(stream, [keys.REMOVAL])
+            raise
+        if keys.REMOVAL in changes:
+            self._alter_columns(stream, [keys.REMOVAL])
 
     def _new_format(self, definition: TableDefinition, wanted: Mapping[str, str], removed: set[str]) -> str:
         before, plain = definition.format, (RAW, STRING)
@@ -469,19 +357,6 @@ class Altering(Rules):
         return merged
 
 
-def _from_text(table_format: str, text: str, stream: Stream) -> Schema:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f'the schema for stream "{stream}" isn\'t JSON: {error}') from None
-    name = f"{stream.scope}.{stream.name}"
-    if table_format == "avro" and isinstance(document, dict):
-        space = document.get("namespace")
-        name = document.get("name", "")
-        name = f"{space}.{name}" if space and "." not in name else name
-    return registered_schema(REGISTERED[table_format], name, text.encode())
-
-
 def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -> None:
     column = clustering_column(columns)
     if column is None:
@@ -492,7 +367,3 @@ def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -
 
 def _canonical(key: str) -> str:
     return key if "." in key else canonical_key(key)
-
-
-def _without(properties: Mapping[str, str], removed: set[str]) -> dict[str, str]:
-    return {key: value for key, value in properties.items() if key not in removed}

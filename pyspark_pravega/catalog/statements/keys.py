@@ -9,12 +9,14 @@ from typing import Any
 from pyspark.sql.types import StringType, StructType
 
 from pyspark_pravega.catalog.properties import check_keys, is_of_key, key_of_history
+from pyspark_pravega.catalog.statements.key_rows import KeyRows
 from pyspark_pravega.client import Client, StreamConfiguration
 from pyspark_pravega.connector.log import Ledger, settle
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.table import (
     KEY_PROPERTIES,
     OPERATION,
+    OPERATION_COLUMN,
     PRIMARY_KEY,
     TableDefinition,
     TableKey,
@@ -24,11 +26,20 @@ from pyspark_pravega.errors import ConfigurationError, ConflictError, Unsupporte
 
 Change = Mapping[str, Any]
 
+ADDITION: Change = {"kind": "AddColumn", "column": [OPERATION], "type": StringType().json(), "nullable": True}
+REMOVAL: Change = {"kind": "DeleteColumn", "column": [OPERATION]}
+"""The field of events that comes and goes with a table's key."""
+
 _log = logging.getLogger(__name__)
 
 
 def check_key_properties(
-    definition: TableDefinition, merged: dict[str, str], configuration: StreamConfiguration, *, versions: int
+    definition: TableDefinition,
+    merged: dict[str, str],
+    configuration: StreamConfiguration,
+    rows: KeyRows,
+    *,
+    versions: int,
 ) -> list[Change]:
     """Check the properties about keys that a stream is to have, and bring them into their usual spelling.
 
@@ -36,6 +47,7 @@ def check_key_properties(
         definition: what it is as a table.
         merged: all of the properties; changed in place.
         configuration: what the stream's will be.
+        rows: looks at its events.
         versions: how many commits were made to it through its commit log.
 
     Returns:
@@ -50,12 +62,16 @@ def check_key_properties(
     if PRIMARY_KEY not in merged:
         if declared:
             raise ConfigurationError(f'table property "{declared[0]}" goes with "{PRIMARY_KEY}": set both')
-        if definition.key is not None and definition.key.is_written and versions:
+        is_kept = definition.key is not None and definition.key.is_written and versions
+        # Without its key a table can be read again in which an event has none.
+        if is_kept and rows.fault(before) is None:
             raise UnsupportedOperationError(
                 f'the events of stream "{stream}" are changes of rows, and will stay so: "{PRIMARY_KEY}" can\'t be '
                 f"removed; read the events themselves from `{definition.log_name}`"
             )
-        return []
+        # No event of a table without versions says anything in it.
+        ours = definition.key is not None and definition.key.operation == OPERATION and OPERATION_COLUMN not in before
+        return [REMOVAL] if ours and not versions else []
     if definition.registered is None:
         raise UnsupportedOperationError(
             f'the events of stream "{stream}" have no schema, so they can\'t be changes of rows with a key: give it '
@@ -69,18 +85,21 @@ def check_key_properties(
     if not key.is_written:
         if ROUTING_KEY in merged:
             _check_routing(merged[ROUTING_KEY], schema, key)
+        _check_rows(definition, merged, rows)
         return []
     _check_unchanged(definition, before, merged, versions)
     check_keys(schema, definition.format, configuration, merged)
-    if definition.key is None and versions and definition.routing_key != merged[ROUTING_KEY]:
+    own = next((name for name in definition.schema.fieldNames() if name.lower() == OPERATION), None)
+    if own is not None and OPERATION_COLUMN not in merged:
         raise UnsupportedOperationError(
-            f'stream "{stream}" can\'t be given a primary key: its {versions} versions were written with '
-            f"{_shown(definition.routing_key)}, so that the events of one key may lie in several segments. Make a new "
-            "table with the key AS SELECT from it"
+            f'stream "{stream}" can\'t be given a primary key: it has a column "{own}", and the events of a table with '
+            f"a key have a field of this name that says what happened to a row. Drop the column; or, where it says "
+            f"just that, set '{OPERATION_COLUMN}' = '{own}' together with '{PRIMARY_KEY}'"
         )
+    _check_rows(definition, merged, rows)
     if key.operation is not None or OPERATION in definition.event_schema.fieldNames():
         return []
-    return [{"kind": "AddColumn", "column": [OPERATION], "type": StringType().json(), "nullable": True}]
+    return [ADDITION]
 
 
 def change_key(
@@ -182,13 +201,22 @@ def _check_unchanged(
             )
 
 
+def _check_rows(definition: TableDefinition, merged: Mapping[str, str], rows: KeyRows) -> None:
+    """Refuse a key that not all of the events have that are there, unless it is the one that the table has."""
+    before = definition.properties
+    if all(before.get(name) == merged.get(name) for name in KEY_PROPERTIES | {ROUTING_KEY}):
+        return
+    fault = rows.fault(merged)
+    if fault is not None:
+        raise UnsupportedOperationError(
+            f'stream "{definition.stream}" can\'t have the primary key {merged[PRIMARY_KEY]}: {fault}. INSERT '
+            "OVERWRITE the table with rows that have such a key, or make a new table with the key AS SELECT from it"
+        )
+
+
 def _check_routing(text: str, schema: StructType, key: TableKey) -> None:
     if not is_of_key(text, key.columns, schema):
         raise ConfigurationError(
             f"the routing key ({text}) must be made of columns of the primary key ({', '.join(key.columns)}), as "
             "the program that writes the events makes it; leave it out where it does something else"
         )
-
-
-def _shown(routing: str | None) -> str:
-    return "no routing key" if routing is None else f'the routing key "{routing}"'

@@ -205,6 +205,25 @@ class KeyedReader(BatchReader):
                 keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).drop_columns([PLACE])
                 yield from keys.combine_chunks().to_batches()
 
+    def placed_keys(self, part: SegmentPart) -> Iterator[tuple[pa.RecordBatch, Ints]]:
+        """The keys of events, and where in their segment each lies.
+
+        Args:
+            part: where the events lie.
+
+        Yields:
+            The key's columns, flat, and offsets in bytes.
+
+        Raises:
+            EventDecodeError: an event can't be decoded, or has no key; the message says where it is.
+        """
+        for events in self._frames(part):
+            keys = self._keys(events.frames, part.segment_id, events.start, 0, (0.0, 1.0))
+            offsets = (keys[PLACE].to_numpy() & ~WRITTEN) >> 1
+            (batch,) = keys.drop_columns([PLACE]).combine_chunks().to_batches() or [None]
+            if batch is not None:
+                yield batch, offsets
+
     # First pass: keys
 
     def _last_events(self, parts: Sequence[SegmentPart], changed: Sequence[int], range: Range, kept: Kept) -> Last:

@@ -33,7 +33,7 @@ from pyspark_pravega.connector.write.plan import (
     time_column,
 )
 from pyspark_pravega.connector.write.routing import Routing
-from pyspark_pravega.connector.write.seen import Seen, is_same, key_places
+from pyspark_pravega.connector.write.seen import Seen, is_same, key_places, parts_since
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
@@ -65,6 +65,7 @@ __all__ = [
     "is_same",
     "key_places",
     "parse_bad_events",
+    "parts_since",
     "release",
     "replace_all",
     "streamed_with_dead_letters",

@@ -1,0 +1,91 @@
+"""Whether the events that a stream holds can be changes of rows with a key: they are read for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.connector.log import take_snapshot
+from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.read import KeyedReader
+from pyspark_pravega.connector.table import KEY_PROPERTIES, TableDefinition, with_key
+from pyspark_pravega.connector.write import key_places, parts_since
+from pyspark_pravega.errors import EventDecodeError
+
+_THREADS = 2
+
+
+class KeyRows:
+    """Looks at a stream's events, and when asked again only at those that came since."""
+
+    def __init__(self, client: Client, definition: TableDefinition) -> None:
+        """Look at nothing yet.
+
+        Args:
+            client: the cluster.
+            definition: what the stream is as a table.
+        """
+        self._client = client
+        self._definition = replace(definition, schema=definition.event_schema, key=None)
+        self._seen: tuple[Mapping[str, str], dict[int, int]] | None = None
+
+    def fault(self, properties: Mapping[str, str]) -> str | None:
+        """What is wrong with the events that are there: one has no key, or lies where no reader looks for its key.
+
+        Args:
+            properties: the table's, with the key that it has or is to have.
+
+        Returns:
+            It as a sentence; None where all are in order.
+        """
+        definition = with_key(replace(self._definition, properties=dict(properties)))
+        snapshot = take_snapshot(self._client, definition.stream)
+        since: list[SegmentPart] | None = None
+        told = {name: value for name, value in properties.items() if name in KEY_PROPERTIES | {ROUTING_KEY}}
+        if self._seen is not None and self._seen[0] == told:
+            since = parts_since(self._client, snapshot, self._seen[1])
+        parts = [part for part in (snapshot.parts if since is None else since) if part.size]
+        found = self._fault_in(definition, parts)
+        if found is None:
+            self._seen = told, snapshot.cut
+        return found
+
+    def _fault_in(self, definition: TableDefinition, parts: list[SegmentPart]) -> str | None:
+        if not parts:
+            return None
+        reader = KeyedReader(definition, None, [])
+        ranges: Mapping[int, SegmentRange] = {}
+        if definition.routing_key is not None:
+            ranges = self._client.controller.segment_ranges(definition.stream, [part.segment_id for part in parts])
+
+        def look(part: SegmentPart) -> str | None:
+            try:
+                for keys, offsets in reader.placed_keys(part):
+                    misplaced = _misplaced(definition, keys, ranges.get(part.segment_id))
+                    if misplaced is not None:
+                        return (
+                            "an event was written with another routing key than that of "
+                            f'"{definition.routing_key}" (segment {part.segment_id}, offset '
+                            f"{int(offsets[misplaced])}), so that the events of one key may lie in several segments"
+                        )
+            except EventDecodeError as error:
+                return str(error)
+            return None
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return next(filter(None, pool.map(look, parts)), None)
+
+
+def _misplaced(definition: TableDefinition, keys: pa.RecordBatch, owned: SegmentRange | None) -> int | None:
+    """The first row whose key isn't one of those that a segment owns."""
+    if owned is None or not keys.num_rows:
+        return None
+    places = key_places(definition, keys)
+    wrong = (places < owned.min_key) | (places >= owned.max_key)
+    return int(np.argmax(wrong)) if wrong.any() else None

@@ -1,0 +1,172 @@
+"""A table's schema in the registry: its first one, the ones that come behind, and what decides about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.properties import COMPATIBILITY, FORMAT, check_compatibility
+from pyspark_pravega.catalog.statements import keys
+from pyspark_pravega.catalog.statements.evolution import revised, rule
+from pyspark_pravega.catalog.statements.rules import Rules
+from pyspark_pravega.catalog.statements.tables import schema_info
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import create_ledger, open_ledger
+from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table import PINNED_SCHEMA
+from pyspark_pravega.errors import ConfigurationError, IncompatibleSchemaError
+from pyspark_pravega.registry import SchemaRegistry, VersionInfo
+from pyspark_pravega.serde.formats import REGISTERED, SYNONYMS, Schema, registered_schema, schema_for
+
+
+class Schemas(Rules):
+    """Adds schemas to a table's group."""
+
+    def register_schema(
+        self,
+        stream: Stream,
+        *,
+        table_format: str,
+        text: str | None = None,
+        columns: StructType | None = None,
+        compatibility: str | None = None,
+    ) -> VersionInfo:
+        """Give a stream its first schema, or its next one.
+
+        Args:
+            stream: the stream.
+            table_format: `avro`, `json` or `protobuf`.
+            text: the schema, Avro's or a JSON Schema; else `columns`.
+            columns: a table's columns.
+            compatibility: the policy of a group that is made.
+
+        Returns:
+            The schema's version.
+
+        Raises:
+            ConfigurationError: what is given doesn't go together.
+            SchemaError: it isn't a schema, or the registry refuses it.
+        """
+        new_schema = self._schema(stream, table_format, text, columns)
+        new_schema.columns()
+        ledger = open_ledger(self.client, stream)
+        if ledger is not None:
+            keys.check_key_schema(ledger.properties(), new_schema.columns(), stream)
+        registry = self._registry(stream)
+        scope, group = stream.scope, stream.name
+        policy = check_compatibility(new_schema.format, {COMPATIBILITY: compatibility} if compatibility else {})
+        new = registry.create_group(
+            scope, group, serialization_format=REGISTERED[new_schema.format], compatibility=policy
+        )
+        try:
+            version = self._add_schema(stream, new_schema)
+        except Exception:
+            if new:
+                registry.delete_group(scope, group)
+            raise
+        names = new_schema.columns().fieldNames()
+
+        def changed(before: dict[str, str]) -> dict[str, str]:
+            gone = {PINNED_SCHEMA} | (set() if before.get(ROUTING_KEY) in names else {ROUTING_KEY})
+            return {**without(before, gone), FORMAT: new_schema.format}
+
+        create_ledger(self.client, stream).change_properties(changed)
+        self.forget(stream)
+        return version
+
+    def set_compatibility(self, stream: Stream, policy: str) -> str:
+        """Change the policy that decides about a group's next schemas.
+
+        Args:
+            stream: the stream.
+            policy: its name.
+
+        Returns:
+            The policy so far.
+
+        Raises:
+            ConfigurationError: there is no such policy, or the stream has no schema.
+        """
+        definition = self.definition(stream, age_s=0)
+        if definition.registered is None or definition.compatibility is None:
+            raise ConfigurationError(
+                f'stream "{stream}" has no schema that could be compatible: give it one with CALL register_schema'
+            )
+        wanted = check_compatibility(definition.format, {COMPATIBILITY: policy})
+        self._registry(stream).update_compatibility(stream.scope, stream.name, wanted)
+        self.forget(stream)
+        return definition.compatibility
+
+    def _add_schema(self, stream: Stream, schema: Schema) -> VersionInfo:
+        """Make a schema the group's latest one."""
+        registry = self._registry(stream)
+        scope, group = stream.scope, stream.name
+        history = registry.schemas(scope, group)
+        newest = history[-1][1].id if history else -1
+        try:
+            version = registry.add_schema(scope, group, schema_info(schema))
+            if version.id < newest:
+                version = registry.add_schema(scope, group, schema_info(revised(schema, newest + 1)))
+        except IncompatibleSchemaError:
+            properties = registry.group(scope, group)
+            types = {known.type for known, _ in history}
+            if properties.serialization_format != REGISTERED[schema.format]:
+                raise
+            if schema.type not in types and not properties.allow_multiple_types:
+                raise IncompatibleSchemaError(
+                    f'the events of stream "{stream}" are of type {", ".join(sorted(types))}, and can\'t be of type '
+                    f"{schema.type}, too: name the schema so"
+                ) from None
+            policy = properties.compatibility
+            raise IncompatibleSchemaError(
+                f'the compatibility policy of stream "{stream}" is {policy}, which forbids this change: it allows '
+                f"{rule(policy)}. Change the table otherwise, or its policy: ALTER TABLE ... SET TBLPROPERTIES "
+                "('compatibility' = 'AllowAny')"
+            ) from None
+        return version
+
+    def _schema(self, stream: Stream, table_format: str, text: str | None, columns: StructType | None) -> Schema:
+        wanted = SYNONYMS.get(table_format.lower(), table_format.lower())
+        if wanted not in REGISTERED:
+            raise ConfigurationError(
+                f'a schema is of format {", ".join(REGISTERED)}, not "{table_format}": streams of raw or string '
+                "events have none"
+            )
+        if (text is None) == (columns is None):
+            raise ConfigurationError(f'a schema for stream "{stream}" is given by its text or by columns, one of them')
+        if columns is not None:
+            return schema_for(wanted, columns, name=stream.name, namespace=stream.scope)
+        assert text is not None
+        if wanted == "protobuf":
+            raise ConfigurationError("a Protobuf schema is no text: give columns, or register it in the registry")
+        return _from_text(wanted, text, stream)
+
+    def _registry(self, stream: Stream) -> SchemaRegistry:
+        registry = shared_registry(self.settings)
+        if registry is None:
+            raise ConfigurationError(
+                f'the schema of stream "{stream}" is to be kept in a schema registry: set schema-registry-uri '
+                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
+            )
+        return registry
+
+
+def _from_text(table_format: str, text: str, stream: Stream) -> Schema:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f'the schema for stream "{stream}" isn\'t JSON: {error}') from None
+    name = f"{stream.scope}.{stream.name}"
+    if table_format == "avro" and isinstance(document, dict):
+        space = document.get("namespace")
+        name = document.get("name", "")
+        name = f"{space}.{name}" if space and "." not in name else name
+    return registered_schema(REGISTERED[table_format], name, text.encode())
+
+
+def without(properties: Mapping[str, str], removed: set[str]) -> dict[str, str]:
+    """The properties that stay when some are removed."""
+    return {key: value for key, value in properties.items() if key not in removed}
