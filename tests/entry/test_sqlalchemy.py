@@ -194,7 +194,7 @@ def test_what_is_made_is_what_reflection_tells(engine: Engine, scope: str) -> No
         assert [name for name, column in columns.items() if not column["nullable"]] == ["my id", "day"]
         assert (columns["my id"]["comment"], columns["price"]["default"]) == ("it's a \\ key", "3.0")
     with engine.connect() as connection:
-        shown: dict[str, str] = dict(connection.execute(text("SHOW TBLPROPERTIES kept")).tuples().all())
+        shown: dict[str, str] = {row[0]: row[1] for row in connection.execute(text("SHOW TBLPROPERTIES kept"))}
         assert (shown["format"], shown["segments"]) == ("json", "2")
         assert compare_metadata(MigrationContext.configure(connection), made) == []
         kept.comment = "other"
