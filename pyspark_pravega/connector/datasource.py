@@ -198,7 +198,7 @@ class DefaultSource(DataSource):
         check_alike(definitions)
         if planned is not None:
             columns = StructType([*OFFICIAL_COLUMNS, *METADATA_COLUMNS, *definitions[0].schema])
-            check_planned(definitions[0].stream, planned, columns)
+            check_planned(definitions[0].stream, planned, planned.fieldNames(), columns)
         return definitions
 
     def _definition(self, options: dict[str, str]) -> TableDefinition:

@@ -47,7 +47,7 @@ final class PravegaMicroBatchStream
     source.put("namespace", table.identifier.namespace());
     source.put("table", table.identifier.name());
     source.put("columns", readSchema.fieldNames());
-    source.put("schema", readSchema.json());
+    source.put("schema", table.allFields().json());
     source.put("options", options);
     source.put("position", table.position());
     opened = ask("openStream");

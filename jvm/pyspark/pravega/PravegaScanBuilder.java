@@ -111,7 +111,7 @@ final class PravegaScanBuilder
                     "namespace", table.identifier.namespace(),
                     "table", table.identifier.name(),
                     "columns", wanted.fieldNames(),
-                    "schema", wanted.json(),
+                    "schema", table.allFields().json(),
                     "options", given,
                     "position", table.position(),
                     "predicates", Predicates.of(predicates),

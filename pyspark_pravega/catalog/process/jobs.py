@@ -57,7 +57,7 @@ from pyspark_pravega.connector.read import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
-from pyspark_pravega.connector.table import METADATA_COLUMNS, TableDefinition, check_planned, check_same_stream
+from pyspark_pravega.connector.table import TableDefinition, check_planned, check_same_stream
 from pyspark_pravega.connector.write import (
     REAL_TIME,
     CommitReport,
@@ -146,7 +146,7 @@ class ScanRequest:
     limit: int | None = None
     """Rows that are enough."""
     planned: StructType | None = None
-    """The wanted columns as the query was planned with them; None where nothing was planned before."""
+    """The table's columns as the query was planned with them; None where nothing was planned before."""
 
 
 def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
@@ -161,7 +161,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         TableChangedError: the table isn't any more what the query was planned with.
     """
     if request.planned is not None:
-        check_planned(definition.stream, request.planned, all_columns(definition))
+        check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
     given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
     if MODE in given:
         definition = in_mode(definition, given[MODE], request.columns)
@@ -230,12 +230,12 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
 
 
 def all_columns(definition: TableDefinition) -> StructType:
-    """What a query can read of a table, its own columns last: they are stronger than others of their names.
+    """A table's columns with those of CHANGES, its own last: they are stronger than others of their names.
 
     Args:
         definition: what the stream is as a table.
     """
-    return StructType([*METADATA_COLUMNS, *CHANGE_COLUMNS, *definition.schema])
+    return StructType([*CHANGE_COLUMNS, *definition.schema])
 
 
 def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
 
 from pyspark_pravega import settings
 from pyspark_pravega.catalog.process.jobs import ScanRequest
@@ -79,7 +78,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         TableChangedError: the table isn't any more what the query was planned with.
     """
     if request.planned is not None:
-        check_planned(definition.stream, request.planned, StructType([*METADATA_COLUMNS, *definition.schema]))
+        check_planned(definition.stream, request.planned, request.columns, definition.schema)
     check_options(request.options)
     wanted = Wanted.of(definition, request.predicates)
     reader = KeyValueReader(definition, request.columns, wanted, request.limit)

@@ -187,7 +187,7 @@ class Source(TypedDict):
     table: str
     columns: list[str]
     schema: str
-    """Those columns as the query was planned with them, as Spark's JSON."""
+    """The table's columns as the query was planned with them, as Spark's JSON."""
     options: dict[str, str]
     position: dict[str, Any] | None
 

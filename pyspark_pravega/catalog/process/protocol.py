@@ -185,7 +185,7 @@ class Methods(Protocol):
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`.
 
-        The schema is that of the columns as the query was planned with them, as Spark's JSON.
+        The schema has the table's columns as the query was planned with them, as Spark's JSON.
         """
 
     def narrow_scan(

@@ -56,13 +56,13 @@ class StreamRead:
             columns: the wanted columns.
             options: the read's options.
             position: see `ScanRequest`: CHANGES are read by version, anything else by stream cut.
-            planned: the columns as the query was planned with them; None where nothing was planned before.
+            planned: the table's columns as the query was planned with them; None where nothing was planned before.
 
         Raises:
             ConfigurationError: an option is unknown or malformed.
             TableChangedError: the table isn't any more what the query was planned with.
         """
-        self._planned, self._table = planned, definition
+        self._planned, self._table, self._columns = planned, definition, columns
         self.check_table(definition)
         changes = None if position is None else position.get("changes")
         if changes is None:
@@ -88,7 +88,7 @@ class StreamRead:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)
         self.lock = threading.Lock()
-        self._definition, self._columns = definition, columns
+        self._definition = definition
         self._segments = set(definition.segments)
 
     @property
@@ -122,7 +122,7 @@ class StreamRead:
         """
         # Without its schema, which may be gone for the moment, nothing is known of it.
         if self._planned is not None and now.format == self._table.format:
-            check_planned(now.stream, self._planned, all_columns(now), decoded=True)
+            check_planned(now.stream, self._planned, self._columns, all_columns(now), decoded=True)
 
     def check_decoded(self) -> None:
         """Refuse to decode rows that aren't in all what the query was planned with.
@@ -131,7 +131,7 @@ class StreamRead:
             TableChangedError: they aren't.
         """
         if self._planned is not None:
-            check_planned(self._table.stream, self._planned, all_columns(self._table))
+            check_planned(self._table.stream, self._planned, self._columns, all_columns(self._table))
 
     def real_time(self) -> RealTimeReader:
         """What the tasks of a query with the real-time trigger do.

@@ -87,7 +87,7 @@ class BatchReader(DataSourceReader):
         """
         self._settings, self._codec, self._stream = definition.settings, definition.codec, definition.stream
         self._mode, self._types, self._dead_letters = definition.mode, definition.types, definition.dead_letters
-        self._snapshot = snapshot
+        self._snapshot, self._follows = snapshot, snapshot is None
         self._dropped = 0
         self.bytes_read = 0
         """Bytes of events, frames included, that `read` has gone through so far."""
@@ -235,6 +235,8 @@ class BatchReader(DataSourceReader):
                 frames = some_frames(frames, self._types.chosen(frames.events))
             unseen = self._mode == FAIL_FAST and not fields
             events = frames.events if unseen or takes_views(self._codec) else frames.payloads
+            if unseen and self._planned is not None and self._follows:
+                self._planned.check_unseen(events)
             with nullcontext() if self._planned is None else self._planned.held():
                 decoded = lenient.decode(self._codec, events, fields, self._mode, views=views)
         except BadEventError as error:

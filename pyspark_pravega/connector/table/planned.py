@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.shared import shared_registry
@@ -17,6 +17,7 @@ from pyspark_pravega.connector.table.encodings import RegistryEncodings, looks_c
 from pyspark_pravega.errors import GroupNotFoundError, NotFoundError, SchemaNotFoundError, TableChangedError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.serde import lenient
+from pyspark_pravega.serde.encodings import distinct
 from pyspark_pravega.serde.formats import AVRO, REGISTERED, registered_schema
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST
 
@@ -26,21 +27,27 @@ if TYPE_CHECKING:
 _AGAIN = "make the DataFrame again, or start the streaming query again: it goes on where it is"
 
 
-def check_planned(stream: Stream, planned: StructType, now: StructType, *, decoded: bool = False) -> None:
+def check_planned(
+    stream: Stream, planned: StructType, columns: Collection[str], now: StructType, *, decoded: bool = False
+) -> None:
     """Refuse to read a table whose columns aren't those any more that a query was planned with.
 
-    A column that was added is nothing to the query, nor one that can't be null any more.
+    A column that was added is nothing to the query, nor one that can't be null any more. Of those that it doesn't read
+    it may still count on one thing: `count(v)` and `v IS NULL` don't read a column that was NOT NULL.
 
     Args:
         stream: the table's.
-        planned: the columns that the query reads, as it was planned with them.
-        now: the table's columns, and others that can be read of it.
+        planned: the table's columns, as the query was planned with them.
+        columns: which of them the query reads, and other names than the table's.
+        now: the table's columns.
         decoded: whether rows come as they were planned, so that fields which were added to structs don't matter.
 
     Raises:
         TableChangedError: they aren't.
     """
-    changed = list(_differences(planned, now, "", decoded=decoded))
+    changed = list(_differences(planned, columns, now, decoded=decoded))
+    there = set(now.fieldNames()) - set(planned.fieldNames())
+    changed += [f'column "{name}" is one of the table\'s own' for name in columns if name in there]
     if changed:
         raise changed_table(stream, "; ".join(changed))
 
@@ -94,9 +101,11 @@ class PlannedSchema:
     version: int
     """Its id in the group: that of a later schema is greater."""
     columns: StructType
-    """The fields of events that are decoded."""
+    """The fields of events."""
     read: frozenset[str]
     """Those that the query reads."""
+    decoded: frozenset[str]
+    """Those that are decoded for that."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -109,16 +118,29 @@ class PlannedSchema:
         with looks_checked(self._check_later):
             yield
 
+    def check_unseen(self, events: pa.Array) -> None:
+        """The same of events that needn't be decoded, where it matters to those who count them.
+
+        Args:
+            events: events with headers, or views of them.
+
+        Raises:
+            TableChangedError: as `held`.
+        """
+        if all(field.nullable for field in self.columns):
+            return
+        for encoding_id in distinct(*framing.ids_of(events)):
+            self._check_later(encoding_id)
+
     def _check_later(self, encoding_id: int) -> None:
         later = self._later(encoding_id)
         if later is None:
             return
         now = registered_schema(REGISTERED[self.format], self.type, later).columns()
-        # Of a row of a table without a column that isn't read nothing is missing.
-        known = set(now.fieldNames())
-        planned = [field for field in self.columns if field.name in known or field.name in self.read]
-        planned += [field for field in self.columns if field not in planned and not field.nullable]
-        check_planned(self.encodings.stream, StructType(planned), now, decoded=True)
+        there = set(now.fieldNames())
+        # An event without a field that isn't read is read all the same, if that may be NULL.
+        needed = {field.name for field in self.columns if field.name in there or not field.nullable}
+        check_planned(self.encodings.stream, self.columns, self.read | (self.decoded & needed), now, decoded=True)
 
     def check_bad(self, events: pa.Array) -> None:
         """Tell events that can't be decoded from those of a later schema, by which they can be.
@@ -182,35 +204,33 @@ def planned_schema(definition: TableDefinition, columns: Collection[str]) -> Pla
     schema, version = definition.registered
     # In other modes than fail-fast events are decoded whole, and rows by keys are made of other fields, too.
     whole = definition.mode != FAIL_FAST or definition.key is not None
+    fields = definition.event_schema
     return PlannedSchema(
         encodings=definition.encodings,
         format=definition.format,
         type=schema.type,
         version=version.id,
-        columns=StructType([field for field in definition.event_schema if whole or field.name in columns]),
+        columns=fields,
         read=frozenset(columns),
+        decoded=frozenset(fields.fieldNames() if whole else columns),
     )
 
 
-def _differences(planned: StructType, now: StructType, path: str, *, decoded: bool) -> Iterator[str]:
+def _differences(planned: StructType, columns: Collection[str], now: StructType, *, decoded: bool) -> Iterator[str]:
     there = {field.name: field for field in now}
     for field in planned:
-        if field.name not in there:
-            yield f'column "{path}{field.name}" isn\'t there any more'
-            continue
-        other = there[field.name]
-        if other.nullable and not field.nullable:
-            yield f'column "{path}{field.name}" was NOT NULL, and can be NULL'
-        yield from _other_type(field, other, path, decoded=decoded)
-
-
-def _other_type(field: StructField, other: StructField, path: str, *, decoded: bool) -> Iterator[str]:
-    if not _fits(field.dataType, other.dataType, decoded=decoded):
-        was, is_now = field.dataType.simpleString(), other.dataType.simpleString()
-        if was == is_now:
-            yield f'in column "{path}{field.name}" of type {was} there can be NULLs where there were none'
-        else:
-            yield f'column "{path}{field.name}" was {was}, and is {is_now}'
+        other = there.get(field.name)
+        if other is None:
+            if field.name in columns:
+                yield f'column "{field.name}" isn\'t there any more'
+        elif other.nullable and not field.nullable:
+            yield f'column "{field.name}" was NOT NULL, and can be NULL'
+        elif field.name in columns and not _fits(field.dataType, other.dataType, decoded=decoded):
+            was, is_now = field.dataType.simpleString(), other.dataType.simpleString()
+            if was == is_now:
+                yield f'column "{field.name}", {was}, can have NULLs within where it had none'
+            else:
+                yield f'column "{field.name}" was {was}, and is {is_now}'
 
 
 def _fits(planned: DataType, now: DataType, *, decoded: bool) -> bool:
