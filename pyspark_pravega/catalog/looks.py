@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 class _Look(Generic[Found]):
     at: float
     """When it began; or when the thing has changed, so that looks which began before don't count."""
-    found: Found | None
+    what: Found | None
     """None where it has changed since."""
 
 
@@ -42,7 +42,7 @@ class Looks(Generic[Key, Found]):
             age_s: how long ago the look may have begun.
         """
         look = self._looks.get(key)
-        return None if look is None or time.monotonic() - look.at > age_s else look.found
+        return None if look is None or time.monotonic() - look.at > age_s else look.what
 
     def look(self, key: Key, find: Callable[[], Found]) -> Found:
         """Look now, and keep what is found unless a later look, or a change, came in between.
@@ -52,13 +52,13 @@ class Looks(Generic[Key, Found]):
             find: looks; what it raises is raised.
         """
         at = time.monotonic()
-        found = find()
-        self._keep(key, _Look(at=at, found=found))
-        return found
+        answer = find()
+        self._keep(key, _Look(at=at, what=answer))
+        return answer
 
     def forget(self, key: Key) -> None:
         """Take note that something has changed: what looks find that are under way isn't kept."""
-        self._keep(key, _Look(at=time.monotonic(), found=None))
+        self._keep(key, _Look(at=time.monotonic(), what=None))
 
     def _keep(self, key: Key, look: _Look[Found]) -> None:
         with self._lock:

@@ -63,11 +63,11 @@ class RegistryEncodings:
         for known_id, schema in self.known:
             if known_id == encoding_id:
                 return schema
-        found = self.looked_up(encoding_id)
+        info = self.looked_up(encoding_id)
         check = _CHECK.get()
         if check is not None:
             check(encoding_id)
-        return written_with(found.schema, found.codec)
+        return written_with(info.schema, info.codec)
 
     def looked_up(self, encoding_id: int) -> EncodingInfo:
         """What the registry knows of an encoding id, see `writer_schema`."""

@@ -167,11 +167,11 @@ class PlannedSchema:
     def _later(self, encoding_id: int) -> bytes | None:
         """The schema behind an encoding id, if it is one of the table's that is later than the plan's."""
         try:
-            found = self.encodings.looked_up(encoding_id)
+            info = self.encodings.looked_up(encoding_id)
         except SchemaNotFoundError:
             return None
-        is_later = found.version.id > self.version and found.schema.type == self.type
-        return found.schema.schema_data if is_later else None
+        is_later = info.version.id > self.version and info.schema.type == self.type
+        return info.schema.schema_data if is_later else None
 
     def _newest(self) -> bytes | None:
         """The group's last schema, if it is later than the plan's: events without headers may be of it."""
