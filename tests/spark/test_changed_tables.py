@@ -93,6 +93,7 @@ def planned(own: SparkSession, name: str, kind: str, sandbox: Sandbox) -> dict[s
         "id": (own.table(name).select("id"), f"SELECT id FROM {name}"),
         "v": (own.table(name).selectExpr("id", "v + 1", "v IS NULL"), f"SELECT id, v + 1, v IS NULL FROM {name}"),
         "sum": (own.table(name).selectExpr("count(v)", "sum(w)"), f"SELECT count(v), sum(w) FROM {name}"),
+        "count": (own.table(name).selectExpr("count(v)"), f"SELECT count(v) FROM {name}"),
         "s.x": (own.table(name).selectExpr("s.x"), f"SELECT s.x FROM {name}"),
         "view": (own.table(view), plainly),
         "cached": (own.table(cached), f"SELECT id, v + 1 FROM {name}"),

@@ -75,7 +75,8 @@ final class PravegaScanBuilder
               "countRows",
               "namespace", table.identifier.namespace(),
               "table", table.identifier.name(),
-              "options", options.asCaseSensitiveMap());
+              "options", options.asCaseSensitiveMap(),
+              "schema", table.allFields().json());
     }
     counted =
         known.isNull()

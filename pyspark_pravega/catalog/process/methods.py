@@ -16,6 +16,7 @@ from pyspark_pravega.catalog.process import key_values
 from pyspark_pravega.catalog.process.jobs import (
     ScanRequest,
     WriteJobs,
+    all_columns,
     check_read,
     count_rows,
     merges_schema,
@@ -53,6 +54,7 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     avro_defaults,
+    check_planned,
     check_schema_is_there,
     checks_of,
     defaults_of,
@@ -270,9 +272,13 @@ class CatalogMethods(StreamReads):
             return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
-    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
+    def count_rows(self, namespace: list[str], table: str, options: dict[str, str], schema: str) -> CountedRows | None:
         relation = self._relation(namespace, table, options)
-        counted = None if isinstance(relation, KeyValueDefinition) else count_rows(relation, options)
+        if isinstance(relation, KeyValueDefinition):
+            return None
+        # A count of a column that was NOT NULL comes as one of rows.
+        check_planned(relation.stream, StructType.fromJson(json.loads(schema)), (), all_columns(relation))
+        counted = count_rows(relation, options)
         return None if counted is None else {"rows": counted[0], "seen": counted[1].to_json()}
 
     def plan_scan(

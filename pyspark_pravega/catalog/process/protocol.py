@@ -200,8 +200,8 @@ class Methods(Protocol):
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
 
-    def count_rows(self, namespace: list[str], table: str, options: dict[str, str]) -> CountedRows | None:
-        """How many rows a table has, where the commit log knows; else None."""
+    def count_rows(self, namespace: list[str], table: str, options: dict[str, str], schema: str) -> CountedRows | None:
+        """How many rows a table has, where the commit log knows; else None. The schema is as of `plan_scan`."""
 
     # Streaming reads; offsets are texts that the JVM keeps and hands back
     def open_stream(self, source: Source) -> OpenedStream:

@@ -89,7 +89,7 @@ class StreamRead:
             self.source = StreamSource(client, [stream], self.options)
         self.lock = threading.Lock()
         self._definition = definition
-        self._segments = set(definition.segments)
+        self._segments = set(definition.segments or ())
 
     @property
     def is_looked_after(self) -> bool:

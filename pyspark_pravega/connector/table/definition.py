@@ -90,9 +90,9 @@ class TableDefinition:
     """Where bad events go, in mode drop-malformed; None where they are only counted."""
     is_log: bool = False
     """Whether these are the events of a table that has a key, as they are."""
-    segments: tuple[int, ...] = ()
-    """Those that could be written to, looked up before all else: a stream that was dropped and made again never has
-    them. None of a sealed stream, and of what isn't a stream."""
+    segments: tuple[int, ...] | None = None
+    """Those that could be written to (none of a sealed stream), looked up before all else here: a stream that was made
+    again never has them. None where nothing else was looked up."""
     encodings: RegistryEncodings | None = None
     """What the ids in events' headers stand for; None for events without a schema."""
 

@@ -187,6 +187,8 @@ class WritePlan:
 def _a_segment(definition: TableDefinition) -> int:
     """A segment of the stream that the definition is of, whatever stream of its name is there by now."""
     client, segment_ids = shared_client(definition.settings), definition.segments
+    if segment_ids is None:
+        segment_ids = tuple(client.controller.current_segments(definition.stream).ids)
     if not segment_ids:
         raise StreamSealedError(
             f'stream "{definition.stream}" is sealed: it can be read and dropped, and nothing can be written to it; a '
