@@ -160,13 +160,8 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         ConfigurationError: an option is unknown or malformed.
         TableChangedError: the table isn't any more what the query was planned with.
     """
-    if request.planned is not None:
-        check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
     given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
-    if MODE in given:
-        definition = in_mode(definition, given[MODE], request.columns)
-    if BAD_EVENTS in given:
-        definition = with_dead_letters(definition, given[BAD_EVENTS], given.get(MODE))
+    definition = _as_asked(definition, request, given)
     client, stream = shared_client(definition.settings), definition.stream
     between, own_columns = ReadOptions.parse(given), definition.schema.fieldNames()
     ledger = open_ledger(client, stream)
@@ -201,6 +196,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                     f'stream "{stream}" was made another table (version {whole.replaced_table}) after this query was '
                     "planned: run it again"
                 )
+            check_same_stream(client, definition, [part.segment_id for part in whole.parts])
             seen = Seen.of(client, whole, fractions)
             snapshot = bounded_snapshot(client, whole, between)
         bounds = Bounds() if definition.key is not None else Bounds.of(request.predicates, own_columns)
@@ -209,7 +205,8 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
             snapshot = parts_of_keys(client, snapshot, fractions)
         reader = snapshot_reader(definition, snapshot, request.columns, between)
         slices = [part for part in snapshot.parts if part.size]
-    check_same_stream(client, definition, {part.segment_id for part in slices})
+    if seen is None:
+        check_same_stream(client, definition, [part.segment_id for part in slices])
     size = sum(part.size for part in slices)
     in_order = "_offset" in request.columns and definition.key is None
     last_offset = Bounds.of(request.predicates, own_columns).last if in_order else None
@@ -227,6 +224,17 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         seen=seen,
         shared_memory=definition.settings.shared_memory,
     )
+
+
+def _as_asked(definition: TableDefinition, request: ScanRequest, given: Mapping[str, str]) -> TableDefinition:
+    """A table as a read's options take it, once that is the one that the query was planned with."""
+    if request.planned is not None:
+        check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
+    if MODE in given:
+        definition = in_mode(definition, given[MODE], request.columns)
+    if BAD_EVENTS in given:
+        definition = with_dead_letters(definition, given[BAD_EVENTS], given.get(MODE))
+    return definition
 
 
 def all_columns(definition: TableDefinition) -> StructType:
