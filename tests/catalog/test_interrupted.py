@@ -13,7 +13,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream, StreamCut
+from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log import Intent, Ledger, cleaning, open_ledger, settle, take_snapshot
+from pyspark_pravega.connector.log.keys import commit_key
 from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, Seen, WriteJob
@@ -108,6 +110,20 @@ def test_others_finish_what_a_dead_driver_has_left(
         # Spark says so when the statement has failed; also after a commit whose answer was lost.
         catalog.abort_staged(staged)
         assert seen(catalog, stream) == (columns, [*kept, 9])
+
+
+def test_a_replacement_is_finished_though_the_log_has_forgotten_its_version(catalog: Catalog, scope: str) -> None:
+    """Others have committed so much since that the log doesn't know any more when it was made."""
+    stream = make(catalog, scope, tags="old")
+    insert(catalog, stream, 1)
+    definition, staged = catalog.stage_table([scope], "t", OTHERS, [], {"tags": "new"}, create=True, replace=True)
+    add(OverwritingJob(plan(definition, catalog.staged_table(staged))), definition, 7)
+    ledger = ledger_of(catalog, stream)
+    ledger._table.remove((commit_key(2), ANY_VERSION))
+    others = Catalog(catalog.settings)
+    assert others.definition(stream, age_s=0).configuration.tags == ("new",)
+    assert ledger.state().cleaning is None
+    assert seen(catalog, stream) == (["id", "x"], [7])
 
 
 def test_a_commit_that_begins_while_another_one_cleans_up_is_waited_for(

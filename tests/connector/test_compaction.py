@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from compaction_tools import COLUMNS, STEPS, compact_with, events_of, put, rows_of, runs, two_versions
 from connector_tools import begin, promise, transaction_of
-from pyspark.sql.types import LongType, StringType, StructType
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -25,79 +24,30 @@ from pyspark_pravega.connector.read import (
     CHANGE_COLUMNS,
     ChangesRange,
     RowChangesReader,
-    moment_of,
-    rows_at,
     snapshot_reader,
 )
 from pyspark_pravega.connector.stream import ChangesSource
-from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import CompactingJob, WriteJob, WritePlan, compact, compact_if_due, replace_all
-from pyspark_pravega.errors import ConfigurationError, DataLossError, SegmentTruncatedError, WriteConflictError
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    DataLossError,
+    SegmentTruncatedError,
+    WriteConflictError,
+)
 
 pytestmark = [pytest.mark.server]
 
-COLUMNS = StructType().add("id", LongType(), nullable=False).add("v", StringType())
-STEPS = ("before its snapshot", "before its rows", "before its commit")
 ADD_C = {"kind": "AddColumn", "column": ["c"], "type": '"long"', "nullable": True}
 
 
 @pytest.fixture
 def table(catalog: Catalog, scope: str) -> TableDefinition:
-    definition = catalog.create_table([scope], "keyed", COLUMNS, [], {"primary-key": "id", "segments": "2"})
-    put(definition, dict.fromkeys(range(100), "old"))
-    put(definition, dict.fromkeys(range(0, 100, 2), "newer"))
-    return definition
-
-
-def put(definition: TableDefinition, rows: dict[int, str | None], *, mode: str | None = None) -> None:
-    """Rows to insert, and, where there is no value, to delete."""
-    plan = WritePlan.of(definition, WriteOptions(writer_mode=mode))
-    assert isinstance(plan.codec, ChangeCodec)
-    job = WriteJob(replace(plan, codec=plan.codec.telling()))
-    columns = [list(rows), list(rows.values()), [value is None for value in rows.values()]]
-    batch = pa.record_batch([pa.array(column) for column in columns[:2]] + [pa.array(columns[2])], ["id", "v", DELETED])
-    job.commit_job([job.write_partition(0, iter([batch]))])
-
-
-def rows_of(
-    definition: TableDefinition, client: Client, version: str | None = None, *, most: int | None = None
-) -> dict[int, str | None]:
-    stream = definition.stream
-    if version is None:
-        snapshot = take_snapshot(client, stream)
-    else:
-        snapshot = rows_at(client, stream, moment_of(client, stream, version))
-    reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions(max_keys=most))
-    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
-    assert len({row["id"] for row in rows}) == len(rows)
-    return {row["id"]: row["v"] for row in rows}
-
-
-def events_of(definition: TableDefinition, client: Client) -> int:
-    reader = snapshot_reader(definition.as_log(), take_snapshot(client, definition.stream), [], ReadOptions())
-    return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+    return two_versions(catalog, scope)
 
 
 class ProcessDiedError(Exception):
     """The compaction's process has died."""
-
-
-def compact_with(
-    definition: TableDefinition, client: Client, meanwhile: dict[str, Callable[[], Any]] | None = None
-) -> None:
-    """What `compact` does, with something else at each step of it."""
-    steps = meanwhile or {}
-    steps.get(STEPS[0], lambda: None)()
-    snapshot = take_snapshot(client, definition.stream)
-    job = CompactingJob(WritePlan.of(definition, WriteOptions()), snapshot)
-    steps.get(STEPS[1], lambda: None)()
-    reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions())
-    messages: Sequence[Any] = [job.write_partition(n, reader.read(part)) for n, part in enumerate(reader.partitions())]
-    steps.get(STEPS[2], lambda: None)()
-    job.commit_job(messages)
-    ledger = open_ledger(client, definition.stream)
-    assert ledger is not None
-    job.note_places(ledger, messages)
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
@@ -177,14 +127,6 @@ def test_a_compaction_knows_the_columns_of_what_it_has_read(
     reader = snapshot_reader(altered, take_snapshot(client, made.stream), ["id", "v", "c"], ReadOptions())
     rows = [tuple(row.values()) for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
     assert sorted(rows) == [(1, "a2", 42), (2, "two", None), (3, "three", None)]
-
-
-def runs(thread: threading.Thread, function: str) -> bool:
-    """Whether a thread is within a function."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None and frame.f_code.co_name != function:
-        frame = frame.f_back
-    return frame is not None
 
 
 @pytest.mark.parametrize("step", STEPS)

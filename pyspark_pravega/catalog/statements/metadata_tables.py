@@ -321,7 +321,7 @@ class MetadataTables(CatalogBase):
     def _cuts(self, stream: Stream) -> Iterator[Row]:
         ledger = open_ledger(self.client, stream)
         segments = SegmentRanges(self.client, stream)
-        for name, cut in sorted(ledger.cuts().items()) if ledger is not None else ():
+        for name, cut in sorted(ledger.holders().cuts().items()) if ledger is not None else ():
             shown = _cut(self.client, stream, cut.offsets, segments)
             yield {"name": name, "created_at": cut.created_at * 1000, **shown}
 

@@ -274,9 +274,13 @@ def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:
 
 
 def _is_left(ledger: Ledger, state: State) -> bool:
-    """Whether a replacement's own statement has had its time to finish it."""
-    last = ledger.commits([state.cleaning.version]) if state.cleaning is not None else []
-    return bool(last) and now_ms() - last[0].committed_at > GRACE_S * 1000
+    """Whether a replacement's own statement has had its time to finish it. Of a version that the log doesn't know any
+    more that is long ago.
+    """
+    if state.cleaning is None:
+        return False
+    versions = ledger.commits([state.cleaning.version])
+    return not versions or now_ms() - versions[0].committed_at > GRACE_S * 1000
 
 
 def _stream(staged: Staged) -> Stream:

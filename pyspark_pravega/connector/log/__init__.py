@@ -1,10 +1,10 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
 `ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `jobs` what is being written,
-`keys` where each entry is, `json_table` how they are kept, `history` for how long, `others` notes what others have
-written, `copies` and `redeliveries` what those procedures have done. `recovery` ends commits of the dead, `cleaning`
-removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the
-client only.
+`keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old events, `others`
+notes what others have written, `copies` and `redeliveries` what those procedures have done. `recovery` ends commits of
+the dead, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in
+progress. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
@@ -19,7 +19,7 @@ from pyspark_pravega.connector.log.entries import (
     State,
     offsets_of,
 )
-from pyspark_pravega.connector.log.history import HISTORY, History
+from pyspark_pravega.connector.log.history import HISTORY, History, Holders
 from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, places
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
@@ -55,6 +55,7 @@ __all__ = [
     "Copy",
     "CopyLog",
     "History",
+    "Holders",
     "Intent",
     "JobLog",
     "JsonTable",

@@ -15,7 +15,7 @@ from pyspark_pravega.connector.log.keys import query_key
 OTHERS = "others"
 """In place of a job: of a version that notes what others have written."""
 _ONLY_WHEN_SET = frozenset(
-    {"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due", "compacted"}
+    {"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due", "compacted", "released"}
 )
 """Without replacements and constraints a log looks as it did before there were any."""
 
@@ -113,8 +113,18 @@ class State:
     compacted: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Where the rows lie that the last compaction has written, and nothing else: segment id to the offsets of the first
     byte and behind the last one. Only where that is known, and only while no other version has replaced all rows."""
+    released: int = 0
+    """The first version whose rows' events stay, of those that began with other ones: what only versions before it need
+    is gone, or is just being removed."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
+
+    @property
+    def oldest_kept(self) -> int:
+        """As `released`, also where a version has taken the place of all rows."""
+        if self.cleaning is None or self.cleaning.held or not self.cleaning.begins:
+            return self.released
+        return max(self.released, self.cleaning.version)
 
     def after(self, done: Intent, committed_at: int) -> State:
         """The state when a commit has become the next version."""
@@ -224,6 +234,7 @@ def state_of(document: Document | None) -> State:
         added_checks=content.get("added_checks", 0),
         truncation_due=content.get("truncation_due", False),
         compacted={int(segment): (first, behind) for segment, (first, behind) in content.get("compacted", {}).items()},
+        released=content.get("released", 0),
         stored_as=document.version,
     )
 

@@ -1,16 +1,28 @@
-"""The versions of a commit log, and which of them it keeps: the table property `history`."""
+"""The versions of a commit log: which of them it keeps, by the table property `history`, and who needs their events.
+
+These are named cuts and subscribers of queries over CHANGES. Who removes events looks for them first, and changes their
+entries, too, when that is noted. So a cut or a subscriber that comes meanwhile is seen, or sees that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from pyspark_pravega import values
-from pyspark_pravega.client.key_value import ANY_VERSION
+from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log.entries import Commit, commit_of
-from pyspark_pravega.connector.log.json_table import JsonTable
-from pyspark_pravega.connector.log.keys import commit_key
+from pyspark_pravega.connector.log.entries import (
+    Commit,
+    NamedCut,
+    State,
+    commit_of,
+    cuts_of,
+    state_content,
+    state_of,
+)
+from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
+from pyspark_pravega.connector.log.keys import CUTS, STATE, SUBSCRIBERS, commit_key
 from pyspark_pravega.errors import ConfigurationError
 
 HISTORY = "history"
@@ -104,3 +116,119 @@ def forget_versions(table: JsonTable, last: int, history: History) -> None:
             table.remove(*((commit_key(version), ANY_VERSION) for version in gone))
         if len(gone) < _SWEPT_AT_ONCE:
             return
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holders:
+    """Who needs the events of old versions, as they were before the log's state was looked at."""
+
+    cuts: Mapping[str, NamedCut]
+    """The stream cuts that have names, by these."""
+    subscribers: Mapping[str, int]
+    """The last version that each subscriber has read, of those who have said so."""
+    state: State
+    """The log's."""
+    stored_as: tuple[int, int]
+    """The versions of both entries in the key-value table."""
+
+
+class HolderLog:
+    """Who needs the events of old versions. Safe for use by several threads."""
+
+    def __init__(self, table: JsonTable) -> None:
+        """Use an opened log; see `Ledger.holders`."""
+        self._table = table
+
+    def look(self) -> Holders:
+        """Who there is, and then the log's state."""
+        entries = self._table.get(CUTS, SUBSCRIBERS)
+        cuts, subscribers = (None if entry is None else entry.content for entry in entries)
+        stored_as = [NOT_EXISTS if entry is None else entry.version for entry in entries]
+        # Looked at behind them: a removal that these entries don't show is noted there.
+        return Holders(
+            cuts=cuts_of(cuts),
+            subscribers=_versions(subscribers),
+            state=state_of(self._table.get(STATE)[0]),
+            stored_as=(stored_as[0], stored_as[1]),
+        )
+
+    def release(self, holders: Holders, old: State, new: State) -> State:
+        """Note that events are going to be removed.
+
+        Args:
+            holders: those for whom others stay.
+            old: the state on which that is based.
+            new: it as it is to be.
+
+        Returns:
+            The new state.
+
+        Raises:
+            ConflictError: the log has changed since, or there are other holders.
+        """
+        cuts, subscribers = holders.stored_as
+        stored_as, *_ = self._table.put(
+            (STATE, old.stored_as, state_content(new)),
+            (CUTS, cuts, _cuts(holders.cuts)),
+            (SUBSCRIBERS, subscribers, {"versions": dict(holders.subscribers)}),
+        )
+        return replace(new, stored_as=stored_as)
+
+    def cuts(self) -> dict[str, NamedCut]:
+        """The stream cuts that have names, by these."""
+        return cuts_of(self._table.content(CUTS))
+
+    def add_cut(self, holders: Holders, name: str, cut: NamedCut) -> None:
+        """Give a stream cut a name.
+
+        Args:
+            holders: those who were there when it was found that its events stay.
+            name: a name that none of them has.
+            cut: the cut.
+
+        Raises:
+            ConflictError: there are other ones now, or events were removed meanwhile.
+        """
+        self._table.put((CUTS, holders.stored_as[0], _cuts({**holders.cuts, name: cut})))
+
+    def drop_cut(self, name: str) -> bool:
+        """Forget a cut's name.
+
+        Returns:
+            False when there was none of that name.
+        """
+
+        def without(before: Content | None) -> Content | None:
+            return before and _cuts({other: cut for other, cut in cuts_of(before).items() if other != name})
+
+        return name in cuts_of(self._table.change(CUTS, without))
+
+    def subscribers(self) -> dict[str, int]:
+        """The last version that each subscriber has read, of those who have said so."""
+        return _versions(self._table.content(SUBSCRIBERS))
+
+    def note_subscriber(self, name: str, version: int | None) -> None:
+        """Note how far a subscriber has read.
+
+        Args:
+            name: the subscriber, `scope/group`.
+            version: the last version that it has read; None when it is a subscriber no more.
+        """
+
+        def changed(before: Content | None) -> Content:
+            versions = {**_versions(before), name: version}
+            return {"versions": {one: number for one, number in versions.items() if number is not None}}
+
+        repeated(lambda: self._table.change(SUBSCRIBERS, changed))
+
+    def note_joined(self) -> None:
+        """Note that there is another subscriber: who has looked for them before looks again."""
+        repeated(lambda: self._table.change(SUBSCRIBERS, lambda before: before or {"versions": {}}))
+
+
+def _cuts(cuts: Mapping[str, NamedCut]) -> Content:
+    return {"cuts": {name: vars(cut) for name, cut in cuts.items()}}
+
+
+def _versions(content: Content | None) -> dict[str, int]:
+    return {} if content is None else dict(content["versions"])

@@ -42,30 +42,33 @@ from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
     Intent,
-    NamedCut,
     Progress,
     State,
     commit_content,
     commit_of,
-    cuts_of,
     progress_of,
     state_content,
     state_of,
     stored,
 )
-from pyspark_pravega.connector.log.history import HISTORY, History, commits_of, first_commit, forget_versions
+from pyspark_pravega.connector.log.history import (
+    HISTORY,
+    History,
+    HolderLog,
+    commits_of,
+    first_commit,
+    forget_versions,
+)
 from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, forget_abandoned, noted_transactions, open_jobs
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
     ABANDONED,
     COMMITS,
-    CUTS,
     FIRST_JOB,
     FIRST_QUERY,
     PROPERTIES,
     SCHEMAS,
     STATE,
-    SUBSCRIBERS,
     commit_key,
     query_key,
 )
@@ -243,6 +246,10 @@ class Ledger:
         """Which dead letters are being brought into the table."""
         return RedeliveryLog(self._table)
 
+    def holders(self) -> HolderLog:
+        """Who needs the events of old versions: named cuts, and subscribers."""
+        return HolderLog(self._table)
+
     # Jobs
 
     def job(self, job: uuid.UUID) -> JobLog:
@@ -402,43 +409,6 @@ class Ledger:
             yield
         finally:
             repeated(lambda: self._table.change(SCHEMAS, give_back))
-
-    # Stream cuts that have names
-
-    def cuts(self) -> dict[str, NamedCut]:
-        """The stream cuts that have names, by these."""
-        return cuts_of(self._table.content(CUTS))
-
-    def change_cuts(self, change: Callable[[dict[str, NamedCut]], dict[str, NamedCut]]) -> None:
-        """Change the cuts that have names, however many do so at once.
-
-        Args:
-            change: makes the new ones of the present ones; it may be called several times, and what it raises ends it.
-        """
-
-        def changed(before: Content | None) -> Content:
-            return {"cuts": {name: vars(cut) for name, cut in change(cuts_of(before)).items()}}
-
-        self._table.change(CUTS, changed)
-
-    def subscribers(self) -> dict[str, int]:
-        """The last version that each subscriber has read, of those who have said so."""
-        content = self._table.content(SUBSCRIBERS)
-        return {} if content is None else dict(content["versions"])
-
-    def note_subscriber(self, name: str, version: int | None) -> None:
-        """Note how far a subscriber has read.
-
-        Args:
-            name: the subscriber, `scope/group`.
-            version: the last version that it has read; None when it is a subscriber no more.
-        """
-
-        def changed(before: Content | None) -> Content:
-            versions = {**({} if before is None else before["versions"]), name: version}
-            return {"versions": {one: number for one, number in versions.items() if number is not None}}
-
-        repeated(lambda: self._table.change(SUBSCRIBERS, changed))
 
     def _complete_epoch(self, state: State, after: State, changes: Sequence[Change], query: str, epoch: int) -> State:
         while True:

@@ -72,7 +72,7 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     last = None
     for era in eras(ledger):
         last = last or era
-        if not _is_in(client, stream, ledger, moment, era):
+        if _is_in(client, stream, ledger, moment, era) is False:
             continue
         try:
             return events_of(client, stream, era, moment)
@@ -187,10 +187,17 @@ def era_at(client: Client, ledger: Ledger, moment: Moment) -> Era | None:
     Returns:
         None where it isn't known any more.
     """
-    return next((era for era in eras(ledger) if _is_in(client, ledger.stream, ledger, moment, era)), None)
+    for era in eras(ledger):
+        is_in = _is_in(client, ledger.stream, ledger, moment, era)
+        if is_in is not False:
+            return era if is_in else None
+    return None
 
 
-def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment, era: Era) -> bool:
+def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment, era: Era) -> bool | None:
+    """Whether a moment lies in an era, or behind it; None where the log doesn't know any more how far its first version
+    has reached.
+    """
     if not era.version:
         return True
     if moment.version is not None:
@@ -198,7 +205,7 @@ def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment
     # A cut has no version; it must have the rows that took the place of all others.
     commits = [] if ledger is None else ledger.commits([era.version])
     if not commits:
-        return True
+        return None
     try:
         return reaches(parts_until(client, stream, None, moment), commits[0].cut)
     except SegmentTruncatedError:

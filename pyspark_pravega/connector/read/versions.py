@@ -48,7 +48,7 @@ def moment_of(client: Client, stream: Stream, version: str) -> Moment:
     ledger = open_ledger(client, stream)
     if text.isascii() and text.isdigit():
         return _of(commit_of(ledger, stream, int(text)))
-    cuts = {} if ledger is None else ledger.cuts()
+    cuts = {} if ledger is None else ledger.holders().cuts()
     if text in cuts:
         return Moment(offsets=cuts[text].offsets, name=f'cut "{text}"')
     cut = _parsed(stream, text)
@@ -79,7 +79,7 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
     when, milliseconds = shown_time(microseconds), microseconds // 1000
     candidates = [
         (cut.created_at, Moment(offsets=cut.offsets, name=f'cut "{name}"'))
-        for name, cut in ({} if ledger is None else ledger.cuts()).items()
+        for name, cut in ({} if ledger is None else ledger.holders().cuts()).items()
         if cut.created_at <= milliseconds
     ]
     commit = None if ledger is None else last_commit(ledger, milliseconds)
@@ -117,14 +117,14 @@ def named_cut(client: Client, stream: Stream, name: str) -> StreamCut | None:
         None when there is none of that name.
     """
     ledger = open_ledger(client, stream)
-    cut = None if ledger is None else ledger.cuts().get(name)
+    cut = None if ledger is None else ledger.holders().cuts().get(name)
     return None if cut is None else proper_cut(client, stream, cut.offsets)
 
 
 def cut_names(client: Client, stream: Stream) -> list[str]:
     """The names of a stream's cuts."""
     ledger = open_ledger(client, stream)
-    return [] if ledger is None else list(ledger.cuts())
+    return [] if ledger is None else list(ledger.holders().cuts())
 
 
 def commit_of(ledger: Ledger | None, stream: Stream, number: int) -> Commit:

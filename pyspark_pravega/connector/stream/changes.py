@@ -236,7 +236,7 @@ class ChangesSource:
             needed = commit.cut
             if self._keyed:
                 # What rows were before is told by events that lie far behind.
-                ledger.note_subscriber(self._subscription.of(self._stream), end.commit)
+                ledger.holders().note_subscriber(self._subscription.of(self._stream), end.commit)
                 era = era_of(ledger, end.commit)
                 needed = {} if era is None or not era.begins else dict(era.begins)
             if needed:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
+from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.errors import (
+    AuthenticationError,
     ConfigurationError,
     ConflictError,
     InvalidStreamCutError,
@@ -83,6 +86,13 @@ class Subscription:
                 )
 
             controller.update_reader_group(scope, self._name, with_missing)
+        for stream in streams:
+            # Somebody may be removing events, and have looked for subscribers before. Who may not write to the log
+            # can't tell them.
+            with suppress(AuthenticationError):
+                ledger = open_ledger(self._client, stream)
+                if ledger is not None:
+                    ledger.holders().note_joined()
 
 
 def unsubscribe(client: Client, subscriber: str, stream: Stream) -> bool:

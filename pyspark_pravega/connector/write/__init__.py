@@ -17,7 +17,7 @@ from pyspark_pravega.connector.write.dead_letters import (
 )
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
-from pyspark_pravega.connector.write.keeping import release
+from pyspark_pravega.connector.write.keeping import create_cut, release
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
     ReadingJob,
@@ -61,6 +61,7 @@ __all__ = [
     "check_trigger",
     "compact",
     "compact_if_due",
+    "create_cut",
     "is_replaced",
     "is_same",
     "key_places",

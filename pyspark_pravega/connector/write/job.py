@@ -457,8 +457,11 @@ class WriteJob:
                 finish(shared_client(self.plan.settings), ledger, state)
                 return
             except ConflictError:
-                # Another writer was waiting for this commit, and has completed its entry.
-                return
+                state = ledger.state()
+                if state.pending is None or state.pending.job != str(self.job):
+                    # Another writer was waiting for this commit, and has completed its entry.
+                    return
+                # Somebody has noted something else in the log.
             except TransactionError:
                 self._withdraw(ledger)
                 raise

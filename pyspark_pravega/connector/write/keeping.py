@@ -11,11 +11,97 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pyspark_pravega.client import Client, StreamCut
-from pyspark_pravega.connector.log import Ledger, clean, is_empty_before, truncate_at
-from pyspark_pravega.connector.read import Era, Moment, era_at, era_of, eras, parts_until
-from pyspark_pravega.errors import ConflictError, PravegaError, SegmentTruncatedError
+from pyspark_pravega.client.positions import proper_cut
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import (
+    Holders,
+    Ledger,
+    NamedCut,
+    clean,
+    is_empty_before,
+    take_snapshot,
+    truncate_at,
+)
+from pyspark_pravega.connector.read import (
+    Era,
+    Moment,
+    era_at,
+    era_of,
+    eras,
+    moment_of,
+    parts_until,
+    reaches,
+    replaced,
+    rows_at,
+    snapshot_until,
+    truncated,
+)
+from pyspark_pravega.errors import ConfigurationError, ConflictError, PravegaError, SegmentTruncatedError
 
 _log = logging.getLogger(__name__)
+
+
+def create_cut(client: Client, ledger: Ledger, name: str, version: str | None, *, keyed: bool) -> StreamCut:
+    """Give a version a name, so that no compaction removes what it needs.
+
+    Args:
+        client: the cluster.
+        ledger: the table's commit log.
+        name: the name.
+        version: as of `moment_of`; None for the table as it is now.
+        keyed: whether the table has a key.
+
+    Returns:
+        The version's stream cut.
+
+    Raises:
+        ConfigurationError: there is a cut of that name.
+        SegmentTruncatedError: events that the version needs are gone, or are being removed.
+        VersionNotFoundError: there is no such version.
+        InvalidStreamCutError: it is a cut that isn't one of the stream.
+    """
+    stream = ledger.stream
+    while True:
+        holders = ledger.holders().look()
+        if name in holders.cuts:
+            raise ConfigurationError(
+                f'stream "{stream}" has a cut "{name}" already: drop it first, CALL drop_cut, or take another name'
+            )
+        if version is None:
+            moment = Moment(offsets=take_snapshot(client, stream, ledger).cut, name="the end")
+        else:
+            moment = moment_of(client, stream, version)
+        cut = proper_cut(client, stream, moment.offsets)
+        try:
+            _check_stays(client, ledger, holders, moment, keyed=keyed)
+            ledger.holders().add_cut(holders, name, NamedCut(created_at=now_ms(), offsets=dict(cut)))
+        except ConflictError:
+            continue
+        except SegmentTruncatedError:
+            # What was the end a moment ago may be gone: another version has come.
+            if version is None:
+                continue
+            raise
+        return cut
+
+
+def _check_stays(client: Client, ledger: Ledger, holders: Holders, moment: Moment, *, keyed: bool) -> None:
+    """Refuse a moment whose events are gone, or are being removed.
+
+    Raises:
+        SegmentTruncatedError: they are.
+    """
+    stream, oldest = ledger.stream, holders.state.oldest_kept
+    if keyed:
+        era = era_at(client, ledger, moment)
+        if era is not None and era.version < oldest:
+            raise truncated(stream, moment.name) if moment.version is None else replaced(stream, moment.name, oldest)
+        rows_at(client, stream, moment)
+        return
+    snapshot_until(client, stream, moment)
+    begins = {} if holders.state.cleaning is None else holders.state.cleaning.begins
+    if begins and not reaches(parts_until(client, stream, None, moment), begins):
+        raise replaced(stream, moment.name, oldest)
 
 
 def release(client: Client, ledger: Ledger, *, one_more: bool = False) -> None:
@@ -40,32 +126,40 @@ def release(client: Client, ledger: Ledger, *, one_more: bool = False) -> None:
 
 
 def _is_released(client: Client, ledger: Ledger, *, one_more: bool) -> bool:
-    """Whether all that may be removed is; False when somebody has committed meanwhile."""
-    state = ledger.state()
-    if state.cleaning is None or not state.cleaning.begins or not state.cleaning.held:
+    """Whether all that may be removed is; False when somebody has committed meanwhile, or needs it from now on."""
+    holders = ledger.holders().look()
+    cleaning = holders.state.cleaning
+    if cleaning is None or not cleaning.begins or not cleaning.held:
         return True
     known = list(eras(ledger))
     oldest = min(1 if one_more else 0, len(known) - 1)
-    for era in _needed(client, ledger):
+    for era in _needed(client, ledger, holders):
         before = [] if era is None else [i for i, one in enumerate(known) if one.version <= era.version]
         oldest = max(oldest, min(before, default=len(known)))
     if oldest and (oldest == len(known) or not known[oldest].begins):
         return True
-    if oldest:
-        cut = StreamCut(ledger.stream, dict(known[oldest].begins or {}))
-        if not is_empty_before(client, ledger.stream, cut):
-            truncate_at(client, cut)
+    cut = StreamCut(ledger.stream, dict(known[oldest].begins or {}))
+    if oldest and is_empty_before(client, ledger.stream, cut):
         return True
+    # Commits of others that came meanwhile change nothing of this.
+    state = ledger.state()
+    if state.cleaning != cleaning:
+        return False
+    noted = replace(state, released=known[oldest].version, cleaning=replace(cleaning, held=oldest > 0))
     try:
-        clean(client, ledger, ledger.cleaned(state, replace(state.cleaning, held=False)))
+        noted = ledger.holders().release(holders, state, noted)
     except ConflictError:
         return False
+    if oldest:
+        truncate_at(client, cut)
+    else:
+        clean(client, ledger, noted)
     return True
 
 
-def _needed(client: Client, ledger: Ledger) -> Iterator[Era | None]:
+def _needed(client: Client, ledger: Ledger, holders: Holders) -> Iterator[Era | None]:
     """The eras of whose events somebody needs some; None for all that there are."""
-    for name, cut in ledger.cuts().items():
+    for name, cut in holders.cuts.items():
         moment = Moment(offsets=cut.offsets, name=f'cut "{name}"')
         try:
             parts_until(client, ledger.stream, None, moment)
@@ -73,7 +167,7 @@ def _needed(client: Client, ledger: Ledger) -> Iterator[Era | None]:
             # It is gone already.
             continue
         yield era_at(client, ledger, moment)
-    versions = ledger.subscribers()
+    versions = holders.subscribers
     for subscriber in client.controller.subscribers(ledger.stream):
         # Of others, as of those who read the log of events, nobody can be asked how far they are.
         yield era_of(ledger, versions[subscriber]) if subscriber in versions else None

@@ -21,12 +21,11 @@ from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import NamedCut, create_ledger, open_ledger, seal, take_snapshot, take_version
+from pyspark_pravega.connector.log import create_ledger, open_ledger, seal, take_version
 from pyspark_pravega.connector.options import COMPACT_WHEN
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
-from pyspark_pravega.connector.write import compact, release
+from pyspark_pravega.connector.write import compact, create_cut, release
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -312,21 +311,8 @@ class Procedures(Redelivering):
                 f'"{name[:60]}" can\'t be the name of a cut: it begins with a letter or _, and holds letters, digits, '
                 '"_", "-" and "." behind that'
             )
-        if version is None:
-            offsets = take_snapshot(self.client, stream).cut
-        else:
-            offsets = moment_of(self.client, stream, version).offsets
-        cut = proper_cut(self.client, stream, offsets)
-        named = NamedCut(created_at=now_ms(), offsets=dict(cut))
-
-        def add(cuts: dict[str, NamedCut]) -> dict[str, NamedCut]:
-            if name in cuts:
-                raise ConfigurationError(
-                    f'stream "{stream}" has a cut "{name}" already: drop it first, CALL drop_cut, or take another name'
-                )
-            return {**cuts, name: named}
-
-        create_ledger(self.client, stream).change_cuts(add)
+        keyed = self.definition(stream, age_s=0).key is not None
+        cut = create_cut(self.client, create_ledger(self.client, stream), name, version, keyed=keyed)
         return [[name, *_row(cut)]]
 
     def _take_version(self, stream: Stream) -> list[list[Any]]:
@@ -335,9 +321,8 @@ class Procedures(Redelivering):
 
     def _drop_cut(self, stream: Stream, name: str) -> list[list[Any]]:
         ledger = open_ledger(self.client, stream)
-        if ledger is None or name not in ledger.cuts():
+        if ledger is None or not ledger.holders().drop_cut(name):
             return [[False]]
-        ledger.change_cuts(lambda cuts: {other: cut for other, cut in cuts.items() if other != name})
         # A compaction may have kept events for it.
         release(self.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
         return [[True]]
@@ -375,8 +360,8 @@ class Procedures(Redelivering):
         dropped = unsubscribe(self.client, name, stream)
         ledger = open_ledger(self.client, stream)
         if ledger is not None:
-            if name in ledger.subscribers():
-                ledger.note_subscriber(name, None)
+            if name in ledger.holders().subscribers():
+                ledger.holders().note_subscriber(name, None)
             # A compaction may have kept events for it.
             release(self.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
         return [[dropped]]
