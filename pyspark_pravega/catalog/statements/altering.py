@@ -19,9 +19,10 @@ from pyspark_pravega.catalog.properties import (
     known_properties,
 )
 from pyspark_pravega.catalog.statements import keys
-from pyspark_pravega.catalog.statements.evolution import check_readable, evolved, widening
+from pyspark_pravega.catalog.statements.evolution import check_still_readable, due, evolved, widening
 from pyspark_pravega.catalog.statements.key_rows import KeyRows
 from pyspark_pravega.catalog.statements.schemas import Schemas, without
+from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
@@ -105,9 +106,6 @@ class Altering(Schemas):
         if columns:
             removals = [change["column"] for change in columns if change["kind"] == "DeleteColumn"]
             dropped = [column[0] for column in removals if len(column) == 1]
-            for column in dropped:
-                self.check_unnamed(definition, column)
-            keys.check_key_columns(definition, columns)
             self._alter_columns(stream, columns)
             if defaults_of(definition.properties).keys() & dropped:
                 self.forget_defaults(stream, dropped)
@@ -176,6 +174,8 @@ class Altering(Schemas):
         while True:
             with ledger.schemas_locked():
                 definition = self.definition(stream, age_s=0)
+                if definition.registered is not None and not due(definition.event_schema, changes):
+                    return
                 added = self._add_altered(definition, changes)
                 if self._show(ledger, definition, added):
                     self._unpin(stream, ledger)
@@ -218,20 +218,14 @@ class Altering(Schemas):
                 f'stream "{stream}" holds events without a schema, so its columns can\'t be changed: give it a schema '
                 "with CALL register_schema"
             )
-        for change in changes:
-            if change["kind"] == "DeleteColumn" and list(change["column"]) == [definition.routing_key]:
-                raise UnsupportedOperationError(
-                    f'column "{definition.routing_key}" is the routing key of stream "{stream}": take another one '
-                    "first, ALTER TABLE ... SET TBLPROPERTIES ('routing-key' = ...)"
-                )
+        changes = due(definition.event_schema, changes)
+        check_uses(definition, changes)
         info, _ = definition.registered
         schema = registered_schema(info.serialization_format, info.type, info.schema_data)
-        new = evolved(schema, changes, stream=str(stream))
-        new.columns()
-        for old, _ in self._registry(stream).schemas(stream.scope, stream.name, info.type):
-            check_readable(
-                registered_schema(old.serialization_format, old.type, old.schema_data), new, stream=str(stream)
-            )
+        earlier = self._earlier(stream, info.type)
+        new = evolved(schema, changes, stream=str(stream), earlier=earlier)
+        check_fields(stream, definition.properties, definition.event_schema, new.columns())
+        check_still_readable(earlier, schema, new, stream=str(stream))
         return new
 
     # Properties

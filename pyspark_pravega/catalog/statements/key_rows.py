@@ -47,14 +47,14 @@ class KeyRows:
         definition = with_key(replace(self._definition, properties=dict(properties)))
         snapshot = take_snapshot(self._client, definition.stream)
         since: list[SegmentPart] | None = None
-        told = {name: value for name, value in properties.items() if name in KEY_PROPERTIES | {ROUTING_KEY}}
-        if self._seen is not None and self._seen[0] == told:
+        asked = {name: value for name, value in properties.items() if name in KEY_PROPERTIES | {ROUTING_KEY}}
+        if self._seen is not None and self._seen[0] == asked:
             since = parts_since(self._client, snapshot, self._seen[1])
         parts = [part for part in (snapshot.parts if since is None else since) if part.size]
-        found = self._fault_in(definition, parts)
-        if found is None:
-            self._seen = told, snapshot.cut
-        return found
+        fault = self._fault_in(definition, parts)
+        if fault is None:
+            self._seen = asked, snapshot.cut
+        return fault
 
     def _fault_in(self, definition: TableDefinition, parts: list[SegmentPart]) -> str | None:
         if not parts:

@@ -144,28 +144,6 @@ def without_key_nulls(definition: TableDefinition, changes: Sequence[Change]) ->
     return left
 
 
-def check_key_columns(definition: TableDefinition, changes: Sequence[Change]) -> None:
-    """Refuse changes of columns that are in a table's key.
-
-    Args:
-        definition: what the stream is as a table.
-        changes: see `Altering.alter_table`; of columns.
-
-    Raises:
-        UnsupportedOperationError: one is.
-    """
-    if definition.key is None:
-        return
-    kept = {*definition.key.columns, definition.key.operation}
-    for change in changes:
-        is_new = change["kind"] == "AddColumn" and len(change["column"]) == 1
-        if not is_new and change["kind"] != "UpdateColumnComment" and change["column"][0] in kept:
-            raise UnsupportedOperationError(
-                f'column "{change["column"][0]}" of stream "{definition.stream}" is in its primary key '
-                f"({', '.join(definition.key.columns)}), and stays as it is: make a new table AS SELECT"
-            )
-
-
 def check_key_schema(properties: Mapping[str, str], events: StructType, stream: object) -> None:
     """Refuse a schema without which a table's key couldn't be found in its events.
 

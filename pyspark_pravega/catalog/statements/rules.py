@@ -67,19 +67,6 @@ class Rules(Tables):
 
         create_ledger(self.client, stream).change_properties(changed)
 
-    def check_unnamed(self, definition: TableDefinition, column: str) -> None:
-        """Refuse to drop a column that a constraint names.
-
-        Raises:
-            UnsupportedOperationError: one does.
-        """
-        for check in checks_of(definition.properties):
-            if check.names(column):
-                raise UnsupportedOperationError(
-                    f'column "{column}" of stream "{definition.stream}" can\'t be dropped: constraint "{check.name}" '
-                    f"({check.condition}) names it. Drop that first: ALTER TABLE ... DROP CONSTRAINT {check.name}"
-                )
-
     def add_check(self, stream: Stream, check: Check, seen: Sequence[Seen]) -> None:
         """Add a CHECK constraint.
 

@@ -9,16 +9,17 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.properties import COMPATIBILITY, FORMAT, check_compatibility
 from pyspark_pravega.catalog.statements import keys
-from pyspark_pravega.catalog.statements.evolution import revised, rule
+from pyspark_pravega.catalog.statements.evolution import check_still_readable, continued, revised, rule
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.tables import schema_info
+from pyspark_pravega.catalog.statements.uses import check_fields
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import create_ledger, open_ledger
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import PINNED_SCHEMA
-from pyspark_pravega.errors import ConfigurationError, IncompatibleSchemaError
-from pyspark_pravega.registry import SchemaRegistry, VersionInfo
+from pyspark_pravega.errors import ConfigurationError, GroupNotFoundError, IncompatibleSchemaError
+from pyspark_pravega.registry import SchemaInfo, SchemaRegistry, VersionInfo
 from pyspark_pravega.serde.formats import REGISTERED, SYNONYMS, Schema, registered_schema, schema_for
 
 
@@ -51,10 +52,16 @@ class Schemas(Rules):
             SchemaError: it isn't a schema, or the registry refuses it.
         """
         new_schema = self._schema(stream, table_format, text, columns)
+        earlier = [one for one in self._earlier(stream, new_schema.type) if one.format == new_schema.format]
+        if columns is not None:
+            new_schema = continued(new_schema, earlier)
         new_schema.columns()
+        check_still_readable(earlier, earlier[-1] if earlier else None, new_schema, stream=str(stream))
         ledger = open_ledger(self.client, stream)
-        if ledger is not None:
-            keys.check_key_schema(ledger.properties(), new_schema.columns(), stream)
+        properties = {} if ledger is None else ledger.properties()
+        keys.check_key_schema(properties, new_schema.columns(), stream)
+        if earlier:
+            check_fields(stream, properties, earlier[-1].columns(), new_schema.columns())
         registry = self._registry(stream)
         scope, group = stream.scope, stream.name
         policy = check_compatibility(new_schema.format, {COMPATIBILITY: compatibility} if compatibility else {})
@@ -70,7 +77,9 @@ class Schemas(Rules):
         names = new_schema.columns().fieldNames()
 
         def changed(before: dict[str, str]) -> dict[str, str]:
-            gone = {PINNED_SCHEMA} | (set() if before.get(ROUTING_KEY) in names else {ROUTING_KEY})
+            # A routing key of the bytes that events were so far goes with them.
+            goes = not earlier and before.get(ROUTING_KEY) not in names
+            gone = {PINNED_SCHEMA, ROUTING_KEY} if goes else {PINNED_SCHEMA}
             return {**without(before, gone), FORMAT: new_schema.format}
 
         create_ledger(self.client, stream).change_properties(changed)
@@ -108,7 +117,8 @@ class Schemas(Rules):
         newest = history[-1][1].id if history else -1
         try:
             version = registry.add_schema(scope, group, schema_info(schema))
-            if version.id < newest:
+            # To the registry objects whose properties stand in another order are the same.
+            if version.id < newest or not self._is_kept(stream, version, schema):
                 version = registry.add_schema(scope, group, schema_info(revised(schema, newest + 1)))
         except IncompatibleSchemaError:
             properties = registry.group(scope, group)
@@ -127,6 +137,20 @@ class Schemas(Rules):
                 "('compatibility' = 'AllowAny')"
             ) from None
         return version
+
+    def _is_kept(self, stream: Stream, version: VersionInfo, schema: Schema) -> bool:
+        """Whether a version of the group has just the columns of a schema that was added."""
+        known = self._registry(stream).schemas(stream.scope, stream.name)
+        kept = next(info for info, there in known if there.id == version.id)
+        return _registered(kept).columns() == schema.columns()
+
+    def _earlier(self, stream: Stream, type_name: str) -> list[Schema]:
+        """All schemas of a type that the group has; none where there is no group."""
+        try:
+            known = self._registry(stream).schemas(stream.scope, stream.name, type_name)
+        except GroupNotFoundError:
+            return []
+        return [_registered(info) for info, _ in known]
 
     def _schema(self, stream: Stream, table_format: str, text: str | None, columns: StructType | None) -> Schema:
         wanted = SYNONYMS.get(table_format.lower(), table_format.lower())
@@ -152,6 +176,10 @@ class Schemas(Rules):
                 "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
             )
         return registry
+
+
+def _registered(info: SchemaInfo) -> Schema:
+    return registered_schema(info.serialization_format, info.type, info.schema_data)
 
 
 def _from_text(table_format: str, text: str, stream: Stream) -> Schema:

@@ -24,6 +24,9 @@ DEFAULTS, CHECKS = "_defaults", "_checks"
 CURRENT_DEFAULT, EXISTS_DEFAULT = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
 """Where Spark's JSON of a schema has a column's default, for rows to come and for rows that are there."""
 _STRING = re.compile(r"'(?:[^'\\]|\\.)*'")
+_FIELD = re.compile(r"\s*\.\s*(?:`((?:[^`]|``)+)`|(\w+))")
+_FIELDS = re.compile(rf"(?:{_FIELD.pattern})*")
+_NULL = re.compile(r"\s+IS\s+(?:NOT\s+)?NULL\b", re.IGNORECASE)
 _NUMBERS, _TEXTS = frozenset({"int", "long", "float", "double"}), frozenset({"string"})
 
 
@@ -37,14 +40,25 @@ class Check:
     enforced: bool = True
     """Whether Spark checks it; else it only says what its writer has promised."""
 
-    def names(self, column: str) -> bool:
-        """Whether the condition may be about a column.
+    def names(self, column: str, *fields: str) -> bool:
+        """Whether the condition may be about a column, or about a field of a struct.
 
         Args:
             column: the column's name.
+            fields: the names of the struct's field, and of one within it, and so on. A condition about a whole struct
+                is about all of its fields, unless it only asks whether the struct is null.
         """
-        names = _STRING.sub(" ", self.condition)
-        return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", names, re.IGNORECASE) is not None
+        text = _STRING.sub(" ", self.condition)
+        for place in re.finditer(rf"(?<!\w){re.escape(column)}(?!\w)`?", text, re.IGNORECASE):
+            behind = text[place.end() :]
+            if fields and _NULL.match(behind):
+                continue
+            path = _FIELDS.match(behind)
+            assert path is not None
+            within = [quoted.replace("``", "`") or plain for quoted, plain in _FIELD.findall(path[0])]
+            if all(one.lower() == other.lower() for one, other in zip(within, fields, strict=False)):
+                return True
+        return False
 
 
 def split_defaults(schema: StructType) -> tuple[StructType, dict[str, str]]:

@@ -82,8 +82,8 @@ class JsonCodec:
                 value = json_read.parse(body)
                 if not isinstance(value, dict):
                     raise json_read.UnfitError("it isn't a JSON object")
-                for (name, convert), of_column in zip(converters, values, strict=True):
-                    of_column.append(convert(value.get(name)))
+                for (key, convert), of_column in zip(converters, values, strict=True):
+                    of_column.append(convert(value.get(key)))
             except json_read.UnfitError as error:
                 encoding_id = int(ids[row]) if present[row] else None
                 raise BadEventError(str(error), index=row, encoding_id=encoding_id) from None

@@ -85,10 +85,11 @@ def columns(schema: Object, names: Iterable[str]) -> list[tuple[str, Convert]]:
         names: which of them.
 
     Returns:
-        Names and converters, which take a property's value, None when it is missing.
+        Names in the object, and converters, which take a property's value, None when it is missing.
     """
     by_name = {one.name: one for one in schema.properties}
-    return [(name, _nullable(converter(by_name[name].type, name), by_name[name].nullable, name)) for name in names]
+    wanted = [by_name[name] for name in names]
+    return [(one.key, _nullable(converter(one.type, one.name), one.nullable, one.name)) for one in wanted]
 
 
 def converter(kind: JsonType, path: str) -> Convert:
@@ -149,14 +150,14 @@ def _map(kind: Entries, path: str) -> Convert:
 
 def _struct(kind: Object, path: str) -> Convert:
     fields = [
-        (one.name, _nullable(converter(one.type, f"{path}.{one.name}"), one.nullable, f"{path}.{one.name}"))
+        (one.key, one.name, _nullable(converter(one.type, f"{path}.{one.name}"), one.nullable, f"{path}.{one.name}"))
         for one in kind.properties
     ]
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
             raise _mismatch(value, "an object", path)
-        return {name: convert(value.get(name)) for name, convert in fields}
+        return {name: convert(value.get(key)) for key, name, convert in fields}
 
     return read
 

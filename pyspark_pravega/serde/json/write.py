@@ -35,7 +35,7 @@ def texts(schema: Object, batch: pa.RecordBatch) -> list[bytes]:
     columns = []
     for one in schema.properties:
         values = as_numbers(batch.column(one.name)).to_pylist()
-        columns.append([f"{_name(one.name)}:{text}" for text in map(_nullable(_writer(one.type, one.name)), values)])
+        columns.append([f"{_name(one.key)}:{text}" for text in map(_nullable(_writer(one.type, one.name)), values)])
     return [f"{{{','.join(row)}}}".encode() for row in zip(*columns, strict=True)]
 
 
@@ -60,7 +60,7 @@ def _writer(kind: JsonType, path: str) -> Text:
         return _map(_nullable(_writer(kind.value, f"{path}.value")), path)
     if isinstance(kind, Object):
         fields = [
-            (one.name, _name(one.name), _nullable(_writer(one.type, f"{path}.{one.name}"))) for one in kind.properties
+            (one.name, _name(one.key), _nullable(_writer(one.type, f"{path}.{one.name}"))) for one in kind.properties
         ]
         return lambda value: f"{{{','.join(f'{name}:{write(value[key])}' for key, name, write in fields)}}}"
     return _SCALARS.get(kind.kind) or _scalar(kind, path)

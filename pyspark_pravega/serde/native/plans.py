@@ -25,7 +25,7 @@ def json_plan(schema: json_schema.Object, names: Sequence[str]) -> Plan:
     return {
         "kind": "object",
         "fields": [
-            {"name": one.name, "column": place[one.name], "nullable": one.nullable, "node": _json(one.type)}
+            {"name": one.key, "column": place[one.name], "nullable": one.nullable, "node": _json(one.type)}
             for one in fields
         ],
     }

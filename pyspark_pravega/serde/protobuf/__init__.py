@@ -3,6 +3,6 @@
 It uses `serde.schemas`, `serde.types`, `serde.json` and frames.
 """
 
-from pyspark_pravega.serde.protobuf.codec import ProtobufCodec
+from pyspark_pravega.serde.protobuf.codec import ProtobufCodec, check_readable
 
-__all__ = ["ProtobufCodec"]
+__all__ = ["ProtobufCodec", "check_readable"]

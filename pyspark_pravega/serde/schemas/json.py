@@ -15,6 +15,8 @@ from pyspark_pravega.errors import SchemaError, UnsupportedTypeError
 
 SPARK_TYPE = "spark.type"
 """The keyword that keeps the Spark type where JSON Schema has none of its own."""
+SPARK_NAME = "spark.name"
+"""The keyword that keeps a column's name where the property has another one."""
 NOT_NULL = "spark.not-null"
 """The keyword that says that an array's items or a map's values are never null."""
 
@@ -61,9 +63,12 @@ class Property:
     """A property of an object."""
 
     name: str
+    """The column's, or field's."""
     type: JsonType
     nullable: bool
     """Whether it may be null, or missing."""
+    key: str
+    """Its name in the object."""
     description: str | None = None
     spark: str | None = None
     """The Spark type's text, for CHAR and VARCHAR."""
@@ -103,6 +108,17 @@ def parse(text: str) -> JsonType:
     if not isinstance(value, (dict, bool)):
         raise SchemaError("a JSON Schema is an object, true or false")
     return _Parser(value).parse(value, "", ())[0]
+
+
+def column_name(key: str, schema: Any) -> str:
+    """The column that a property is.
+
+    Args:
+        key: its name in the object.
+        schema: its schema.
+    """
+    name = schema.get(SPARK_NAME) if isinstance(schema, dict) else None
+    return name if isinstance(name, str) and name else key
 
 
 class _Parser:
@@ -171,23 +187,22 @@ class _Parser:
             required = schema.get("required")
             names = set(required) if isinstance(required, list) else set()
             prefix = f"{path}." if path else ""
-            return Object(
-                tuple(self._property(name, of, f"{prefix}{name}", names, within) for name, of in properties.items())
-            )
+            return Object(tuple(self._property(key, of, prefix, names, within) for key, of in properties.items()))
         values = schema.get("additionalProperties")
         if isinstance(values, dict):
             value, _ = self.parse(values, f"{path}.value", within)
             return Entries(value, not _is_not_null(values))
         return _ANY
 
-    def _property(self, name: str, schema: Any, path: str, required: set[str], within: tuple[str, ...]) -> Property:
-        kind, null = self.parse(schema, path, within)
+    def _property(self, key: str, schema: Any, prefix: str, required: set[str], within: tuple[str, ...]) -> Property:
+        name = column_name(key, schema)
+        kind, null = self.parse(schema, f"{prefix}{name}", within)
         keywords: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
         # In draft 3 a property says by itself that it is required.
-        nullable = null or not (name in required or keywords.get("required") is True)
+        nullable = null or not (key in required or keywords.get("required") is True)
         description, spark = keywords.get("description"), keywords.get(SPARK_TYPE)
         lengths = spark if isinstance(spark, str) and re.search(r"(var)?char\(", spark) else None
-        return Property(name, kind, nullable, description if isinstance(description, str) else None, lengths)
+        return Property(name, kind, nullable, key, description if isinstance(description, str) else None, lengths)
 
     def _any_of(self, schemas: list[Any], path: str, within: tuple[str, ...]) -> tuple[JsonType, bool]:
         others = [one for one in schemas if not (isinstance(one, dict) and one.get("type") == "null")]
