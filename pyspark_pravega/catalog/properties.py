@@ -45,7 +45,7 @@ from pyspark_pravega.connector.table import (
     with_operation,
     with_rules,
 )
-from pyspark_pravega.connector.write import Routing, parse_bad_events, time_column
+from pyspark_pravega.connector.write import Routing, key_texts, parse_bad_events, time_column
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, UnsupportedTypeError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
@@ -153,6 +153,7 @@ def check_request(
         kept.setdefault(PRIMARY_KEY, ",".join(json.loads(kept[_CDC_KEYS])))
     check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
+    kept.update(key_texts(kept.get(ROUTING_KEY), schema))
     compatibility = check_compatibility(table_format, kept)
     if PRIMARY_KEY in kept:
         schema = with_operation(schema, names_of(kept[PRIMARY_KEY]))

@@ -21,7 +21,7 @@ from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.read import BatchReader, ChainPartition, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Routing, Seen, key_places
+from pyspark_pravega.connector.write import Routing, Seen, possible_places
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -151,7 +151,7 @@ def wanted_fractions(
         arrays = [_typed([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(columns)]
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         return None
-    return key_places(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+    return possible_places(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
 
 
 def routing_columns(definition: TableDefinition) -> tuple[str, ...]:

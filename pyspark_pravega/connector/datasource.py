@@ -62,6 +62,7 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.serde.custom import is_custom
 from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import PERMISSIVE
+from pyspark_pravega.serde.types import same_names
 from pyspark_pravega.settings import Settings
 
 
@@ -182,8 +183,9 @@ class DefaultSource(DataSource):
         events = event_rows(definition, schema)
         if events is not None:
             return events, WriteOptions.parse(options)
-        missing = [f.name for f in definition.schema if not f.nullable and f.name not in schema.fieldNames()]
-        unknown = [name for name in schema.fieldNames() if name not in definition.schema.fieldNames()]
+        meant = same_names(schema.fieldNames(), definition.schema.fieldNames())
+        missing = [f.name for f in definition.schema if not f.nullable and f.name not in meant]
+        unknown = [name for name, column in zip(schema.fieldNames(), meant, strict=True) if column is None]
         if missing or unknown:
             raise ConfigurationError(
                 f'the rows don\'t have the columns of stream "{definition.stream}" '

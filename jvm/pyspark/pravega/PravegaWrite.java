@@ -30,6 +30,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFac
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -122,7 +123,8 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
         "staged", table.staged(),
         "trigger", trigger,
         "checks", checks,
-        "rows", rows);
+        "rows", rows,
+        "case_sensitive", SQLConf.get().caseSensitiveAnalysis());
   }
 
   /** Whether the write is a query's, and asked for by the query's own thread. */

@@ -308,6 +308,7 @@ def plan_write(
     *,
     checks: Sequence[str] | None = None,
     rows: StructType | None = None,
+    case_sensitive: bool = False,
     staged: StagedTable | None = None,
 ) -> PlannedWrite:
     """Settle a write, before Spark plans its query.
@@ -318,6 +319,7 @@ def plan_write(
         trigger: of a streaming query, where it isn't one of micro-batches; see `check_trigger`.
         checks: see `WritePlan.of`.
         rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
+        case_sensitive: whether names of theirs that differ from the table's in case are different ones.
         staged: what the table is to become with the rows, if that is something else.
 
     Raises:
@@ -329,7 +331,7 @@ def plan_write(
     plan = replace(WritePlan.of(definition, parsed, checks=checks, staged=staged), at_once=trigger == REAL_TIME)
     check_trigger(plan, trigger)
     if rows is not None:
-        check_rows(plan, rows)
+        check_rows(plan, rows, definition.schema, case_sensitive=case_sensitive)
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once)
 
 

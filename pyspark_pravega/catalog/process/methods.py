@@ -361,6 +361,7 @@ class CatalogMethods(StreamReads):
         trigger: str | None = None,
         checks: list[str] | None = None,
         rows: str | None = None,
+        case_sensitive: bool = False,
     ) -> PlannedWrite:
         columns = None if rows is None else StructType.fromJson(json.loads(rows))
         definition: TableDefinition | KeyValueDefinition
@@ -370,13 +371,17 @@ class CatalogMethods(StreamReads):
             definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
             return key_values.plan_write(
-                KeyValuePlan.of(definition, options, trigger=trigger, checks=checks, rows=columns)
+                KeyValuePlan.of(
+                    definition, options, trigger=trigger, checks=checks, rows=columns, case_sensitive=case_sensitive
+                )
             )
         if columns is not None and merges_schema(options):
             self.catalog.merge_schema(namespace, table, columns)
             definition = self._definition(namespace, table, options)
         becomes = None if staged is None else self.catalog.staged_table(staged)
-        planned = plan_write(definition, options, trigger, checks=checks, rows=columns, staged=becomes)
+        planned = plan_write(
+            definition, options, trigger, checks=checks, rows=columns, case_sensitive=case_sensitive, staged=becomes
+        )
         return {
             "plan": text_of(planned.plan),
             "clusterBy": list(planned.cluster_by),

@@ -255,11 +255,13 @@ class Methods(Protocol):
         trigger: str | None = None,
         checks: list[str] | None = None,
         rows: str | None = None,
+        case_sensitive: bool = False,
     ) -> PlannedWrite:
         """Settle a write, before Spark plans its query.
 
         `checks` names the constraints that Spark checks its rows against; None where it does no such thing. `rows` are
-        the columns of a streaming query's rows, as Spark's JSON.
+        the columns of a streaming query's rows, as Spark's JSON, and `case_sensitive` says whether names of theirs that
+        differ from the table's in case are different ones.
         """
 
     def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:

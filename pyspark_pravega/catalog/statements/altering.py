@@ -348,6 +348,7 @@ class Altering(Schemas):
             load_definition(self.client, self.settings, stream, {SCHEMA_TYPE: type_name})
             merged[SCHEMA_TYPE] = type_name
         check_writes(schema, merged)
+        keys.settle_texts(definition, schema, merged)
         return merged
 
 

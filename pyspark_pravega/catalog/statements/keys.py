@@ -22,6 +22,7 @@ from pyspark_pravega.connector.table import (
     TableKey,
     key_of,
 )
+from pyspark_pravega.connector.write import key_texts
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 
 Change = Mapping[str, Any]
@@ -100,6 +101,18 @@ def check_key_properties(
     if key.operation is not None or OPERATION in definition.event_schema.fieldNames():
         return []
     return [ADDITION]
+
+
+def settle_texts(definition: TableDefinition, schema: StructType, merged: dict[str, str]) -> None:
+    """Note that routing keys have the texts of CAST, where a table is given another routing key than it has.
+
+    Args:
+        definition: what it is as a table.
+        schema: its columns.
+        merged: all of its new properties; changed in place.
+    """
+    if merged.get(ROUTING_KEY) != definition.routing_key:
+        merged.update(key_texts(merged.get(ROUTING_KEY), schema))
 
 
 def change_key(

@@ -29,7 +29,7 @@ from pyspark_pravega.connector.options import (
 )
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.table import DELETED, check_enforced
-from pyspark_pravega.connector.write import ChangesOfKeys, CommitReport
+from pyspark_pravega.connector.write import ChangesOfKeys, CommitReport, check_case
 from pyspark_pravega.errors import (
     ConflictError,
     EventEncodeError,
@@ -37,7 +37,7 @@ from pyspark_pravega.errors import (
     WriteConflictError,
 )
 from pyspark_pravega.serde.codec import Codec
-from pyspark_pravega.serde.types import arrow_safe
+from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
 
 GATHERED_BYTES, GATHERED_ENTRIES = 8 << 20, 50_000
 """What all tasks of a statement together may hand over to its end, with `ENTRY_BYTES` for each entry. It is also what
@@ -62,6 +62,8 @@ class KeyValuePlan:
     definition: KeyValueDefinition
     codec: Codec
     """Makes values."""
+    form: StoredForm
+    """In which values of columns are kept, whichever way they come."""
     is_conditional: bool
     """Whether UPDATE, DELETE and MERGE change only what nobody has changed since they read it."""
 
@@ -74,6 +76,7 @@ class KeyValuePlan:
         trigger: str | None = None,
         checks: Sequence[str] | None = None,
         rows: StructType | None = None,
+        case_sensitive: bool = False,
     ) -> KeyValuePlan:
         """Settle a write.
 
@@ -83,6 +86,7 @@ class KeyValuePlan:
             trigger: of a streaming query, where it isn't one of micro-batches.
             checks: the names of the constraints that Spark checks rows against; None where it does no such thing.
             rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
+            case_sensitive: whether names of theirs that differ from the table's in case are different ones.
 
         Raises:
             ConfigurationError: an option is unknown or malformed.
@@ -97,15 +101,21 @@ class KeyValuePlan:
             )
         check_enforced(definition.properties, checks, definition.stream)
         level = isolation_level(given.get(ISOLATION_LEVEL) or definition.properties.get(ISOLATION_LEVEL, SERIALIZABLE))
-        plan = cls(definition=definition, codec=definition.values.for_writing(), is_conditional=level == SERIALIZABLE)
+        plan = cls(
+            definition=definition,
+            codec=definition.values.for_writing(),
+            form=StoredForm(definition.schema),
+            is_conditional=level == SERIALIZABLE,
+        )
         if rows is not None:
-            plan._check(rows)
+            plan._check(rows, case_sensitive=case_sensitive)
         return plan
 
-    def _check(self, rows: StructType) -> None:
+    def _check(self, rows: StructType, *, case_sensitive: bool) -> None:
         stream, wanted = self.definition.stream, self.definition.schema.fieldNames()
-        missing = [name for name in wanted if name not in rows.fieldNames()]
-        unknown = [name for name in rows.fieldNames() if name not in wanted]
+        meant = same_names(rows.fieldNames(), wanted)
+        missing = [name for name in wanted if name not in meant]
+        unknown = [name for name, column in zip(rows.fieldNames(), meant, strict=True) if column is None]
         if missing or unknown:
             problems = [f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown]
             raise EventEncodeError(
@@ -117,6 +127,9 @@ class KeyValuePlan:
             # Spark says so itself, when it makes Arrow batches of them.
             return
         try:
+            if case_sensitive:
+                check_case(rows, self.definition.schema)
+            empty = self.form.of(empty)
             self.definition.layout.encode(empty)
             self.definition.encoded(self.codec, empty)
         except EventEncodeError as error:
@@ -173,6 +186,7 @@ class KeyValueJob:
         """
         definition = self.plan.definition
         table = definition.open()
+        batches = map(self.plan.form.of, batches)
         if self._are_changes:
             key = definition.layout.names
             batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', kept_column=VERSION).of(batches)

@@ -28,12 +28,13 @@ from pyspark_pravega.connector.write.plan import (
     REAL_TIME,
     StagedTable,
     WritePlan,
+    check_case,
     check_rows,
     check_trigger,
     time_column,
 )
-from pyspark_pravega.connector.write.routing import Routing
-from pyspark_pravega.connector.write.seen import Seen, is_same, key_places, parts_since
+from pyspark_pravega.connector.write.routing import Routing, key_texts
+from pyspark_pravega.connector.write.seen import Seen, is_same, key_places, parts_since, possible_places
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
@@ -56,6 +57,7 @@ __all__ = [
     "WriteJob",
     "WritePlan",
     "can_unpack",
+    "check_case",
     "check_letters",
     "check_rows",
     "check_trigger",
@@ -65,8 +67,10 @@ __all__ = [
     "is_replaced",
     "is_same",
     "key_places",
+    "key_texts",
     "parse_bad_events",
     "parts_since",
+    "possible_places",
     "release",
     "replace_all",
     "streamed_with_dead_letters",

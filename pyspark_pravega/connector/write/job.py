@@ -168,7 +168,7 @@ class WriteJob:
         task = self._task(partition)
         try:
             for batch in batches:
-                task.add(batch)
+                task.add(self.plan.form.of(batch))
             return TaskMessage(task.finish(), job=self.job)
         except EventEncodeError as error:
             task.abort()

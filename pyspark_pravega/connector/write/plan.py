@@ -9,7 +9,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, DateType, LongType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    LongType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Replacement
@@ -28,7 +37,7 @@ from pyspark_pravega.connector.options import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_enforced
-from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.connector.write.routing import Routing, has_plain_texts
 from pyspark_pravega.errors import (
     ConfigurationError,
     EventEncodeError,
@@ -44,7 +53,7 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
-from pyspark_pravega.serde.types import arrow_safe
+from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 from pyspark_pravega.values import size
@@ -84,6 +93,8 @@ class WritePlan:
     settings: Settings
     stream: Stream
     codec: Codec
+    form: StoredForm
+    """In which values are kept, whichever way they come."""
     routing: Routing | None
     mode: str
     """One of `options.WRITER_MODES`."""
@@ -146,7 +157,8 @@ class WritePlan:
         if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
             routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
         else:
-            routing = None if key is None else Routing.parse(key, columns)
+            plain = key != definition.routing_key or has_plain_texts(properties)
+            routing = None if key is None else Routing.parse(key, columns, plain=plain)
         mode = options.writer_mode or properties.get(WRITER_MODE, EXACTLY_ONCE)
         cluster = options.cluster_by_key
         if cluster is None:
@@ -168,6 +180,7 @@ class WritePlan:
             settings=definition.settings,
             stream=definition.stream,
             codec=codec,
+            form=StoredForm(definition.schema),
             routing=routing,
             mode=mode,
             lease_ms=options.transaction_timeout_ms,
@@ -227,29 +240,61 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
         )
 
 
-def check_rows(plan: WritePlan, rows: StructType) -> None:
+def check_rows(plan: WritePlan, rows: StructType, columns: StructType, *, case_sensitive: bool = False) -> None:
     """Refuse rows that can't be written, before any of them is there.
 
     Args:
         plan: how they are to be written.
         rows: their columns.
+        columns: the table's.
+        case_sensitive: whether names that differ in case are different ones.
 
     Raises:
         EventEncodeError: a column is missing, unknown, or of another type.
     """
     try:
-        columns = to_arrow_schema(arrow_safe(rows), timezone="UTC")
+        schema = to_arrow_schema(arrow_safe(rows), timezone="UTC")
     except PySparkTypeError:
         # Spark says so itself, when it makes Arrow batches of them.
         return
     try:
-        plan.codec.encode(pa.RecordBatch.from_pylist([], schema=columns))
+        if case_sensitive:
+            check_case(rows, columns)
+        plan.codec.encode(plan.form.of(pa.RecordBatch.from_pylist([], schema=schema)))
     except EventEncodeError as error:
         hint = ""
-        if set(columns.names) - set(plan.codec.schema.names):
+        if None in same_names(schema.names, columns.fieldNames()):
             hint = f'; option("{MERGE_SCHEMA}", "true") adds new columns to the table'
         message = f"the query's rows can't be written to stream \"{plan.stream}\": {error}{hint}"
         raise EventEncodeError(message) from None
+
+
+def check_case(rows: DataType, columns: DataType, path: str = "") -> None:
+    """Refuse rows with names that differ from the table's in case, which is for sessions that tell these apart.
+
+    Args:
+        rows: the rows' columns, or the type of one of them.
+        columns: the table's, likewise.
+        path: the column's name, for messages.
+
+    Raises:
+        EventEncodeError: one has such a name.
+    """
+    if isinstance(rows, ArrayType) and isinstance(columns, ArrayType):
+        check_case(rows.elementType, columns.elementType, f"{path}.element")
+    elif isinstance(rows, MapType) and isinstance(columns, MapType):
+        check_case(rows.keyType, columns.keyType, f"{path}.key")
+        check_case(rows.valueType, columns.valueType, f"{path}.value")
+    elif isinstance(rows, StructType) and isinstance(columns, StructType):
+        before = f"{path}." if path else ""
+        for name, meant in zip(rows.fieldNames(), same_names(rows.fieldNames(), columns.fieldNames()), strict=True):
+            if meant is not None and meant != name:
+                raise EventEncodeError(
+                    f'the rows have "{before}{name}", and the table "{before}{meant}", which are different names as '
+                    "spark.sql.caseSensitive is true: name it as the table does"
+                )
+            if meant is not None:
+                check_case(rows[name].dataType, columns[name].dataType, before + name)
 
 
 def time_column(schema: StructType, name: str) -> str:

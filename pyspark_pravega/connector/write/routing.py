@@ -1,19 +1,34 @@
-"""Routing keys: which columns, in which text, or one key for all rows."""
+"""Routing keys: which columns, in which text, or one key for all rows.
+
+Texts are those of `CAST(column AS STRING)`. Tables whose properties don't say so (`KEY_TEXTS`) hold events with the
+texts that Arrow makes: small decimals with an exponent, `1E-8`, as Java's `BigDecimal.toString` has them, and years
+after 9999 without a sign. All events of a key must lie together, so such tables go on with these.
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import DataType, DateType, DecimalType, StructType
 
 from pyspark_pravega.errors import InvalidNameError, did_you_mean
 
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 _SEPARATOR = ","
+
+KEY_TEXTS, PLAIN = "_key_texts", "plain"
+"""The property of tables whose keys have the texts that CAST makes, and its value."""
+_SHORT_SCALE = 6
+"""Decimals with no more digits behind the point have one text only."""
+_LAST_DAY = 2_932_896
+"""9999-12-31, in days since 1970."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +41,18 @@ class Routing:
     """What stands before, between and after them: one more than columns."""
     scatters: bool = False
     """Whether a row without a value goes to any segment; otherwise its key is the empty text."""
+    plain: bool = True
+    """Whether texts are those of CAST; else they are Arrow's."""
 
     @classmethod
-    def parse(cls, text: str, columns: Sequence[str]) -> Routing:
+    def parse(cls, text: str, columns: Sequence[str], *, plain: bool = True) -> Routing:
         """Read a routing key as options and table properties give it.
 
         Args:
             text: a column, `a`; several, `a,b`, whose values are joined by commas; a pattern, `{a}/{b}`; or a key for
                 all rows in single quotes, `'all'`.
             columns: the table's columns. Names are found whatever their case.
+            plain: see `Routing.plain`.
 
         Raises:
             InvalidNameError: one of the names isn't a column, or there is none.
@@ -42,7 +60,7 @@ class Routing:
         stripped = text.strip()
         whole = _find(stripped, columns)
         if whole is not None:
-            return cls(columns=(whole,), texts=("", ""))
+            return cls(columns=(whole,), texts=("", ""), plain=plain)
         if len(stripped) >= 2 and stripped[0] == stripped[-1] == "'":
             return cls(columns=(), texts=(stripped[1:-1].replace("''", "'"),))
         parts = _COLUMN.split(stripped)
@@ -60,7 +78,7 @@ class Routing:
                     "(a key for all rows goes in single quotes: 'all')"
                 )
             routing_columns.append(column)
-        return cls(columns=tuple(routing_columns), texts=tuple(texts))
+        return cls(columns=tuple(routing_columns), texts=tuple(texts), plain=plain)
 
     @property
     def column(self) -> str | None:
@@ -89,7 +107,7 @@ class Routing:
         """
         if self.scatters and self.column is not None:
             return _scattered(batch.column(self.column))
-        values = [_text(batch.column(name)) for name in self.columns]
+        values = [_text(batch.column(name), plain=self.plain) for name in self.columns]
         if not values:
             return self.texts[0]
         if self.column is not None:
@@ -108,12 +126,54 @@ def _scattered(column: pa.Array) -> pa.Array:
     return pc.coalesce(column.cast(pa.string()), others)
 
 
-def _text(column: pa.Array) -> pa.Array:
+def key_texts(routing: str | None, schema: StructType) -> dict[str, str]:
+    """The property that a table needs so that its keys have the texts of CAST.
+
+    Args:
+        routing: its routing key, if it has one.
+        schema: its columns.
+
+    Returns:
+        The property; nothing where each value has one text only.
+    """
+    columns = () if routing is None else Routing.parse(routing, schema.fieldNames()).columns
+    return {KEY_TEXTS: PLAIN} if any(_has_two_texts(schema[name].dataType) for name in columns) else {}
+
+
+def has_plain_texts(properties: Mapping[str, str]) -> bool:
+    """Whether a table's keys have the texts of CAST.
+
+    Args:
+        properties: the table's.
+    """
+    return properties.get(KEY_TEXTS) == PLAIN
+
+
+def _has_two_texts(kind: DataType) -> bool:
+    return isinstance(kind, DateType) or (isinstance(kind, DecimalType) and kind.scale > _SHORT_SCALE)
+
+
+def _text(column: pa.Array, *, plain: bool) -> pa.Array:
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         # Sessions are in different time zones; a key must not depend on that.
         column = column.cast(pa.timestamp(kind.unit, "UTC"))
-    return column.cast(pa.string()).fill_null("")
+    texts = column.cast(pa.string())
+    if plain and pa.types.is_decimal(kind) and kind.scale > _SHORT_SCALE:
+        which = pc.match_substring(texts, "E")
+        return _replaced(texts, which, [f"{Decimal(text):f}" for text in texts.filter(which).to_pylist()])
+    if plain and pa.types.is_date(kind):
+        days = column.cast(pa.int32())
+        which = pc.greater(days, _LAST_DAY)
+        return _replaced(texts, which, [f"+{np.datetime64(day, 'D')}" for day in days.filter(which).to_pylist()])
+    return texts.fill_null("")
+
+
+def _replaced(texts: pa.Array, which: pa.Array, others: list[str]) -> pa.Array:
+    """Texts, some of which are others; those that are null are empty."""
+    if others:
+        texts = pc.replace_with_mask(texts, pc.fill_null(which, False), pa.array(others, pa.string()))
+    return texts.fill_null("")
 
 
 def _find(name: str, columns: Sequence[str]) -> str | None:

@@ -17,7 +17,7 @@ from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, offsets_of
 from pyspark_pravega.connector.read import KeyedReader, only_compacted_since, parts_of_keys
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.connector.write.routing import Routing, has_plain_texts
 from pyspark_pravega.errors import InvalidStreamCutError
 
 Floats = npt.NDArray[np.float64]
@@ -82,7 +82,20 @@ def key_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
         keys: the key's columns, and perhaps others.
     """
     assert definition.routing_key is not None
-    return key_fractions(Routing.parse(definition.routing_key, keys.schema.names).keys(keys))
+    plain = has_plain_texts(definition.properties)
+    return key_fractions(Routing.parse(definition.routing_key, keys.schema.names, plain=plain).keys(keys))
+
+
+def possible_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
+    """Where in the key space keys may lie, in whichever text their writers have made routing keys of them.
+
+    Args:
+        definition: as of `key_places`.
+        keys: likewise.
+    """
+    assert definition.routing_key is not None
+    routings = [Routing.parse(definition.routing_key, keys.schema.names, plain=plain) for plain in (True, False)]
+    return np.unique(np.concatenate([key_fractions(routing.keys(keys)) for routing in routings]))
 
 
 def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:

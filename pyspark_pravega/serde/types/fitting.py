@@ -7,7 +7,7 @@ from typing import TypeGuard
 import pyarrow as pa
 
 from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.serde.types.nesting import with_children
+from pyspark_pravega.serde.types.nesting import same_names, with_children
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -81,9 +81,11 @@ def alike(source: pa.DataType, kind: pa.DataType) -> bool:
     if types.is_map(source) and types.is_map(kind):
         return alike(source.key_type, kind.key_type) and alike(source.item_type, kind.item_type)
     if types.is_struct(source) and types.is_struct(kind):
-        fields = {source.field(i).name: source.field(i).type for i in range(source.num_fields)}
         others = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
-        return fields.keys() == others.keys() and all(alike(fields[name], of) for name, of in others.items())
+        meant = same_names([source.field(i).name for i in range(source.num_fields)], list(others))
+        return len(meant) == len(others) and all(
+            name is not None and alike(source.field(i).type, others[name]) for i, name in enumerate(meant)
+        )
     if types.is_timestamp(source) and types.is_timestamp(kind):
         # A time zone is a way to show an instant; to have none is to be no instant.
         return (source.tz is None) == (kind.tz is None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,25 @@ Change = Callable[[pa.Array, pa.DataType, str], pa.Array]
 """Makes a column of a type from another column; the text is its path, for messages."""
 
 
+def same_names(given: Sequence[str], names: Sequence[str]) -> list[str | None]:
+    """Which of some names others mean: the same one, else one that differs in case.
+
+    Args:
+        given: the others; where two of them mean one name, it is the first one's.
+        names: no two of them differ in case only.
+
+    Returns:
+        For each a name, or None.
+    """
+    exact, folded = set(names), {name.lower(): name for name in names}
+    meant: list[str | None] = [name if name in exact else None for name in given]
+    for place, name in enumerate(given):
+        other = folded.get(name.lower())
+        if meant[place] is None and other not in meant:
+            meant[place] = other
+    return meant
+
+
 def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change) -> pa.Array:
     """A struct, list or map with each child changed, and with the nulls that it has.
 
@@ -19,8 +38,8 @@ def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change)
 
     Args:
         array: the column: a struct, list or map.
-        kind: the type to make: a struct of fields with the same names, or a list or map. Lists of structs of two
-            fields and maps can be made of each other.
+        kind: the type to make: a struct of fields with the same names, whatever their case, or a list or map. Lists of
+            structs of two fields and maps can be made of each other.
         path: the column's name, for messages.
         change: makes each child.
 
@@ -29,11 +48,9 @@ def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change)
     """
     if pa.types.is_struct(kind):
         # Flattened, what lies under a null is null, too.
-        parts = array.flatten()
-        children = [
-            change(parts[array.type.get_field_index(field.name)], field.type, f"{path}.{field.name}")
-            for field in _fields(kind)
-        ]
+        names = [field.name for field in _fields(kind)]
+        parts = dict(zip(same_names([field.name for field in _fields(array.type)], names), array.flatten(), strict=True))
+        children = [change(parts[field.name], field.type, f"{path}.{field.name}") for field in _fields(kind)]
         # Not StructArray.from_arrays: a field that isn't nullable may hold nulls where its struct is null.
         valid = array.is_valid().buffers()[1] if array.null_count else None
         return pa.Array.from_buffers(kind, len(array), [valid], array.null_count, 0, children)
