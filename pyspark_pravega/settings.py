@@ -3,6 +3,9 @@
 From the strongest to the weakest: an explicit option of a read or write (or a program argument), the catalog's
 configuration (`spark.sql.catalog.<name>.*`), the session's (`spark.pravega.*`), the environment (`PRAVEGA_*`),
 a default.
+
+An option may be part of a statement that somebody else has stored, as in a view. So options neither send the
+configuration's credentials to another address, nor say what is trusted, called or opened (`Settings.for_statement`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from pyspark_pravega import security
@@ -39,6 +43,7 @@ _ENVIRONMENT = {
     "tls-ca": "PRAVEGA_TLS_CA",
     "validate-hostname": "PRAVEGA_VALIDATE_HOSTNAME",
     "shared-memory": SHARED_MEMORY_VARIABLE,
+    "format-classes": "PRAVEGA_FORMAT_CLASSES",
 }
 _JAVA_ENVIRONMENT = {"auth-method": "pravega_client_auth_method", "auth-token": "pravega_client_auth_token"}
 """What Pravega's Java and Rust clients read; weaker than our own variables."""
@@ -47,6 +52,12 @@ KEYS = frozenset(_ENVIRONMENT)
 """The names of the connection settings, as options and catalog configuration spell them."""
 SECRET_KEYS = frozenset({"password", "auth-token"})
 """Those of them that must not be shown, nor put on a command line."""
+CONFIGURED_KEYS = frozenset(
+    {"credentials-file", "credentials-provider", "tls-ca", "validate-hostname", "format-classes"}
+)
+"""Those of them that options can't say: whom to trust, what is opened and what is called."""
+_ADDRESSES = ("controller-uri", "schema-registry-uri")
+_RUN_TOGETHER = {key.replace("-", ""): key for key in KEYS}
 _CREDENTIALS = (
     frozenset({"username", "password"}),
     frozenset({"auth-method", "auth-token"}),
@@ -58,7 +69,7 @@ _SCHEMES = {"tcp": "tcp", "pravega": "tcp", "tls": "tls", "ssl": "tls", "pravega
 
 
 def canonical_key(key: str) -> str:
-    """The one spelling of a setting's key: `controller_uri`, `controller.uri` and `controller` are `controller-uri`.
+    """The one spelling of a setting's key: `controller_uri`, `controllerUri` and `controller` are `controller-uri`.
 
     Args:
         key: a key as a user wrote it, without prefix.
@@ -67,7 +78,7 @@ def canonical_key(key: str) -> str:
         The key in lower case with dashes.
     """
     dashed = re.sub(r"[._]", "-", key.strip().lower())
-    return _ALIASES.get(dashed, dashed)
+    return _ALIASES.get(dashed) or _RUN_TOGETHER.get(dashed, dashed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +108,8 @@ class Settings:
     """Whether a server's certificate must bear the name that it was reached by."""
     shared_memory: int = DEFAULT_SHARED_MEMORY
     """How many bytes a Spark task that reads shares with its Python worker at most; 0 for none."""
+    format_classes: str | None = None
+    """Which classes may be imported as tables' formats: patterns such as `package.module:*`, with commas between."""
 
     @property
     def controllers(self) -> tuple[tuple[str, int], ...]:
@@ -112,6 +125,14 @@ class Settings:
     def tls(self) -> Tls:
         """Which servers are believed, where TLS is used."""
         return Tls(ca=self.tls_ca, validate_hostname=self.validate_hostname)
+
+    def allows_format(self, name: str) -> bool:
+        """Whether a class may be imported because a table names it as its format.
+
+        Args:
+            name: `package.module:Class`.
+        """
+        return any(fnmatchcase(name, pattern.strip()) for pattern in (self.format_classes or "").split(","))
 
     def credentials(self) -> Credentials | None:
         """Who asks.
@@ -190,10 +211,52 @@ class Settings:
             tls_ca=values.get("tls-ca"),
             validate_hostname=flag("validate-hostname", values.get("validate-hostname", "true")),
             shared_memory=_shared_memory(values.get("shared-memory")),
+            format_classes=values.get("format-classes"),
         )
         if not (settings.credentials_file or settings.credentials_provider):
             settings.credentials()
         return settings
+
+    def for_statement(self, options: Mapping[str, str]) -> Settings:
+        """These settings with the options of a statement, or of a read or write: they are the configuration's.
+
+        Args:
+            options: keys that aren't connection settings are passed over.
+
+        Returns:
+            The settings.
+
+        Raises:
+            ConfigurationError: a value is malformed; the options say what only a configuration can; or they name
+                another address, which would get the configuration's credentials.
+        """
+        given = {key: value.strip() for key, value in _canonical(options).items() if value.strip()}
+        if not given:
+            return self
+        configured = self.to_options() | {"validate-hostname": str(self.validate_hostname).lower()}
+        for key in sorted(given.keys() & CONFIGURED_KEYS):
+            if given[key] != configured.get(key):
+                raise ConfigurationError(
+                    f'"{key}" can\'t be an option of a statement, a read or a write, which somebody else may have '
+                    f"stored: set it in the catalog's configuration (spark.sql.catalog.NAME.{key}), or "
+                    f"{_ENVIRONMENT[key]} where Spark's driver runs"
+                )
+        settings = Settings.resolve(given, catalog=configured, environ={})
+        if settings.has_credentials and not ({"username", "password"} <= given.keys() or "auth-token" in given):
+            for key in _ADDRESSES:
+                if key in given and not _addresses(settings, key) <= _addresses(self, key):
+                    raise ConfigurationError(
+                        f'option "{key}" ({given[key]}) isn\'t the address that the configuration has its credentials '
+                        "for, and they are sent nowhere else: give username and password, or auth-token, as options "
+                        f"beside it, or set the address where the credentials are set (such as {_ENVIRONMENT[key]})"
+                    )
+        return settings
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether any are given."""
+        ways = (self.username, self.password, self.auth_token, self.credentials_file, self.credentials_provider)
+        return any(way is not None for way in ways)
 
     def to_options(self, *, secrets: bool = True) -> dict[str, str]:
         """The settings as options, from which `resolve` makes the same settings again on another machine.
@@ -234,6 +297,11 @@ def controller_addresses(uri: str) -> tuple[tuple[str, int], ...]:
     """
     parts = [urlsplit(f"//{address}") for address in uri.partition("://")[2].split(",")]
     return tuple((part.hostname or "", part.port or 0) for part in parts)
+
+
+def _addresses(settings: Settings, key: str) -> set[str]:
+    scheme, _, rest = (getattr(settings, key.replace("-", "_")) or "").partition("://")
+    return {f"{scheme}://{address}".lower() for address in rest.split(",")}
 
 
 def _canonical(layer: Mapping[str, str] | None) -> dict[str, str]:

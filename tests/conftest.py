@@ -239,7 +239,10 @@ def auth_sandbox(servers: Servers) -> Sandbox:
 @pytest.fixture(scope="module")
 def settings(sandbox: Sandbox) -> Settings:
     options = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri}
-    return Settings.resolve({**options, "timeout": "30"}, environ={})
+    # The formats of tests/serde/ini_format.py.
+    return Settings.resolve(
+        {**options, "timeout": "30", "format-classes": "ini_format:*, no_such_package:*"}, environ={}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,7 +116,8 @@ def check_request(
     schema: StructType,
     transforms: Sequence[Mapping[str, Any]],
     properties: Mapping[str, str],
-    checks: Sequence[Check] = (),
+    checks: Sequence[Check],
+    allows_format: Callable[[str], bool],
 ) -> TableRequest:
     """Check a CREATE TABLE before anything is made.
 
@@ -126,6 +127,7 @@ def check_request(
             "columns": [...]}` for CLUSTER BY, other names for others.
         properties: the table's properties, with those that Spark adds.
         checks: its CHECK constraints.
+        allows_format: whether a class may be imported as a format.
 
     Raises:
         ConfigurationError: a property is unknown or malformed, or contradicts a clause.
@@ -138,7 +140,7 @@ def check_request(
         columns = [name if isinstance(name, str) else ".".join(name) for name in json.loads(clustering)]
         transforms = [*transforms, {"name": "cluster_by", "columns": columns}]
     kept = known_properties({key: value for key, value in properties.items() if key != _CLUSTERING})
-    table_format = check_format(schema, kept)
+    table_format = check_format(schema, kept, allows_format)
     _apply_transforms(transforms, kept)
     configuration = configured(StreamConfiguration(), kept)
     for name in STREAM_PROPERTIES:
@@ -300,12 +302,13 @@ def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
     return options | {key: value for key, value in properties.items() if not key.startswith(_OPTION)}
 
 
-def check_format(schema: StructType, kept: dict[str, str]) -> str:
+def check_format(schema: StructType, kept: dict[str, str], allows_format: Callable[[str], bool]) -> str:
     """Check the properties that say what events are like, and bring them into their usual spelling.
 
     Args:
         schema: the table's columns.
         kept: the properties; changed in place.
+        allows_format: whether a class may be imported.
 
     Returns:
         The format.
@@ -355,7 +358,7 @@ def check_format(schema: StructType, kept: dict[str, str]) -> str:
         )
     if custom:
         # Its class has to agree before anything is made.
-        CustomCodec(given, schema, kept)
+        CustomCodec(given, schema, kept, allows=allows_format)
         kept[COLUMNS] = schema.json()
     if kept.get(ENCODING_HEADER) == "false":
         if table_format == AVRO:

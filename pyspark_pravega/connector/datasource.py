@@ -112,7 +112,7 @@ class DefaultSource(DataSource):
         """
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
-            return MetadataReader(Settings.resolve(options), options)
+            return MetadataReader(Settings.resolve().for_statement(options), options)
         definitions = self._definitions(options, schema)
         if BAD_EVENTS in options:
             definitions = [with_dead_letters(one, options[BAD_EVENTS], options.get(MODE)) for one in definitions]
@@ -195,7 +195,7 @@ class DefaultSource(DataSource):
         return definition, WriteOptions.parse(options)
 
     def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
-        settings = Settings.resolve(options)
+        settings = Settings.resolve().for_statement(options)
         definitions = [self._load(options, settings, stream) for stream in streams_of(options, settings)]
         check_alike(definitions)
         if planned is not None:
@@ -204,7 +204,7 @@ class DefaultSource(DataSource):
         return definitions
 
     def _definition(self, options: dict[str, str]) -> TableDefinition:
-        settings = Settings.resolve(options)
+        settings = Settings.resolve().for_statement(options)
         return self._load(options, settings, stream_of(options, settings))
 
     def _load(self, options: dict[str, str], settings: Settings, stream: Stream) -> TableDefinition:

@@ -190,7 +190,7 @@ def create_missing(options: Mapping[str, str]) -> bool:
     if keys.SCHEMA_TYPE in options or SYNONYMS.get(wanted, wanted) not in (RAW, STRING, JSON):
         return False
     configuration, is_new = new_stream(options), False
-    settings = Settings.resolve(options)
+    settings = Settings.resolve().for_statement(options)
     controller = shared_client(settings).controller
     for stream in streams_of(options, settings):
         if may_scope and not controller.scope_exists(stream.scope):

@@ -35,7 +35,7 @@ def shared_registry(settings: Settings) -> SchemaRegistry | None:
 
 def _connection(settings: Settings) -> Settings:
     """The settings without what isn't about the connection: reads that differ in that share one."""
-    return replace(settings, shared_memory=0)
+    return replace(settings, shared_memory=0, format_classes=None)
 
 
 # A forked process must not use its parent's sockets: the process id is part of the key.

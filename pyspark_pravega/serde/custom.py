@@ -11,7 +11,7 @@ import copy
 import importlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -153,16 +153,23 @@ def is_custom(name: str) -> bool:
     return ":" in name or bool(entry_points(group=ENTRY_POINTS, name=name))
 
 
-def find(name: str) -> type[EventFormat]:
+def find(name: str, allows: Callable[[str], bool] | None = None) -> type[EventFormat]:
     """The class of a format.
 
     Args:
         name: `package.module:Class`, or a registered name.
+        allows: whether a class may be imported that isn't registered; None for one that was found so before.
 
     Raises:
-        ConfigurationError: it can't be imported, or is no such class.
+        ConfigurationError: it may not be imported, can't be, or is no such class.
     """
     registered = list(entry_points(group=ENTRY_POINTS, name=name))
+    if allows is not None and not registered and not allows(name):
+        raise ConfigurationError(
+            f'the class of format "{name}" isn\'t among those that may be imported, because whoever may change a table '
+            f"could name any class: add {name} to format-classes in the catalog's configuration "
+            "(spark.sql.catalog.NAME.format-classes), or to PRAVEGA_FORMAT_CLASSES where Spark's driver runs"
+        )
     path = registered[0].value if registered else name
     module, _, attribute = path.partition(":")
     try:
@@ -193,6 +200,7 @@ class CustomCodec:
         encodings: looks encoding ids up; needed only with headers.
         write_id: the encoding id of what is written; None: for reading only, or without headers.
         header: whether events have headers.
+        allows: as of `find`.
 
     Raises:
         ConfigurationError: the class can't be imported, or refuses the columns or properties.
@@ -208,7 +216,9 @@ class CustomCodec:
         *,
         write_id: int | None = None,
         header: bool = False,
+        allows: Callable[[str], bool] | None = None,
     ) -> None:
+        find(name, allows)
         self.name, self._properties = name, dict(properties)
         self._encodings, self._write_id, self._header = encodings, write_id, header
         try:

@@ -41,7 +41,7 @@ def bucket(column: str, buckets: int) -> dict[str, Any]:
 def check(
     properties: dict[str, str] | None = None, *transforms: dict[str, Any], schema: StructType = COLUMNS
 ) -> TableRequest:
-    return check_request(schema, transforms, properties or {})
+    return check_request(schema, transforms, properties or {}, (), lambda _: True)
 
 
 def test_a_table_without_properties_is_avro_in_one_segment() -> None:
@@ -115,7 +115,7 @@ def test_a_routing_key_may_be_of_any_type_with_one_text(kind: Any) -> None:
     [("100", 100, None), ("1000000", 1_000_000, None), ("90 Days", None, 7_776_000_000), ("36h", None, 129_600_000)],
 )
 def test_history_is_a_number_of_versions_or_a_time(given: str, versions: int | None, milliseconds: int | None) -> None:
-    kept = check_request(COLUMNS, [], {"history": given}).properties["history"]
+    kept = check({"history": given}).properties["history"]
     assert History.parse(kept) == History(versions=versions, milliseconds=milliseconds)
 
 
@@ -191,7 +191,7 @@ def test_what_a_stream_can_not_be_is_refused_by_name(
     words: str,
 ) -> None:
     with pytest.raises(kind) as refused:
-        check_request(schema, transforms, properties)
+        check_request(schema, transforms, properties, (), lambda _: True)
     assert words in str(refused.value)
 
 

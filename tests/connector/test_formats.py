@@ -208,7 +208,7 @@ def test_a_format_of_one_s_own(
 def test_a_format_of_one_s_own_needs_no_registry(
     client: Client, settings: Settings, scope: str, sandbox: Sandbox
 ) -> None:
-    alone = Settings.resolve({"controller-uri": sandbox.controller_uri})
+    alone = Settings.resolve({"controller-uri": sandbox.controller_uri, "format-classes": "ini_format:Ini"})
     assert alone.schema_registry_uri is None
     table = make(alone, scope, "ini_format:Ini")
     insert(table, [{"id": 1, "name": "one"}])

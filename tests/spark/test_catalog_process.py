@@ -108,6 +108,44 @@ def test_a_process_that_never_starts_is_given_up(spark: SparkSession, tmp_path: 
             configuration.remove(python)
 
 
+def test_a_token_that_is_renewed_leaves_no_process_behind(
+    spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    """Each token is another configuration. A process goes when nobody has asked it for long, not while a write that it
+    began is under way, and comes back for whoever asks."""
+    spark.sql(f"CREATE TABLE {namespace}.written (id BIGINT)")
+    scope = namespace.removeprefix("pravega.")
+    sessions = [spark.newSession() for _ in range(4)]
+    for number, session in enumerate(sessions):
+        session.conf.set("spark.sql.catalog.renewed", "pyspark.pravega.PravegaCatalog")
+        session.conf.set("spark.sql.catalog.renewed.controller-uri", sandbox.controller_uri)
+        session.conf.set("spark.sql.catalog.renewed.schema-registry-uri", sandbox.schema_registry_uri)
+        session.conf.set("spark.sql.catalog.renewed.auth-token", f"token-{number}")
+    jvm = spark._jvm
+    assert jvm is not None
+    before = catalog_processes()
+    jvm.java.lang.System.setProperty("pyspark.pravega.catalog-idle-s", "1")
+    try:
+        rows = sessions[0].range(4, numPartitions=1).mapInArrow(halting(tmp_path), "id bigint")
+        with ThreadPoolExecutor(1) as threads:
+            write = threads.submit(rows.writeTo(f"renewed.{scope}.written").append)
+            eventually(lambda: (tmp_path / "0").exists())
+            (writing,) = catalog_processes() - before
+            for session in sessions[1:]:
+                session.sql(f"SHOW TABLES IN renewed.{scope}").collect()
+            eventually(lambda: len(catalog_processes()) == 2)
+            assert writing in catalog_processes()
+            (tmp_path / "on").touch()
+            write.result()
+        for session in sessions:
+            assert session.table(f"renewed.{scope}.written").count() == 4
+    finally:
+        (tmp_path / "on").touch()
+        spark.sql(f"SHOW TABLES IN {namespace}").collect()
+        eventually(lambda: len(catalog_processes()) == 1)
+        jvm.java.lang.System.clearProperty("pyspark.pravega.catalog-idle-s")
+
+
 def test_statements_that_only_ask_outlive_the_process(spark: SparkSession, namespace: str) -> None:
     """Whenever the process is killed while they ask, it is asked again."""
     table = f"{namespace}.asked"

@@ -136,6 +136,25 @@ def test_a_format_of_one_s_own(spark: SparkSession, namespace: str, sandbox: San
         spark.sql(f"CREATE TABLE {namespace}.t (id INT) TBLPROPERTIES ('format' = 'nowhere.formats:Ini')")
 
 
+def test_a_view_s_options_neither_call_nor_open_nor_trust_anything(spark: SparkSession, namespace: str) -> None:
+    """Neither where the view is the catalog's, nor over a table of Spark's own with the data source."""
+    spark.sql(f"CREATE TABLE {namespace}.seen AS SELECT 1L AS id")
+    stream = f"{namespace.removeprefix('pravega.').replace('_', '-')}/seen"
+    own = f"looked_at_{namespace.rpartition('.')[2]}"
+    spark.sql(f"CREATE TABLE spark_catalog.default.{own} (id BIGINT) USING pravega")
+    kept = f"{namespace}.stored", f"spark_catalog.default.{own}_stored"
+    try:
+        for key, value in {"credentials-provider": "tempfile:mkdtemp", "tlsCa": "/etc/passwd"}.items():
+            for view, table in zip(kept, (f"{namespace}.seen", f"spark_catalog.default.{own}"), strict=True):
+                beside = "" if table.startswith(namespace) else f"'stream' = '{stream}', "
+                spark.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {table} WITH ({beside}'{key}' = '{value}')")
+                with pytest.raises(Exception, match=r"can't be an option of a statement.* where Spark's driver runs"):
+                    spark.table(view).collect()
+    finally:
+        spark.sql(f"DROP VIEW IF EXISTS {kept[1]}")
+        spark.sql(f"DROP TABLE spark_catalog.default.{own}")
+
+
 def test_bad_events_are_rows_of_nulls_where_the_table_says_so(spark: SparkSession, namespace: str) -> None:
     table = f"{namespace}.measured"
     spark.sql(f"CREATE TABLE {table} (id INT) TBLPROPERTIES ('format' = 'json', 'mode' = 'permissive')")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
 from shared_memory_tools import RINGS_NOW
 
@@ -115,6 +116,9 @@ def program(secure_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -
     (folder / "my_credentials.py").write_text(PLUG_IN)
     environment = {
         "MY_SECRET": str(secure_sandbox.password),
+        "PRAVEGA_TLS_CA": str(secure_sandbox.tls_ca),
+        # Authorities that have nothing to do with the sandbox.
+        "OTHER_CA": str(Path(grpc.__file__).parent / "_cython" / "_credentials" / "roots.pem"),
         # Spark plans each read and write of the data source in a new process (sitecustomize.py).
         "TESTS_PRELOADED": "1",
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),

@@ -11,6 +11,7 @@ import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -28,7 +29,8 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 
 /**
  * The Python process that makes the catalog's decisions: one for each configuration in this JVM, shared by all sessions
- * and threads, started when it is needed, started again when it has died, and gone with the JVM.
+ * and threads, started when it is needed, started again when it has died, and gone with the JVM. A token that is
+ * replaced is another configuration: so a process that nobody has asked for long ends, unless it is the last that was.
  */
 final class CatalogProcess {
   /** A text may be as long as memory allows: Jackson's own limit would end the process for all sessions. */
@@ -38,11 +40,22 @@ final class CatalogProcess {
               .streamReadConstraints(StreamReadConstraints.builder().maxStringLength(Integer.MAX_VALUE).build())
               .build());
   private static final Map<Map<String, Object>, CatalogProcess> PROCESSES = new ConcurrentHashMap<>();
+  private static final Duration MOST_IDLE_LOOK = Duration.ofSeconds(30);
+  /** The one that was asked last. */
+  private static volatile CatalogProcess latest;
+
+  static {
+    Thread idle = new Thread(CatalogProcess::endIdleOnes, "pravega-catalog-idle");
+    idle.setDaemon(true);
+    idle.start();
+  }
 
   private final Map<String, Object> configuration;
   private final List<String> command;
   private final Map<String, Resumption> residents = new LinkedHashMap<>();
   private Incarnation current;
+  /** When it was last asked, by {@code System.nanoTime()}. */
+  private long asked;
   private volatile JsonNode greeting;
 
   private CatalogProcess(List<String> command, Map<String, Object> configuration) {
@@ -151,11 +164,37 @@ final class CatalogProcess {
   }
 
   private synchronized Incarnation incarnation() {
+    asked = System.nanoTime();
+    latest = this;
     if (current == null || current.dead) {
       current = new Incarnation();
       new ArrayList<>(residents.values()).forEach(this::resume);
     }
     return current;
+  }
+
+  /** Seconds after which a process ends that nobody asks. */
+  private static long idleLimit() {
+    return Long.getLong("pyspark.pravega.catalog-idle-s", 600);
+  }
+
+  private static void endIdleOnes() {
+    while (true) {
+      try {
+        Thread.sleep(Math.min(MOST_IDLE_LOOK.toMillis(), Math.max(100, idleLimit() * 100)));
+      } catch (InterruptedException error) {
+        return;
+      }
+      PROCESSES.values().forEach(CatalogProcess::endIfIdle);
+    }
+  }
+
+  private synchronized void endIfIdle() {
+    boolean busy = current == null || !current.waiting.isEmpty() || !residents.isEmpty() || this == latest;
+    if (!busy && System.nanoTime() - asked > TimeUnit.SECONDS.toNanos(idleLimit())) {
+      current.end();
+      current = null;
+    }
   }
 
   private synchronized void died(Incarnation incarnation) {
@@ -238,6 +277,15 @@ final class CatalogProcess {
         requests.flush();
       } catch (IOException error) {
         // The reader finds the end of the process and tells all who wait.
+        process.destroy();
+      }
+    }
+
+    /** Ends the process: it does so with its input. */
+    void end() {
+      try {
+        requests.close();
+      } catch (IOException error) {
         process.destroy();
       }
     }

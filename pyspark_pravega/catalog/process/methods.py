@@ -443,7 +443,7 @@ class CatalogMethods(StreamReads):
         return self._with_options(relation, options)
 
     def _with_options(self, definition: _Definition, options: dict[str, str]) -> _Definition:
-        return replace(definition, settings=Settings.resolve(options, catalog=definition.settings.to_options()))
+        return replace(definition, settings=definition.settings.for_statement(options))
 
 
 def _parameter(parameter: statements.Parameter) -> Parameter:

@@ -340,7 +340,7 @@ class Altering(Schemas):
         """The table's properties, each and all of them in order."""
         stream = definition.stream
         type_name = merged.pop(SCHEMA_TYPE, None)
-        check_format(schema, merged)
+        check_format(schema, merged, self.settings.allows_format)
         if merged[FORMAT] == definition.format and FORMAT not in definition.properties:
             # Others have made the stream: what its format is, its group says.
             del merged[FORMAT]

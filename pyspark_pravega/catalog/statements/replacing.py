@@ -86,7 +86,7 @@ class Replacing(Altering):
             return definition, {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False}
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
-        request = check_request(schema, transforms, properties, checks)
+        request = check_request(schema, transforms, properties, checks, self.settings.allows_format)
         ledger = create_ledger(self.client, stream)
         with ledger.schemas_locked():
             before = self.definition(stream, age_s=0)

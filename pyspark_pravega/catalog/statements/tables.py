@@ -86,7 +86,7 @@ class Tables(CatalogBase):
             ConfigurationError: a property is wrong.
         """
         stream = stream_of(namespace, table)
-        request = check_request(schema, transforms, properties, checks)
+        request = check_request(schema, transforms, properties, checks, self.settings.allows_format)
         registry = formed = None
         custom = request.format not in FORMATS
         if request.format in REGISTERED or custom:

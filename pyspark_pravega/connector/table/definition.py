@@ -393,7 +393,7 @@ def _custom_definition(
     if COLUMNS in properties:
         columns = StructType.fromJson(json.loads(properties[COLUMNS]))
     else:
-        own_columns = find(name).columns(properties)
+        own_columns = find(name, settings.allows_format).columns(properties)
         if own_columns is None:
             raise ConfigurationError(
                 f'stream "{stream}" wasn\'t made by CREATE TABLE with format "{name}", so that class must tell its '
@@ -414,7 +414,7 @@ def _custom_definition(
         stream=stream,
         schema=columns,
         format=name,
-        codec=CustomCodec(name, columns, properties, encodings, header=header),
+        codec=CustomCodec(name, columns, properties, encodings, header=header, allows=settings.allows_format),
         configuration=configuration,
         properties=properties,
         registered=(registered.schema, registered.version) if header and registered is not None else None,
