@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from catalog_tools import COLUMNS, ids, make, plan
+from catalog_tools import COLUMNS, ids, make, plan, rows
 from pyspark.sql.types import DoubleType, LongType, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.client import Stream
+from pyspark_pravega.client import Stream, StreamConfiguration
+from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import WRITER_MODES, WriteOptions
 from pyspark_pravega.connector.write import WriteJob, WritePlan
-from pyspark_pravega.errors import PravegaError, TableChangedError
+from pyspark_pravega.errors import EventDecodeError, PravegaError, TableChangedError
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings
 
 OTHERS = StructType().add("amount", DoubleType()).add("id", LongType(), False)
@@ -32,9 +35,9 @@ def made_again(catalog: Catalog, scope: str, table: str, table_format: str) -> S
     """Another session's DROP and CREATE, with a row."""
     assert catalog.drop_table([scope], table)
     stream = catalog.create_table([scope], table, OTHERS, [], {"format": table_format}).stream
-    rows = pa.record_batch({"amount": pa.array([0.5]), "id": pa.array([100])})
+    batch = pa.record_batch({"amount": pa.array([0.5]), "id": pa.array([100])})
     job = WriteJob(plan(catalog.definition(stream, age_s=0)))
-    job.commit_job([job.write_partition(0, iter([rows]))])
+    job.commit_job([job.write_partition(0, iter([batch]))])
     return stream
 
 
@@ -52,8 +55,8 @@ def test_a_plan_of_an_old_look_is_of_the_table_that_was_there_then(
     def write(mode: str) -> None:
         options = WriteOptions(transaction_timeout_ms=60_000, writer_mode=mode)
         job = WriteJob(WritePlan.of(one.catalog.definition(stream, age_s=LONG_S), options))
-        rows = pa.record_batch({"id": pa.array([7]), "name": pa.array(["of the old table"])})
-        job.commit_job([job.write_partition(0, iter([rows]))])
+        batch = pa.record_batch({"id": pa.array([7]), "name": pa.array(["of the old table"])})
+        job.commit_job([job.write_partition(0, iter([batch]))])
 
     for mode in WRITER_MODES:
         with pytest.raises(TableChangedError, match=rf'"{scope}/t" was dropped and made again .*run the statement'):
@@ -69,12 +72,10 @@ def test_a_scan_of_an_old_look_is_planned_again_where_its_columns_are_the_same(s
     for column, expected in (("id", True), ("name", False)):
         methods.catalog.forget(stream)
         methods.catalog.definition(stream)
-        planned = StructType([COLUMNS[column]])
         made_again(other, scope, "t", "avro")
 
-        def scan(column: str = column, planned: StructType = planned) -> int:
-            found = methods.plan_scan([scope], "t", [column], {}, schema=planned.json())
-            return found["segments"]
+        def scan(column: str = column) -> int:
+            return methods.plan_scan([scope], "t", [column], {}, schema=COLUMNS.json())["segments"]
 
         if expected:
             assert scan() == 1
@@ -121,3 +122,37 @@ def test_of_two_looks_the_one_that_began_last_counts() -> None:
     with pytest.raises(PravegaError):
         looks.look("t", lambda: (_ for _ in ()).throw(PravegaError("no")))
     assert looks.recent("t", LONG_S) == "before"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_event_of_a_later_schema_is_not_bad(catalog: Catalog, scope: str, mode: str) -> None:
+    """Its columns are those of the plan, and yet the plan's schema doesn't read it. An event that none reads is bad."""
+    stream = Stream(scope, "t")
+    catalog.client.controller.create_stream(stream, StreamConfiguration())
+
+    def register(*symbols: str) -> None:
+        kind = {"type": "enum", "name": "kind", "symbols": list(symbols)}
+        record = {"type": "record", "name": "t", "fields": [{"name": "kind", "type": kind}]}
+        catalog.register_schema(stream, table_format="avro", text=json.dumps(record), compatibility="AllowAny")
+
+    def put(*kinds: str) -> None:
+        events = catalog.definition(stream, age_s=0).for_writing().encode(pa.record_batch({"kind": list(kinds)}))
+        with catalog.client.writer(stream) as writer:
+            writer.write_batch(events.to_pylist(), [""] * len(kinds))
+
+    register("a", "b")
+    put("a")
+    with catalog.client.writer(stream) as writer:
+        writer.write_batch([b"\x01\x00\x00\x00\x00\x7f"], [""])
+    old = catalog.definition(stream).with_mode(mode)
+    register("a", "b", "c")
+    put("b")
+
+    def read() -> list[str | None]:
+        return rows(old, take_snapshot(catalog.client, stream), "kind")
+
+    if mode == DROP_MALFORMED:
+        assert read() == ["a", "b"], "an event of a later schema that the plan's reads, too"
+    put("c")
+    with pytest.raises(EventDecodeError if mode == FAIL_FAST else TableChangedError):
+        read()
