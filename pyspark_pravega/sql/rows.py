@@ -112,6 +112,7 @@ def run_put(arguments: argparse.Namespace) -> int:
         with Bar(f"writing {_name(definition.stream)}", _size(sys.stdin.buffer), hidden=hidden) as progress:
             lines = _counted(sys.stdin.buffer, progress)
             report = job.commit_job([job.write_partition(0, parsed(definition, lines))])
+            job.forget_commit()
     except BaseException:
         with suppress(PravegaError):
             job.abort_job([None])

@@ -23,10 +23,10 @@ from connector_tools import (
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.key_value.table import KeyValueTable
-from pyspark_pravega.connector.log import Ledger, create_ledger, open_ledger, recovery
+from pyspark_pravega.connector.log import JobCommit, Ledger, create_ledger, open_ledger, recovery
 from pyspark_pravega.connector.log import jobs as job_log
 from pyspark_pravega.connector.log import ledger as ledgers
-from pyspark_pravega.connector.log.entries import Intent, Progress
+from pyspark_pravega.connector.log.entries import OTHERS, Intent, Progress
 from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
@@ -182,7 +182,7 @@ def test_a_query_s_progress_moves_with_its_commits_only(ledger: Ledger) -> None:
     assert ledger.take_over(QUERY, "run") == taken
     state, progress = ledger.state_and_progress(QUERY)
     assert progress == taken
-    promised = Intent(job="j", transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=7)
+    promised = Intent(job=str(uuid.uuid4()), transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=7)
     begun = ledger.begin(state, promised, progress)
     assert ledger.progress(QUERY).epoch == -1
     assert ledger.take_over(QUERY, "next run") is not None
@@ -220,25 +220,35 @@ def test_the_log_keeps_the_last_versions_and_forgets_the_dead(
     assert ledger.job(alive).add_attempt(0, alive)
     ledger.take_over(QUERY, "run")
     for number in range(60):
-        intent = Intent(job=str(number), transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=number)
+        job, epoch = uuid.uuid4(), number
+        intent = Intent(job=str(job), transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=epoch)
         ledger.complete(ledger.begin(ledger.state(), intent), committed_at=1, cut={0: number})
+        assert ledger.job(job).commit() == JobCommit(version=1 + number)
+        if number < 59:
+            # Of the last one nobody says that the answer has come.
+            ledger.job(job).forget_commit()
     kept = [commit.version for commit in ledger.commits(range(1, 61))]
     assert kept == list(range(41, 61))
     assert ledger.job(dead).attempts(4) == []
     assert ledger.job(alive).attempts(1) == [alive]
     assert ledger.progress(QUERY).epoch == 59
     entries = list(KeyValueTable(client.pool, table.stream.scope, ledger_name(table.stream)).iterate_keys())
-    assert len(entries) == 1 + 1 + 20 + 2
+    assert len(entries) == 1 + 1 + 20 + 2 + 1
+    assert [open_job.job for open_job in ledger.open_jobs()] == [str(alive)], "a job that is committed isn't open"
+    # What tells that it was committed goes as all that the dead have left.
+    monkeypatch.setattr(job_log, "ABANDONED_MS", -1000)
+    job_log.forget_abandoned(ledger._table)
+    assert ledger.job(job).commit() is None
 
 
 def commit_versions(ledger: Ledger, times: Sequence[int]) -> list[int]:
     """Commit empty versions at some times; returns those that the log then has."""
-    for number, committed_at in enumerate(times):
+    for committed_at in times:
         ledger.complete(
             ledger.state(),
             committed_at=committed_at,
             cut={0: 0},
-            without_rows=Intent(job=str(number), transactions=(), rows=0, bytes=0, started_at=1),
+            without_rows=Intent(job=OTHERS, transactions=(), rows=0, bytes=0, started_at=1),
         )
     known = [commit.version for commit in ledger.all_commits()]
     first = ledger.first_commit()

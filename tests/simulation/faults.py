@@ -170,6 +170,22 @@ def epochs_not_counted() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def repeats_known_for_a_while() -> Iterator[None]:
+    """A commit that is asked for again is looked for among the last versions only."""
+
+    def is_version(self: WriteJob, log: Ledger) -> bool:
+        last = log.state().version
+        return any(commit.job == str(self.job) for commit in log.commits(range(last, max(0, last - 16), -1)))
+
+    with (
+        patch.object(WriteJob, "_is_version", is_version),
+        patch.object(WriteJob, "_is_whole", lambda self, log, commit: self._is_version(log)),
+        patch.object(job, "are_committed", lambda *_: False),
+    ):
+        yield
+
+
 # Scaling
 
 
@@ -316,6 +332,7 @@ FAULTS: tuple[Fault, ...] = (
     commits_half_visible,
     settled_too_early,
     epochs_not_counted,
+    repeats_known_for_a_while,
     later_segments_left_out,
     one_epoch_committed,
     late_attempts_let_in,

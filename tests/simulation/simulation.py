@@ -6,6 +6,7 @@ The product's code runs as it is; only what it takes from outside is replaced: c
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,8 +17,9 @@ import tables
 from cluster_model import ROWS, STREAM, ClusterModel
 from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
 from model_patches import modelled, played_in
+from repeating import repeated
 from streaming import StreamingQuery
-from world import Profile, World
+from world import Answer, Profile, World
 from writing import MergingJob, write_partitions
 
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, opening, settle, snapshot
@@ -41,6 +43,9 @@ FAILED = (TransactionError, LeaseExpiredError, QueryTakenOverError, TableChanged
 """Of these a client may rely on nothing having been written."""
 MERGING = 1_000_000
 """Histories of seeds from this one on have MERGE, too; those before are what they were before there was any."""
+REPEATING = 2_000_000
+"""Of those from this one on a statement is committed by a process that may die, and is asked for again by another one,
+behind up to 40 statements of others."""
 _QUERY = "query"
 _SETTINGS = Settings(controller_uri="tcp://model:1")
 
@@ -63,6 +68,8 @@ class History:
         self.replaces = False
         """Whether the table becomes another one."""
         self.query: StreamingQuery | None = None
+        self._repeats = seed >= REPEATING
+        """Whether the next commit is one of a process that may die."""
 
     def run(self) -> None:
         """Let it happen, and judge it.
@@ -143,7 +150,7 @@ class History:
             if kind is Kind.ALTER:
                 tables.alter(self.cluster, operation)
             elif kind is Kind.REPLACE and rng.random() < 0.3:
-                tables.replace_without_rows(self.cluster, operation)
+                self._asked(name, partial(tables.replace_without_rows, self.cluster, operation))
             elif kind is Kind.TRUNCATE:
                 replace_all(self.cluster.client, cast(Ledger, opening.open_ledger(self.cluster.client, STREAM)))
             else:
@@ -179,10 +186,14 @@ class History:
         messages: list[TaskMessage | None] = [None, None]
         try:
             messages[:] = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)
-            if isinstance(job, ReadingJob):
-                report = job.commit_job(messages, epoch, reads)
-            else:
-                report = job.commit_job(messages, epoch)
+            more = (epoch, reads) if isinstance(job, ReadingJob) else (epoch,)
+            # Each process has a copy of what the JVM holds.
+            report = self._asked(
+                operation.actor,
+                lambda: copy.deepcopy(job).commit_job(messages, *more),  # type: ignore[arg-type]
+            )
+            with contextlib.suppress(PravegaError):
+                job.forget_commit()
         except PravegaError:
             # As Spark does it.
             with contextlib.suppress(PravegaError):
@@ -191,6 +202,18 @@ class History:
         operation.repeated = report.repeated
         if operation.kind is Kind.REPLACE:
             tables.finish(self.cluster)
+
+    def _asked(self, name: str, ask: Callable[[], Answer]) -> Answer:
+        """Ask the catalog process, or two of them one after another."""
+        if not self._repeats or self.world.rng.random() < 0.3:
+            return ask()
+        self._repeats = False
+        return repeated(self.world, name, ask, partial(self._others, name))
+
+    def _others(self, name: str, count: int) -> None:
+        for _ in range(count):
+            with contextlib.suppress(PravegaError):
+                self._statement(f"{name} +", Kind.INSERT)
 
     def _plan_for(self, operation: Operation) -> State:
         """Look the table up, where it may become another one: the statement is planned for what is there now."""

@@ -6,6 +6,7 @@ configuration has the same number: whoever comes next sets it, if the statement 
 
 from __future__ import annotations
 
+import uuid
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -47,7 +48,7 @@ def staged(operation: Operation) -> StagedTable:
     """What a statement makes of the table."""
     own = {_TABLE: str(operation.number)}
     stream = {"configuration": own, "compatibility": None, "pinned": None}
-    return StagedTable(id=f"statement {operation.number}", properties=own, stream=stream)
+    return StagedTable(id=str(uuid.UUID(int=1 + operation.number << 64)), properties=own, stream=stream)
 
 
 def replace_without_rows(cluster: ClusterModel, operation: Operation) -> None:

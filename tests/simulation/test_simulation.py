@@ -9,7 +9,7 @@ import pytest
 from faults import FAULTS, Fault
 from history import Kind, Operation, UnexplainedError, content_of, explain
 from model_patches import modelled
-from simulation import MERGING, History, failures
+from simulation import MERGING, REPEATING, History, failures
 
 SAMPLE = 500
 ENOUGH = 6000
@@ -19,11 +19,12 @@ RARE = {
     "replacements_finished_at_once": 650,
     "replaced_rows_streamed": 18890,
     "merges_not_compared": MERGING,
+    "repeats_known_for_a_while": REPEATING,
 }
 """Where to begin with faults that few histories tell of, or those from some seed on."""
 
 
-@pytest.mark.parametrize("first", [0, MERGING])
+@pytest.mark.parametrize("first", [0, MERGING, REPEATING])
 def test_each_history_of_a_sample_is_explained(first: int) -> None:
     assert failures(range(first, first + SAMPLE), most=3) == []
 

@@ -18,11 +18,16 @@ from entry_tools import descendants
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from spark_tools import MEASURED, catalog_processes
-from streaming_tools import OWN_DAEMON, kill_workers, parent_of, workers_of
+from streaming_tools import OWN_DAEMON, kill_workers, parent_of, scope_of, workers_of
 from transactions import open_transactions
 from waiting import eventually
 
+from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.log.keys import FIRST_JOB
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
@@ -188,6 +193,62 @@ def test_an_insert_survives_the_process_that_began_it(
     assert spark.sql(f"SELECT count(*), count(DISTINCT id) FROM {table}").first() == (4_000, 4_000)
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "survivor")
     assert open_transactions(client, stream) == []
+
+
+_OTHERS = 20
+_REPEATED = {
+    "INSERT OVERWRITE {} VALUES (10, 10), (11, 11)": {10: 10, 11: 11},
+    "UPDATE {} SET v = v + 1 WHERE id = 1": {1: 2, 2: 2},
+    "CREATE OR REPLACE TABLE {} (id, v) AS SELECT * FROM VALUES (10L, 10L) AS x(id, v)": {10: 10},
+}
+"""Statements on a table with the rows (1, 1) and (2, 2), and what is there then."""
+
+
+@pytest.mark.parametrize("statement", _REPEATED)
+def test_a_commit_is_asked_for_again_though_others_have_committed_since(
+    spark: SparkSession, catalog: Catalog, namespace: str, statement: str
+) -> None:
+    """The process is halted when the version is there and the answer isn't, and ends when others have committed."""
+    table, stream = f"{namespace}.asked_again", Stream(scope_of(namespace), "asked_again")
+    key = ", PRIMARY KEY (id) NOT ENFORCED" if statement.startswith("UPDATE") else ""
+    for _ in range(20):
+        spark.sql(f"DROP TABLE IF EXISTS {table}")
+        spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v BIGINT{key})")
+        spark.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+        ledger = open_ledger(catalog.client, stream)
+        assert ledger is not None
+        before = ledger.state().version
+        (process,) = catalog_processes()
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(spark.sql, statement.format(table))
+            while ledger.state().version == before and not running.done():
+                pass
+            os.kill(process, signal.SIGSTOP)
+            try:
+                plan = WritePlan.of(catalog.definition(stream, age_s=0), WriteOptions(transaction_timeout_ms=60_000))
+                for number in range(_OTHERS):
+                    commit_row(plan, 1000 + number)
+                was_answered = running.done()
+            finally:
+                os.kill(process, signal.SIGKILL)
+            running.result()
+        if not was_answered:
+            break
+    else:
+        pytest.fail("the process has never been halted before its answer: the test proves nothing")
+    expected = _REPEATED[statement] | {1000 + number: 0 for number in range(_OTHERS)}
+    assert {row.id: row.v for row in spark.table(table).collect()} == expected
+    assert spark.table(table).count() == len(expected)
+    assert ledger.state().version == before + 1 + _OTHERS
+    # The JVM has the answer: nothing stays that tells of the job, or of others.
+    eventually(lambda: not list(ledger._table.iterate(start=FIRST_JOB)))
+
+
+def commit_row(plan: WritePlan, id: int) -> None:
+    """Commit a row as another program does."""
+    job = WriteJob(plan)
+    job.commit_job([job.write_partition(0, iter([pa.record_batch({"id": pa.array([id]), "v": pa.array([0])})]))])
+    job.forget_commit()
 
 
 @pytest.mark.skipif(MEASURED, reason="coverage is measured by a daemon of its own")

@@ -444,6 +444,16 @@ class WriteJobs:
         self._compactions.consider(job.plan)
         return report
 
+    def forget(self, writer: bytes) -> None:
+        """Let the commit log forget that a write was committed: the JVM has the answer.
+
+        Args:
+            writer: what `begin` returned.
+        """
+        job: WriteJob | KeyValueJob = unpickle(writer)
+        if not isinstance(job, KeyValueJob):
+            job.forget_commit()
+
     def abort(self, writer: bytes, messages: Sequence[bytes | None]) -> None:
         """Throw a write away.
 

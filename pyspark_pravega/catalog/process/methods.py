@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from pyspark.sql.types import StructType
@@ -62,6 +65,7 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.connector.write import DeltaJob, Epoch, OverwritingJob, Seen, WriteJob
 from pyspark_pravega.errors import (
+    PravegaError,
     StreamNotFoundError,
     TableChangedError,
     UnsupportedOperationError,
@@ -88,6 +92,21 @@ class CatalogMethods(StreamReads):
         self.catalog = Catalog(settings)
         self._writes = WriteJobs()
         self._sampling = Sampling()
+        self._left = threading.local()
+
+    def answered(self) -> None:
+        """Do what the thread's last call has left until its answer is sent, so that nobody waits for it.
+
+        What is in the pipe arrives also when this process dies: then nobody asks for that call again.
+        """
+        left, self._left.calls = getattr(self._left, "calls", ()), ()
+        for call in left:
+            # What isn't forgotten now is swept later.
+            with suppress(PravegaError):
+                call()
+
+    def _when_answered(self, call: Callable[[], object]) -> None:
+        self._left.calls = (call,)
 
     def list_namespaces(self) -> list[str]:
         return self.catalog.list_namespaces()
@@ -133,9 +152,11 @@ class CatalogMethods(StreamReads):
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         self.catalog.commit_staged(staged, written=written)
+        self._when_answered(partial(self.catalog.forget_staged, staged))
 
     def abort_staged(self, staged: dict[str, Any]) -> None:
         self.catalog.abort_staged(staged)
+        self._when_answered(partial(self.catalog.forget_staged, staged))
 
     def list_views(self, namespace: list[str]) -> list[str]:
         return self.catalog.list_views(namespace)
@@ -415,6 +436,7 @@ class CatalogMethods(StreamReads):
         of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch)
         reads = [Seen.from_json(text) for text in seen or ()]
         report = self._writes.commit(bytes_of(writer), _messages(messages), of_query, reads)
+        self._when_answered(partial(self._writes.forget, bytes_of(writer)))
         return {
             "rows": report.rows,
             "bytes": report.bytes,

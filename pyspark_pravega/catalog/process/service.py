@@ -89,7 +89,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     configuration = json.loads(requests.readline())
     try:
         settings = settle_settings(configuration["options"], configuration["session"])
-        service: Methods = CatalogMethods(settings)
+        service = CatalogMethods(settings)
     except PravegaError as error:
         send({"id": 0, "error": describe(error)})
         return
@@ -101,8 +101,13 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     }
     send({"id": 0, "result": greeting})
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="catalog")
+
+    def reply(request: dict[str, Any]) -> None:
+        send(answer(service, request))
+        service.answered()
+
     for line in requests:
-        threads.submit(lambda request: send(answer(service, request)), json.loads(line))
+        threads.submit(reply, json.loads(line))
     # Threads may wait for a server: nobody is there to hear their answer any more.
     threads.shutdown(wait=False, cancel_futures=True)
 

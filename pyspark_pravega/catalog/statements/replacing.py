@@ -27,7 +27,7 @@ from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.table import PINNED_SCHEMA, Check, TableDefinition, load_definition, with_key
-from pyspark_pravega.connector.write import StagedTable, is_replaced, replace_all
+from pyspark_pravega.connector.write import StagedTable, forget_replacement, is_replaced, replace_all
 from pyspark_pravega.errors import (
     ConflictError,
     IncompatibleSchemaError,
@@ -181,6 +181,16 @@ class Replacing(Altering):
                 self._registry(stream).delete_schema(stream.scope, stream.name, staged["schema"])
                 self._unpin(stream, ledger)
         self.forget(stream)
+
+    def forget_staged(self, staged: Staged) -> None:
+        """Let the log forget that a staged table was committed, when whoever has asked for that has the answer.
+
+        Args:
+            staged: what `stage_table` has returned.
+        """
+        ledger = None if staged["made"] else open_ledger(self.client, _stream(staged))
+        if ledger is not None:
+            forget_replacement(ledger, staged["id"])
 
     def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
         """What a stream is as a table, see `load_table`; what a replacement has left is done first, if that is old."""

@@ -20,7 +20,7 @@ from pyspark_pravega.connector.log.entries import (
     offsets_of,
 )
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
-from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, places
+from pyspark_pravega.connector.log.jobs import JobCommit, JobLog, OpenJob, places
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
@@ -34,8 +34,10 @@ from pyspark_pravega.connector.log.opening import (
 from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
 from pyspark_pravega.connector.log.recovery import (
     GRACE_S,
+    are_committed,
     finish,
     is_committing,
+    only_a_part,
     seal,
     settle,
     settled_table,
@@ -57,6 +59,7 @@ __all__ = [
     "History",
     "Holders",
     "Intent",
+    "JobCommit",
     "JobLog",
     "JsonTable",
     "Ledger",
@@ -71,6 +74,7 @@ __all__ = [
     "Snapshot",
     "State",
     "Taken",
+    "are_committed",
     "behind",
     "claim_ledger",
     "clean",
@@ -84,6 +88,7 @@ __all__ = [
     "is_ledger_name",
     "note_others",
     "offsets_of",
+    "only_a_part",
     "open_ledger",
     "places",
     "seal",

@@ -10,12 +10,23 @@ from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments,
 from pyspark_pravega.client.connections import Places
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
-from pyspark_pravega.connector.log.keys import FIRST_JOB, KEY_BYTES, SHARED, job_key, ledger_name
+from pyspark_pravega.connector.log.entries import State, state_of
+from pyspark_pravega.connector.log.json_table import Change, Content, Document, JsonTable, repeated
+from pyspark_pravega.connector.log.keys import COMMITTED, FIRST_JOB, KEY_BYTES, SHARED, STATE, job_key, ledger_name
 from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
 """After so long no transaction of a job is open: Pravega lets none live for more than a day."""
+_VERSION, _PART = "version", "part"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCommit:
+    """What a job has become."""
+
+    version: int
+    is_whole: bool = True
+    """Whether all of its transactions were committed."""
 
 
 class JobLog:
@@ -129,6 +140,19 @@ class JobLog:
         entries = [(job_key(self._job, number), ANY_VERSION) for number in numbers]
         repeated(lambda: self._table.remove(*entries))
 
+    def commit(self) -> JobCommit | None:
+        """What the job has become; None when it isn't committed, or whoever asked for that knows it."""
+        return _commit_of(self._table.get(job_key(self._job, COMMITTED))[0])
+
+    def state_and_commit(self) -> tuple[State, JobCommit | None]:
+        """The log's state, and as `commit`, in one look; they may be of different moments."""
+        state, document = self._table.get(STATE, job_key(self._job, COMMITTED))
+        return state_of(state), _commit_of(document)
+
+    def forget_commit(self) -> None:
+        """Remove what tells that the job was committed: whoever asked for that knows it, and won't ask again."""
+        repeated(lambda: self._table.remove((job_key(self._job, COMMITTED), ANY_VERSION)))
+
     def _is_open(self) -> bool:
         """Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other."""
         return self._table.content(job_key(self._job, 0)) is not None
@@ -163,6 +187,8 @@ def open_jobs(table: JsonTable) -> list[OpenJob]:
     """
     entries_by_job: dict[bytes, list[Content]] = {}
     for key, document in table.iterate(start=FIRST_JOB):
+        if _VERSION in document.content:
+            continue
         entries_by_job.setdefault(key[: KEY_BYTES // 2], []).append(document.content)
     jobs = []
     for entries in entries_by_job.values():
@@ -209,6 +235,23 @@ def places(client: Client, stream: Stream) -> Places:
     """
     table_segments = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
     return client.pool.places(stream, *([] if table_segments is None else [table_segments.stream]))
+
+
+def stored_commit(job: str, commit: JobCommit) -> Change:
+    """What a job has become, as a change of the log.
+
+    Args:
+        job: its id.
+        commit: what it has become.
+    """
+    content = {_VERSION: commit.version, "at": now_ms()}
+    return (job_key(uuid.UUID(job), COMMITTED), ANY_VERSION, content if commit.is_whole else {**content, _PART: True})
+
+
+def _commit_of(document: Document | None) -> JobCommit | None:
+    if document is None:
+        return None
+    return JobCommit(version=document.content[_VERSION], is_whole=_PART not in document.content)
 
 
 def _attempts(transactions: list[str]) -> Content:

@@ -13,6 +13,8 @@ KEY_BYTES = 16
 _SUFFIX = ".ledger"
 SHARED = (1 << 64) - 1
 """The number, among a job's entries, of the transaction that its tasks share."""
+COMMITTED = SHARED - 1
+"""The number, among a job's entries, of what tells that it was committed."""
 _COMMITS = 1
 _JOBS, _QUERIES, _COPIES, _REDELIVERIES = 1 << 63, 1 << 62, 1 << 61, 1 << 60
 """What the first half of the keys of jobs, queries, copies and redeliveries has beside the hash or id."""
@@ -71,7 +73,7 @@ def redelivery_key(query: str) -> bytes:
 
 
 def job_key(job: uuid.UUID, number: int) -> bytes:
-    """Where something of a job is: 0 while it is open, 1 + partition for attempts, `SHARED`."""
+    """Where something of a job is: 0 while it is open, 1 + partition for attempts, `SHARED`, `COMMITTED`."""
     # The upper bit keeps jobs apart from the log's own spaces.
     return _key(job.int >> 64 | _JOBS, number)
 

@@ -17,12 +17,14 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
 | job, 2^64 - 1 | the transaction that the first attempts of a job share |
+| job, 2^64 - 2 | the version that a job has become, until whoever asked for the commit has the answer |
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
 
 It doesn't grow without bound: the table property `history` says which versions are kept (the last `KEPT_VERSIONS`
 without it), a query has one entry, and what jobs whose driver has died have left is removed when no transaction of
-theirs can be open any more.
+theirs can be open any more. A job that was committed is found by its own entry, however many versions came behind it,
+and whichever of them are swept: that entry is written together with the version.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.copies import CopyLog
 from pyspark_pravega.connector.log.entries import (
+    OTHERS,
     Cleaning,
     Commit,
     Intent,
@@ -59,7 +62,15 @@ from pyspark_pravega.connector.log.history import (
     first_commit,
     forget_versions,
 )
-from pyspark_pravega.connector.log.jobs import JobLog, OpenJob, forget_abandoned, noted_transactions, open_jobs
+from pyspark_pravega.connector.log.jobs import (
+    JobCommit,
+    JobLog,
+    OpenJob,
+    forget_abandoned,
+    noted_transactions,
+    open_jobs,
+    stored_commit,
+)
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.keys import (
     ABANDONED,
@@ -132,7 +143,13 @@ class Ledger:
         return self._change(state, replace(state, pending=intent), *changes)
 
     def complete(
-        self, state: State, *, committed_at: int, cut: dict[int, int], without_rows: Intent | None = None
+        self,
+        state: State,
+        *,
+        committed_at: int,
+        cut: dict[int, int],
+        without_rows: Intent | None = None,
+        is_whole: bool = True,
     ) -> State:
         """Make the commit in progress the next version, with all that it replaces.
 
@@ -142,6 +159,7 @@ class Ledger:
                 differ: searches by time rest on it.
             cut: the tail that the commit reached.
             without_rows: a commit that has no transactions, in place of one in progress: there must be none then.
+            is_whole: whether all transactions of the commit are.
 
         Returns:
             The new state.
@@ -173,6 +191,8 @@ class Ledger:
             started_at=done.started_at,
         )
         changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, commit_content(commit))]
+        noted = JobCommit(version=commit.version, is_whole=is_whole)
+        changes += [stored_commit(id, noted) for id in {done.job, commit.replacement or OTHERS} - {OTHERS}]
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))
         if done.query is None or done.epoch is None:

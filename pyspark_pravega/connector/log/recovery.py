@@ -127,14 +127,26 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
     if TransactionState.COMMITTED not in states:
         raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
     tail = take_tail(client, ledger.stream, bounds.result()) or _settled_tail(client, ledger.stream)
-    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut)
-    if states != {TransactionState.COMMITTED}:
-        raise TransactionError(
-            f'only a part of job {state.pending.job} on stream "{ledger.stream}" was committed: the stream was scaled '
-            "while it was written, the commit was interrupted, and nobody brought it to its end before the lease of "
-            f"one of its transactions ran out; version {completed.version} of the table is this part"
-        )
+    is_whole = states == {TransactionState.COMMITTED}
+    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, is_whole=is_whole)
+    if not is_whole:
+        raise only_a_part(ledger, state.pending.job, completed.version)
     return completed
+
+
+def only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
+    """The error of a job of which not all transactions were committed.
+
+    Args:
+        ledger: the stream's commit log.
+        job: its id.
+        version: the version that it has become.
+    """
+    return TransactionError(
+        f'only a part of job {job} on stream "{ledger.stream}" was committed: the stream was scaled while it was '
+        "written, the commit was interrupted, and nobody brought it to its end before the lease of one of its "
+        f"transactions ran out; version {version} of the table is this part"
+    )
 
 
 def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
@@ -227,6 +239,27 @@ def settled_table(client: Client, ledger: Ledger) -> tuple[dict[str, str], State
 def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
     """Where the transactions of a commit are in their lives."""
     return {client.controller.transaction_state(stream, transaction) for transaction in intent.transaction_ids()}
+
+
+def are_committed(client: Client, stream: Stream, intent: Intent) -> bool:
+    """Whether the transactions of a commit that is to be recorded are those of a version already.
+
+    So it is where the log doesn't tell whose version that is: an earlier release has completed it, or whoever asked for
+    the commit had the answer.
+
+    Raises:
+        TransactionError: they can't be committed any more.
+    """
+    states = transaction_states(client, stream, intent)
+    if states <= UNDER_WAY:
+        return bool(states)
+    if states <= UNDER_WAY | {TransactionState.OPEN}:
+        # Those that aren't committed yet have to be.
+        return False
+    raise TransactionError(
+        f'job {intent.job} on stream "{stream}": a transaction was aborted, or its lease ran out, before its commit; '
+        f"{' and '.join(sorted(state.name.lower() for state in states))}"
+    )
 
 
 def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:

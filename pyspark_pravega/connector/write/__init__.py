@@ -21,6 +21,7 @@ from pyspark_pravega.connector.write.keeping import create_cut, release
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
     ReadingJob,
+    forget_replacement,
     is_replaced,
     replace_all,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "compact",
     "compact_if_due",
     "create_cut",
+    "forget_replacement",
     "is_replaced",
     "is_same",
     "key_places",

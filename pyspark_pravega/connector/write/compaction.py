@@ -163,6 +163,7 @@ def compact(settings: Settings, stream: Stream, *, one_more: bool = False, threa
         job.abort_job([None] * len(partitions))
         raise
     job.note_places(ledger, messages)
+    job.forget_commit()
     release(client, ledger, one_more=one_more)
     return Compacted(
         version=ledger.state().version, rows=report.rows, bytes_before=snapshot.size, bytes_after=report.bytes

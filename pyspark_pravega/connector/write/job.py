@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,13 +23,16 @@ from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
     Intent,
+    JobCommit,
     Ledger,
     Progress,
     Replacement,
     State,
+    are_committed,
     clean,
     create_ledger,
     finish,
+    only_a_part,
     open_ledger,
     places,
     settle,
@@ -38,15 +42,14 @@ from pyspark_pravega.connector.log import (
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.write.leases import told_of_leases
 from pyspark_pravega.connector.write.plan import WRITER, WritePlan, check_stream, fenced
 from pyspark_pravega.connector.write.task import DirectTask, Task, TransactionTask, Written
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     ConflictError,
     EventEncodeError,
-    LeaseExpiredError,
     PravegaError,
-    QueryTakenOverError,
     StreamNotFoundError,
     StreamSealedError,
     TableChangedError,
@@ -56,7 +59,6 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.together import Begun, together
 
-_RECENT_COMMITS = 16
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
 _log = logging.getLogger(__name__)
@@ -178,7 +180,7 @@ class WriteJob:
             raise
 
     def commit_job(self, messages: Sequence[WriterCommitMessage | None], epoch: Epoch | None = None) -> CommitReport:
-        """Make everything visible at once. Doing it again after a success is harmless.
+        """Make everything visible at once. Doing it again after a success is harmless, until `forget_commit`.
 
         Args:
             messages: one for each partition, of the attempts that count.
@@ -222,6 +224,14 @@ class WriteJob:
         log = ledger.job(self.job)
         self._abort(log.attempts(len(messages)))
         log.forget_attempts(len(messages))
+
+    def forget_commit(self) -> None:
+        """Let the log forget that the job was committed: whoever asked for that has the answer, and won't ask again."""
+        if self.plan.mode != EXACTLY_ONCE:
+            return
+        ledger = open_ledger(shared_client(self.plan.settings), self.plan.stream)
+        if ledger is not None:
+            ledger.job(self.job).forget_commit()
 
     @contextmanager
     def kept_alive(self, partitions: int) -> Iterator[None]:
@@ -290,7 +300,7 @@ class WriteJob:
             left -= winners
         elif staged or self._replaces(ledger):
             self._abort(left - winners)
-            with self._told_of_leases(written):
+            with told_of_leases(self.plan, written):
                 try:
                     with self.kept_alive(partitions):
                         targets = self._gather(ledger, written, attempts) if staged else ()
@@ -331,36 +341,22 @@ class WriteJob:
             staged.append(Staged(transaction=other, written={}))
         return gather_by_epoch(client, staged, spoiled={shared.id})
 
-    @contextmanager
-    def _told_of_leases(self, written: list[Written]) -> Iterator[None]:
-        """Say of a lost transaction that its lease was over, where that is what has happened."""
-        begun_ms = now_ms()
-        try:
-            yield
-        except QueryTakenOverError:
-            raise
-        except TransactionError as error:
-            alone_ms = begun_ms - min(one.ended_at for one in written)
-            if alone_ms < self.plan.lease_ms:
-                raise
-            raise LeaseExpiredError(
-                f'stream "{self.plan.stream}": the job went on for {alone_ms / 1000:.0f} s after one of its tasks had '
-                f"ended, which is longer than its transaction's lease of {self.plan.lease_ms / 1000:.0f} s, and nobody "
-                "renewed it: nothing was written. Write through the catalog, whose process renews them, or make "
-                f"the job shorter; a lease has at most {MAX_LEASE_MS / 1000:.0f} s ({error})"
-            ) from error
-
     def _is_committed(self, ledger: Ledger) -> bool:
         """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""
-        state = ledger.state()
+        state, commit = ledger.job(self.job).state_and_commit()
         if state.pending is not None and state.pending.job == str(self.job):
             self._keep_promise(ledger, state)
             return True
-        return self._is_recent(ledger, state)
+        return self._is_whole(ledger, commit)
 
-    def _is_recent(self, ledger: Ledger, state: State) -> bool:
-        recent = range(state.version, max(0, state.version - _RECENT_COMMITS), -1)
-        return any(commit.job == str(self.job) for commit in ledger.commits(recent))
+    def _is_version(self, ledger: Ledger) -> bool:
+        """Whether the job has become a version: it is found by its own entry, however many came behind it."""
+        return self._is_whole(ledger, ledger.job(self.job).commit())
+
+    def _is_whole(self, ledger: Ledger, commit: JobCommit | None) -> bool:
+        if commit is not None and not commit.is_whole:
+            raise only_a_part(ledger, str(self.job), commit.version)
+        return commit is not None
 
     def _promise(
         self, ledger: Ledger, targets: Sequence[Transaction], written: list[Written], epoch: Epoch | None
@@ -386,7 +382,10 @@ class WriteJob:
                 progress = self._progress(ledger, epoch)
                 if progress.epoch >= epoch.number:
                     return None
-            elif self._is_recent(ledger, state):
+            known, taken = together(
+                partial(self._is_version, ledger), partial(are_committed, client, self.plan.stream, intent)
+            )
+            if known or taken:
                 # Another process, taken for dead, has committed this job meanwhile.
                 return None
             if state.replaced_table != self.plan.replaced_table and self.plan.staged is None:
@@ -403,7 +402,7 @@ class WriteJob:
                 intent = replace(intent, replacement=self._replacement(ledger, state))
             except WriteConflictError:
                 # What has come since may be this very commit: the answer to it was lost, and it has arrived late.
-                if self._is_recent(ledger, ledger.state()):
+                if self._is_version(ledger):
                     return None
                 raise
             if len(targets) > 1:
@@ -424,7 +423,7 @@ class WriteJob:
             state = ledger.state()
             if state.pending is not None and state.pending.job == str(self.job):
                 return state
-            if self._is_recent(ledger, state):
+            if self._is_version(ledger):
                 return None
 
     def _replaces(self, ledger: Ledger) -> bool:
@@ -460,6 +459,7 @@ class WriteJob:
                 state = ledger.state()
                 if state.pending is None or state.pending.job != str(self.job):
                     # Another writer was waiting for this commit, and has completed its entry.
+                    self._is_version(ledger)
                     return
                 # Somebody has noted something else in the log.
             except TransactionError:
@@ -470,17 +470,15 @@ class WriteJob:
                     raise
                 state = ledger.state()
                 if state.pending is None or state.pending.job != str(self.job):
-                    if self._is_recent(ledger, state):
+                    if self._is_version(ledger):
                         return
                     raise
 
     def _withdraw(self, ledger: Ledger) -> None:
         state = ledger.state()
         if state.pending is not None and state.pending.job == str(self.job):
-            try:
+            with suppress(ConflictError):
                 ledger.withdraw(state)
-            except ConflictError:
-                return
 
     def _close(self, ledger: Ledger) -> None:
         if self._opened:

@@ -134,6 +134,7 @@ def replace_all(client: Client, ledger: Ledger, staged: StagedTable | None = Non
         ledger: the table's commit log.
         staged: what becomes of the table; None where only its rows go.
     """
+    job = uuid.uuid4() if staged is None else uuid.UUID(staged.id)
     while True:
         state = settle(client, ledger)
         if staged is not None and is_replaced(ledger, state, staged.id):
@@ -141,14 +142,15 @@ def replace_all(client: Client, ledger: Ledger, staged: StagedTable | None = Non
         tail = take_snapshot(client, ledger.stream, ledger)
         begins = dict(proper_cut(client, ledger.stream, tail.cut))
         replacement = Replacement(begins=begins) if staged is None else staged.replacement(begins)
-        intent = Intent(
-            job=str(uuid.uuid4()), transactions=(), rows=0, bytes=0, started_at=now_ms(), replacement=replacement
-        )
+        intent = Intent(job=str(job), transactions=(), rows=0, bytes=0, started_at=now_ms(), replacement=replacement)
         try:
             completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, without_rows=intent)
         except ConflictError:
             continue
         clean(client, ledger, completed)
+        if staged is None:
+            # A statement that only removes rows isn't asked for again.
+            ledger.job(job).forget_commit()
         return
 
 
@@ -165,4 +167,17 @@ def is_replaced(ledger: Ledger, state: State, id: str) -> bool:
         return True
     if not state.replaced_table:
         return False
-    return any(commit.replacement == id for commit in ledger.commits(range(state.replaced_table, state.version + 1)))
+    # An earlier release makes no entry for it.
+    return ledger.job(uuid.UUID(id)).commit() is not None or any(
+        commit.replacement == id for commit in ledger.commits([state.replaced_table])
+    )
+
+
+def forget_replacement(ledger: Ledger, id: str) -> None:
+    """Let the log forget that a statement has made a table another one: it won't be asked for again.
+
+    Args:
+        ledger: the table's commit log.
+        id: the statement, `Replacement.id`.
+    """
+    ledger.job(uuid.UUID(id)).forget_commit()

@@ -41,6 +41,7 @@ class BatchWriter(WriteJob, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """As `WriteJob.commit_job`."""
         self.commit_job(messages)
+        self.forget_commit()
 
     @told_plainly()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -96,6 +97,7 @@ class EpochWriter(DataSourceStreamArrowWriter):
         self._job.commit_job(
             messages, None if query is None else Epoch(query=query, number=batchId, run=task_messages[0].run)
         )
+        self._job.forget_commit()
 
     @told_plainly()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
