@@ -28,6 +28,7 @@
         QueryTakenOverError       another driver writes this streaming query's epochs now
       OperationFailedError        a server refused a call for a reason of its own
         StreamNotSealedError, ScaleRefusedError
+        UnclearAnswerError      its answer doesn't tell whether it was done; also an UnavailableError
       WireError                   bytes that aren't the segment store's protocol
       SchemaError
         UnsupportedTypeError, IncompatibleSchemaError
@@ -305,6 +306,10 @@ class OperationFailedError(PravegaError):
     """A server refused a call for a reason of its own."""
 
     condition = "PRAVEGA_OPERATION_FAILED"
+
+
+class UnclearAnswerError(OperationFailedError, UnavailableError):
+    """A server says that a call failed, in a way that doesn't prove that nothing was done: as if no answer had come."""
 
 
 class StreamNotSealedError(OperationFailedError):

@@ -9,15 +9,18 @@ from google.protobuf.message import Message
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller.rpc import ControllerRpc, Reply
 from pyspark_pravega.client.names import Stream
+from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
     NotFoundError,
     ScopeNotFoundError,
     StreamNotFoundError,
     StreamSealedError,
+    UnclearAnswerError,
 )
 
 NO_TIMESTAMP = -(2**63)
+_UNCLEAR_TRIES, _UNCLEAR_PAUSE_S = 3, 0.1
 
 
 class ControllerCalls:
@@ -36,6 +39,21 @@ class ControllerCalls:
 
     def _status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
         return self._rpc.status(method, request, missing=missing)
+
+    def _create(self, method: str, request: Message) -> tuple[int, bool]:
+        """Call a method that makes something, again where an answer doesn't tell whether that was done.
+
+        Returns:
+            The last status, and whether a call before may have made it.
+        """
+        limit, unclear = Limit(self._rpc.timeout), 0
+        while True:
+            try:
+                return self._status(method, request), unclear > 0
+            except UnclearAnswerError:
+                unclear += 1
+                if unclear == _UNCLEAR_TRIES or not limit.wait(_UNCLEAR_PAUSE_S):
+                    raise
 
     def _pages(self, method: str, request: Callable[[str], Message], reply: type[Reply], field: str) -> Iterator[Reply]:
         """A listing's pages, each asked for when the one before is used up.

@@ -98,7 +98,7 @@ class ControllerTables(ControllerCalls):
         """Delete a key-value table with all its entries.
 
         Returns:
-            False when there was none.
+            False when there was none, or a call whose answer was lost has deleted it.
         """
         info, limit = pb.KeyValueTableInfo(scope=scope, kvt_name=table), Limit(self._rpc.timeout)
         while True:

@@ -19,6 +19,7 @@ from pyspark_pravega.errors import (
     ControllerUnavailableError,
     NotFoundError,
     OperationFailedError,
+    UnclearAnswerError,
 )
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.settings import controller_addresses
@@ -31,6 +32,16 @@ _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream 
 """gRPC's words for a connection that was made, and then lost."""
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 """Calls that may have been done or not. Nobody here cancels one, so that was the controller."""
+_UNCLEAR = (
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.DATA_LOSS,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.ABORTED,
+)
+"""Calls that may have been done or not, though there is an answer: the controller fails behind a part of its work, too,
+as to tell its own event stream of a commit that it has noted. It also says so of what it refuses."""
+_UNCLEAR_TRIES = 3
 _BEING_CREATED = "State: CREATING"
 """What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
 no status. It has done nothing then."""
@@ -101,7 +112,7 @@ class ControllerRpc:
             DeadlineExceededError: the caller's deadline is over.
             AuthenticationError: the credentials were refused.
             CertificateError: the controller's certificate is.
-            OperationFailedError: the call failed for another reason.
+            OperationFailedError: the call failed for another reason; an `UnclearAnswerError` where it may be done.
         """
         retries = Retries(self.timeout)
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
@@ -136,6 +147,8 @@ class ControllerRpc:
         details = error.details() or ""
         if _BEING_CREATED in details or _STARTING in details:
             return True
+        if error.code() in _UNCLEAR:
+            return method not in _ONCE and tries < _UNCLEAR_TRIES
         if error.code() not in _NO_ANSWER:
             return False
         if _is_about_certificates(details):
@@ -215,9 +228,8 @@ class ControllerRpc:
                 f"the Pravega controller at {self.uri} can't do {method} yet, what it is for is being created "
                 f"({details}): try again later; if it stays so, {again} create it again"
             ) from None
-        raise OperationFailedError(
-            f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
-        ) from None
+        failed = UnclearAnswerError if code in _UNCLEAR else OperationFailedError
+        raise failed(f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}") from None
 
     def _refused(self, method: str, *, denied: bool) -> NoReturn:
         if self._credentials is None:

@@ -14,7 +14,13 @@ from pyspark_pravega.client.controller.streams import ControllerStreams
 from pyspark_pravega.client.names import SegmentRange, Stream, StreamSegments
 from pyspark_pravega.client.policies import ScaleType, StreamConfiguration
 from pyspark_pravega.deadlines import Limit
-from pyspark_pravega.errors import ConfigurationError, OperationFailedError, PravegaError, ScaleRefusedError
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    OperationFailedError,
+    PravegaError,
+    ScaleRefusedError,
+    UnclearAnswerError,
+)
 
 KeyRange = tuple[float, float]
 """Minimum and maximum routing key, each in [0, 1]."""
@@ -103,7 +109,14 @@ class ControllerScaling(ControllerStreams):
         ids, ranges = tuple(sealed), tuple(new_ranges)
         deadline = Limit(timeout)
         while True:
-            reply = self._scale(stream, ids, ranges, None)
+            try:
+                reply = self._scale(stream, ids, ranges, None)
+            except UnclearAnswerError:
+                if not deadline.wait(_BUSY_POLL_S):
+                    raise
+                if self._is_done(stream, ids, ranges):
+                    return self.current_segments(stream)
+                continue
             if reply.status == _STARTED:
                 break
             if self._is_done(stream, ids, ranges):

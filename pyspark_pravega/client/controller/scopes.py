@@ -33,10 +33,10 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             InvalidNameError: it can't be called so.
         """
         check_name("scope", scope)
-        status = self._status("createScope", pb.ScopeInfo(scope=scope))
+        status, is_unclear = self._create("createScope", pb.ScopeInfo(scope=scope))
         if status not in (0, 2):
             raise OperationFailedError(f'the controller refused to create scope "{scope}" (status {status})')
-        return status == 0
+        return status == 0 or is_unclear
 
     def list_scopes(self) -> Iterator[str]:
         """The scopes users have made, page by page (a page holds up to 1,000)."""
@@ -65,7 +65,8 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             self._empty_scope(scope)
         # Asked to delete a scope that holds streams, the server says no, but from then on can't make key-value tables
         # in it: look first.
-        if self.scope_exists(scope) and (
+        was_there = self.scope_exists(scope)
+        if was_there and (
             any(True for _ in self._streams(scope)) or any(True for _ in self.list_key_value_tables(scope))
         ):
             raise _not_empty(scope)
@@ -74,7 +75,8 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             raise _not_empty(scope)
         if status not in (0, 2):
             raise OperationFailedError(f'the controller could not delete scope "{scope}" (status {status})')
-        return status == 0
+        # A call whose answer was lost may have deleted it.
+        return status == 0 or was_there
 
     def _empty_scope(self, scope: str) -> None:
         # The server has a call for this (deleteScopeRecursive). It isn't used: it takes half a second a stream, and

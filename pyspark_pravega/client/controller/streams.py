@@ -20,6 +20,7 @@ from pyspark_pravega.errors import (
     InvalidStreamCutError,
     OperationFailedError,
     StreamNotSealedError,
+    UnclearAnswerError,
 )
 
 _CREATE_PATIENCE_S = 10.0
@@ -48,8 +49,12 @@ class ControllerStreams(ControllerSegments):
         check_name("scope", stream.scope)
         check_name("stream", stream.name)
         request = messages.configuration_message(stream, configuration)
-        retries = Retries(_CREATE_PATIENCE_S)
-        while (status := self._status("createStream", request)) in (_FAILED, _NO_SCOPE):
+        retries, is_unclear = Retries(_CREATE_PATIENCE_S), False
+        while True:
+            status, unclear = self._create("createStream", request)
+            is_unclear |= unclear
+            if status not in (_FAILED, _NO_SCOPE):
+                break
             if status == _NO_SCOPE and not self.scope_exists(stream.scope):
                 raise no_scope(stream.scope)
             if not retries.again():
@@ -62,7 +67,7 @@ class ControllerStreams(ControllerSegments):
         if status not in (0, 2):
             raise OperationFailedError(f'the controller could not create stream "{stream}" (status {status})')
         # One that failed may have made it after all.
-        return status == 0 or retries.failures > 0
+        return status == 0 or is_unclear or retries.failures > 0
 
     def stream_exists(self, stream: Stream) -> bool:
         """Whether there is such a stream, sealed or not."""
@@ -173,7 +178,12 @@ class ControllerStreams(ControllerSegments):
                 if target.scaling == before.scaling and target.scaling.scale_type is ScaleType.FIXED:
                     present = len(self.current_segments(stream).ids) or target.scaling.min_segments
                     target = replace(target, scaling=replace(target.scaling, min_segments=present))
-                status = self._status("updateStream", messages.configuration_message(stream, target))
+                try:
+                    status = self._status("updateStream", messages.configuration_message(stream, target))
+                except UnclearAnswerError:
+                    if self.stream_configuration(stream) != target:
+                        raise
+                    status = 0
                 if status != 1 or not deadline.wait():
                     break
             if status in (2, 3):
@@ -229,7 +239,12 @@ class ControllerStreams(ControllerSegments):
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        status = self._status("sealStream", messages.info(stream), missing=no_stream(stream))
+        try:
+            status = self._status("sealStream", messages.info(stream), missing=no_stream(stream))
+        except UnclearAnswerError:
+            if not self.is_sealed(stream):
+                raise
+            status = 0
         if status in (2, 3):
             raise no_stream(stream)
         if status not in (0, 4):
@@ -252,12 +267,18 @@ class ControllerStreams(ControllerSegments):
             status = self._status("sealStream", messages.info(stream))
             if status in (2, 3):
                 return False
-        status = self._status("deleteStream", messages.info(stream))
+        try:
+            status = self._status("deleteStream", messages.info(stream))
+        except UnclearAnswerError:
+            if self.stream_exists(stream):
+                raise
+            status = 0
         if status == 3:
             raise StreamNotSealedError(f'stream "{stream}" must be sealed before it is deleted')
         if status not in (0, 2):
             raise OperationFailedError(f'the controller could not delete stream "{stream}" (status {status})')
-        return status == 0
+        # It was there when it was sealed: a call whose answer was lost may have deleted it, or somebody else.
+        return status == 0 or seal
 
     def delegation_token(self, stream: Stream, access: Access = Access.READ_WRITE) -> str:
         """A token that lets its holder use a stream's segments for some time (10 minutes by default).

@@ -10,8 +10,14 @@ from pyspark_pravega.client.controller.calls import NO_TIMESTAMP, no_stream, str
 from pyspark_pravega.client.controller.segments import ControllerSegments
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.transactions import Transaction, TransactionState
-from pyspark_pravega.deadlines import Retries
-from pyspark_pravega.errors import ControllerUnavailableError, NotFoundError, OperationFailedError, TransactionError
+from pyspark_pravega.deadlines import Limit, Retries
+from pyspark_pravega.errors import (
+    ControllerUnavailableError,
+    NotFoundError,
+    OperationFailedError,
+    TransactionError,
+    UnclearAnswerError,
+)
 
 MIN_LEASE_MS = 10_000
 MAX_LEASE_MS = 600_000
@@ -27,6 +33,7 @@ _PING_FAILURES = {
 
 
 _DISCONNECTED = 4
+_UNCLEAR_S, _UNCLEAR_PAUSE_S = 0.5, 0.1
 _COMMITTED = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
 
 
@@ -51,7 +58,7 @@ class ControllerTransactions(ControllerSegments):
             )
         request = pb.CreateTxnRequest(stream_info=messages.info(stream), lease=lease_ms)
         try:
-            reply = self._call("createTransaction", request, pb.CreateTxnResponse, missing=no_stream(stream))
+            reply = self._begin(stream, request)
         except OperationFailedError as error:
             # While a stream is being sealed it still has segments; the server has only words for that.
             if "State: SEALING" in str(error) or not self.current_segments(stream).ids:
@@ -66,6 +73,16 @@ class ControllerTransactions(ControllerSegments):
             # Without its token: a transaction travels between processes, and each asks for tokens of its own.
             segments=messages.segments(stream, reply.active_segments, ""),
         )
+
+    def _begin(self, stream: Stream, request: pb.CreateTxnRequest) -> pb.CreateTxnResponse:
+        """Of a transaction of which nobody knows only its lease is left."""
+        limit, missing = Limit(_UNCLEAR_S), no_stream(stream)
+        while True:
+            try:
+                return self._call("createTransaction", request, pb.CreateTxnResponse, missing=missing)
+            except UnclearAnswerError as error:
+                if "State: SEALING" in str(error) or not limit.wait(_UNCLEAR_PAUSE_S):
+                    raise
 
     def ping_transaction(self, stream: Stream, transaction: uuid.UUID, *, lease_ms: int) -> None:
         """Keep a transaction open for another lease.
@@ -112,7 +129,8 @@ class ControllerTransactions(ControllerSegments):
             writer: the writer's id; needed with a timestamp.
 
         Raises:
-            TransactionError: it has been aborted, its lease has run out, or the stream doesn't know it.
+            TransactionError: it has been aborted, its lease has run out, or the stream doesn't know it; or the
+                controller fails, again and again, and it still is open.
         """
         if timestamp != NO_TIMESTAMP and not writer:
             raise TransactionError(
@@ -126,15 +144,26 @@ class ControllerTransactions(ControllerSegments):
             timestamp=timestamp,
         )
         missing = _no_transaction(stream, transaction)
-        while self._status("commitTransaction", request, missing=missing) != 0:
+        while True:
+            why = ""
+            try:
+                if self._status("commitTransaction", request, missing=missing) == 0:
+                    return
+            except OperationFailedError as error:
+                why = f" ({error})"
             # The answer alone says little: the commit may be made all the same.
             state = self.transaction_state(stream, transaction)
             if state in _COMMITTED:
                 return
-            if state != TransactionState.OPEN or not retries.again():
+            if state != TransactionState.OPEN:
                 raise TransactionError(
                     f'transaction {transaction} on stream "{stream}" was aborted, or its lease ran out, before its '
                     f"commit; it is {state.name.lower()}"
+                )
+            if not retries.again():
+                raise TransactionError(
+                    f'transaction {transaction} on stream "{stream}" could not be committed: the controller fails, '
+                    f"again and again, and it still is open{why}"
                 )
 
     def abort_transaction(self, stream: Stream, transaction: uuid.UUID) -> bool:

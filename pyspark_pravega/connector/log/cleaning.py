@@ -11,7 +11,7 @@ from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log.entries import State
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.deadlines import Limit
-from pyspark_pravega.errors import ConflictError, InvalidStreamCutError, PravegaError
+from pyspark_pravega.errors import ConflictError, InvalidStreamCutError, PravegaError, UnclearAnswerError
 
 _PATIENCE_S, _POLL_S = 5.0, 0.05
 _log = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ def truncate_at(client: Client, cut: StreamCut) -> None:
         try:
             client.truncate(cut)
             return
-        except InvalidStreamCutError:
-            # Somebody else has done it, or is doing it.
+        except (InvalidStreamCutError, UnclearAnswerError):
+            # Somebody else has done it, or is doing it; or it is done, and the controller fails to say so.
             if is_empty_before(client, cut.stream, cut):
                 return
             if not limit.wait(_POLL_S):

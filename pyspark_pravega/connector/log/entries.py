@@ -198,6 +198,11 @@ class Progress:
     query: str
     epoch: int = -1
     """The last epoch that was committed; -1 when there is none."""
+    version: int | None = None
+    """The version that it has become: it stays known when the log has swept that. None where it isn't, as in logs that
+    didn't keep it."""
+    rows: int | None = None
+    """How many rows it had; None likewise."""
     run: str | None = None
     """The driver that may go on."""
     retired: tuple[str, ...] = ()
@@ -302,6 +307,8 @@ def progress_of(query: str, document: Document | None) -> Progress:
     return Progress(
         query=query,
         epoch=content["epoch"],
+        version=content.get("version"),
+        rows=content.get("rows"),
         run=content["run"],
         retired=tuple(content["retired"]),
         stored_as=document.version,

@@ -198,7 +198,7 @@ class Ledger:
         if done.query is None or done.epoch is None:
             completed = self._change(state, state.after(done, committed_at), *changes)
         else:
-            completed = self._complete_epoch(state, state.after(done, committed_at), changes, done.query, done.epoch)
+            completed = self._complete_epoch(state, state.after(done, committed_at), changes, commit)
         if commit.version % _SWEEP_EVERY == 0:
             self._sweep(commit.version)
         return completed
@@ -339,7 +339,8 @@ class Ledger:
         """
         while (progress := self.progress(query)).epoch >= epoch:
             try:
-                repeated(partial(self._table.put, stored(replace(progress, epoch=epoch - 1))))
+                before = replace(progress, epoch=epoch - 1, version=None, rows=None)
+                repeated(partial(self._table.put, stored(before)))
             except ConflictError:
                 continue
 
@@ -430,12 +431,15 @@ class Ledger:
         finally:
             repeated(lambda: self._table.change(SCHEMAS, give_back))
 
-    def _complete_epoch(self, state: State, after: State, changes: Sequence[Change], query: str, epoch: int) -> State:
+    def _complete_epoch(self, state: State, after: State, changes: Sequence[Change], commit: Commit) -> State:
+        assert commit.query is not None
+        assert commit.epoch is not None
         while True:
-            progress = self.progress(query)
-            reached = stored(replace(progress, epoch=max(epoch, progress.epoch)))
+            progress = self.progress(commit.query)
+            if progress.epoch < commit.epoch:
+                progress = replace(progress, epoch=commit.epoch, version=commit.version, rows=commit.rows)
             try:
-                return self._change(state, after, *changes, reached)
+                return self._change(state, after, *changes, stored(progress))
             except ConflictError:
                 # Perhaps another driver has only taken the query over.
                 if self.state().stored_as != state.stored_as:

@@ -149,6 +149,21 @@ def only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
     )
 
 
+def not_known_yet(ledger: Ledger, job: str, error: PravegaError) -> UnavailableError:
+    """The error of a job that is being committed, where no server tells how that has ended.
+
+    Args:
+        ledger: the stream's commit log.
+        job: its id.
+        error: what the last one has said.
+    """
+    return UnavailableError(
+        f'stream "{ledger.stream}": job {job} is being committed, and no server tells whether that is done. Who reads '
+        "or writes the table next completes it, or throws all of it away: look at the table before you write the same "
+        f"rows again ({error})"
+    )
+
+
 def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
     """Seal a stream. Open transactions are aborted, and what is being committed comes to its end.
 

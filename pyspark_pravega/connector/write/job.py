@@ -32,6 +32,7 @@ from pyspark_pravega.connector.log import (
     clean,
     create_ledger,
     finish,
+    not_known_yet,
     only_a_part,
     open_ledger,
     places,
@@ -463,22 +464,28 @@ class WriteJob:
                     return
                 # Somebody has noted something else in the log.
             except TransactionError:
-                self._withdraw(ledger)
-                raise
-            except UnavailableError:
-                if not retries.again():
+                if self._is_withdrawn(ledger):
                     raise
-                state = ledger.state()
+            except PravegaError as error:
+                # That it failed doesn't prove that it isn't done.
+                if not retries.again():
+                    raise not_known_yet(ledger, str(self.job), error) from error
+                with suppress(UnavailableError):
+                    state = ledger.state()
                 if state.pending is None or state.pending.job != str(self.job):
                     if self._is_version(ledger):
                         return
                     raise
 
-    def _withdraw(self, ledger: Ledger) -> None:
+    def _is_withdrawn(self, ledger: Ledger) -> bool:
+        """Take the promise back, unless its transactions are being committed all the same."""
         state = ledger.state()
-        if state.pending is not None and state.pending.job == str(self.job):
-            with suppress(ConflictError):
-                ledger.withdraw(state)
+        if state.pending is None or state.pending.job != str(self.job):
+            return not self._is_version(ledger)
+        try:
+            return withdraw(shared_client(self.plan.settings), ledger, state) is not None
+        except ConflictError:
+            return False
 
     def _close(self, ledger: Ledger) -> None:
         if self._opened:

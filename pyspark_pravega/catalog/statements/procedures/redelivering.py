@@ -14,7 +14,7 @@ from typing import Any
 from pyspark_pravega.catalog.statements.procedures.copying import Copying
 from pyspark_pravega.catalog.statements.procedures.running import Caller, Kind, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import Commit, Letters, Redelivery, create_ledger, settle
+from pyspark_pravega.connector.log import Letters, Progress, Redelivery, create_ledger, settle
 from pyspark_pravega.connector.options import CLUSTER_BY_KEY, EPOCH, EXACTLY_ONCE, MODE, QUERY, WRITER_MODE
 from pyspark_pravega.connector.read import commits_between
 from pyspark_pravega.connector.shared import shared_client
@@ -132,12 +132,12 @@ class _Work:
     def _bring_in(self, noted: Redelivery, piece: Letters) -> Statement | None:
         """What is still to be done for a piece; None when its rows are there and its letters are gone."""
         last = settle(self._client, self._ledger).version
-        commit = None
-        if self._ledger.progress(noted.query).epoch >= piece.number:
-            commit = self._commit(noted, piece, last)
+        progress = self._ledger.progress(noted.query)
+        rows, version = 0, None
+        if progress.epoch >= piece.number:
+            rows, version = self._committed(progress, piece, last)
         elif self._stage != _INSERTED:
             return self._then(_INSERTED, self._insert(noted.query, piece))
-        rows = 0 if commit is None else commit.rows
         if rows != len(piece.offsets):
             self._ledger.redeliveries().put(replace(noted, piece=None, pieces=noted.pieces + 1))
             raise DataLossError(
@@ -146,18 +146,24 @@ class _Work:
                 f"Their letters stay; DELETE those whose rows are there before redeliver is called again, from offset "
                 f"{piece.offsets[0]} to {piece.offsets[-1]}"
             )
-        assert commit is not None
         if (self._stage, self._caller.after.get("piece")) != (_DELETED, piece.number):
             offsets = ", ".join(map(str, piece.offsets))
             text = f"DELETE FROM {self._of_source()} AND segment = {piece.segment} AND offset IN ({offsets})"
             return self._then(_DELETED, text, piece=piece.number)
         self._state["redelivered"] += len(piece.offsets)
-        self._state["version"], self._stage = commit.version, _CHECKED
+        self._state["version"], self._stage = version, _CHECKED
         return None
 
-    def _commit(self, noted: Redelivery, piece: Letters, last: int) -> Commit | None:
-        commits = commits_between(self._ledger, piece.after + 1, last)
-        return next((one for one in commits if (one.query, one.epoch) == (noted.query, piece.number)), None)
+    def _committed(self, progress: Progress, piece: Letters, last: int) -> tuple[int, int | None]:
+        """How many rows the commit of a piece had, and its version, where it is known."""
+        if progress.epoch == piece.number and progress.rows is not None:
+            return progress.rows, progress.version
+        # It was completed by an earlier release, which keeps that with the version only.
+        for commit in commits_between(self._ledger, piece.after + 1, last):
+            if (commit.query, commit.epoch) == (progress.query, piece.number):
+                return commit.rows, commit.version
+        # The log has swept the version, and that the epoch is there is certain.
+        return len(piece.offsets), None
 
     def _then(self, stage: str, text: str, kind: Kind = "run", **more: int) -> Statement:
         after: Mapping[str, Any] = {"stage": stage, "state": self._state, **more}
