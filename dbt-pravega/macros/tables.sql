@@ -93,6 +93,7 @@
   have nothing. dbt-spark merges all columns of the table, also those that aren't there.
 #}
 {% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates=none) %}
+  {% do pravega.pravega_add_checks(target, model) %}
   {% if not unique_key %}
     {{ get_insert_into_sql(source, target) }}
   {% else %}

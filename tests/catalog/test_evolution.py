@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 from pyspark.sql.types import (
@@ -19,8 +20,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pravega.catalog.statements.evolution import REVISION, check_readable, evolved, revised, rule
+from pyspark_pravega.catalog.statements.evolution import (
+    REVISION,
+    check_readable,
+    continued,
+    evolved,
+    revised,
+    rule,
+)
+from pyspark_pravega.catalog.statements.evolution.documents import fields_of
 from pyspark_pravega.errors import InvalidNameError, PravegaError, UnsupportedOperationError
+from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.formats import AVRO, JSON, PROTOBUF, Schema, schema_for
 
 COLUMNS = StructType(
@@ -97,6 +107,49 @@ def test_a_column_is_changed_in_its_place(table_format: str) -> None:
 def test_a_struct_has_columns_of_its_own(table_format: str) -> None:
     new = after(table_format, add("st.y"), change("DeleteColumn", "st.x"))
     assert new["st"].dataType == StructType([StructField("y", StringType())])
+
+
+@pytest.mark.parametrize("table_format", [AVRO, JSON])
+def test_a_column_that_comes_back_has_a_field_of_its_own(table_format: str) -> None:
+    """In the events of both codecs; the schema that was there in between needn't be known."""
+    before = schema(table_format)
+    drops = [change("DeleteColumn", "n"), add("st.y"), change("DeleteColumn", "st.x")]
+    dropped = evolved(before, drops, stream="s/t", earlier=[before])
+    new = evolved(dropped, [add("n"), add("st.x"), add("n_2")], stream="s/t", earlier=[before, dropped])
+    kinds = [("id", LongType()), ("st", StructType([StructField(name, StringType()) for name in "yx"]))]
+    assert [(field.name, field.dataType) for field in new.columns()][:2] == kinds
+    assert new.columns().fieldNames() == ["id", "st", "n", "n_2"]
+    given = [{"id": 1, "st": {"y": "in", "x": "side"}, "n": "text", "n_2": None}]
+    for codec in (new.codec, new.plain_codec):
+        coded = codec(new.columns(), NoEncodings(), header=False)
+        events = coded.encode(pa.RecordBatch.from_pylist(given, coded.schema))
+        if table_format == JSON:
+            inner = {"y": "in", "x_2": "side"}
+            assert json.loads(events[0].as_py()) == {"id": 1, "st": inner, "n_2": "text", "n_2_2": None}
+        assert coded.decode(events, coded.schema.names).to_pylist() == given
+    # Whatever is changed in it, it stays that field.
+    moved = [change("UpdateColumnPosition", "n", position=["FIRST"]), change("UpdateColumnComment", "n", comment="x")]
+    again = evolved(new, [*moved, change("UpdateColumnNullability", "n", nullable=True)], stream="s/t", earlier=[new])
+    assert fields(again)["n"] == "n_2"
+    assert again.columns().fieldNames()[0] == "n"
+    # So it is for columns that are given anew, and for messages by their numbers.
+    columns = StructType([StructField("n", StringType()), COLUMNS["id"], COLUMNS["st"]])
+    wanted = schema_for(table_format, columns, name="orders", namespace="shop")
+    assert fields(continued(wanted, [before, dropped, new])) == {"n": "n_2", "id": "id", "st": "st"}
+    assert fields(continued(wanted, [before, dropped])) == {"n": "n_2", "id": "id", "st": "st"}
+    assert continued(wanted, [before]).columns() == wanted.columns()
+
+
+def fields(of: Schema) -> dict[str, str]:
+    """The names in events of a schema's columns."""
+    return {column: name for column, name, _ in fields_of(json.loads(of.data))}
+
+
+class NoEncodings:
+    """Of events without headers."""
+
+    def writer_schema(self, encoding_id: int) -> WriterSchema:
+        raise AssertionError(encoding_id)
 
 
 def test_a_message_s_numbers_are_never_used_again() -> None:

@@ -289,6 +289,51 @@ class TestPredicatesThatLeaveOutRows:
         assert sorted(project.run_sql("select * from {schema}.hidden", "all")) == [(0, 2), (1, 2), (2, 2)]
 
 
+CONTRACT = """
+models:
+  - name: contracted
+    config: {contract: {enforced: true}}
+    columns:
+      - {name: id, data_type: bigint, constraints: [{type: not_null}]}
+      - {name: v, data_type: bigint, constraints: [{type: not_null}, {type: check, name: small, expression: "v < %s"}]}
+"""
+
+
+@pytest.mark.sample
+class TestContractOnAMergedKey:
+    """A key's column holds `not_null` by itself; and what a run didn't add to the table the next one adds, or fails."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        config = "materialized='incremental', file_format='delta', incremental_strategy='merge', unique_key='id'"
+        query = "select id, id + {{ var('v') }} as v from range({{ var('first') }}, {{ var('first') }} + 2)"
+        return {"contracted.sql": f"{{{{ config({config}) }}}} {query}", "schema.yml": CONTRACT % 10}
+
+    def test_the_contract_is_held(self, project: Any) -> None:
+        def run(v: int, first: int, *, passes: bool = True) -> str:
+            (ended,) = run_dbt(["run", "--vars", f"{{v: {v}, first: {first}}}"], expect_pass=passes)
+            return str(ended.message)
+
+        def constraints() -> list[str]:
+            made = project.run_sql("show create table {schema}.contracted", "one")[0]
+            return sorted(line.split()[1] for line in made.splitlines() if line.strip().startswith("CONSTRAINT"))
+
+        run(1, 0)
+        assert constraints() == ["small", "v_not_null"]
+        run(2, 1)
+        assert constraints() == ["small", "v_not_null"]
+        assert "small" in run(20, 2, passes=False)
+        project.run_sql("alter table {schema}.contracted drop constraint small")
+        run(3, 2)
+        assert constraints() == ["small", "v_not_null"]
+        project.run_sql("alter table {schema}.contracted drop constraint small")
+        project.run_sql("insert into {schema}.contracted values (9, 30)")
+        for _ in range(2):
+            assert "small" in run(1, 5, passes=False)
+        rows = sorted(project.run_sql("select * from {schema}.contracted", "all"))
+        assert rows == [(0, 1), (1, 3), (2, 5), (3, 6), (9, 30)]
+
+
 SCHEMA_CHANGE = """
 {{{{ config(materialized='incremental', file_format='delta', incremental_strategy='merge', unique_key='id',
             on_schema_change='{mode}') }}}}
