@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,9 @@ from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartiti
 from pyspark_pravega.errors import AuthenticationError
 
 Floats = npt.NDArray[np.float64]
+
+MOST_PARTS = (1 << 14) - 1
+"""Parts of segments that a task can tell from each other."""
 
 
 @dataclass
@@ -67,12 +71,13 @@ def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | N
     wanted_chains = [
         chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)
     ]
-    packed = pack(wanted_chains, lambda chain: sum(part.size for part in chain), PACKED_BYTES)
-    partitions = []
-    for some in packed:
-        ordered = sorted((part for chain in some for part in chain), key=lambda part: part.segment_id)
-        partitions.append(ChainPartition([piece for part in ordered for piece in _pieces(part, snapshot.compacted)]))
-    return partitions
+    cut = [[piece for part in chain for piece in _pieces(part, snapshot.compacted)] for chain in wanted_chains]
+    packed = pack(
+        cut, lambda chain: sum(part.size for part, _ in chain), PACKED_BYTES, count_of=len, most=MOST_PARTS
+    )
+    # The pieces of a part stay in their order.
+    ordered = (sorted(itertools.chain(*some), key=lambda piece: piece[0].segment_id) for some in packed)
+    return [ChainPartition(pieces) for pieces in ordered]
 
 
 def _pieces(part: SegmentPart, compacted: Mapping[int, tuple[int, int]]) -> Iterator[tuple[SegmentPart, bool]]:

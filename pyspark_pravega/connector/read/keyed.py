@@ -22,7 +22,7 @@ from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
+from pyspark_pravega.connector.read.chains import MOST_PARTS, ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
@@ -38,7 +38,8 @@ _KEPT_BYTES = 64 << 20
 """How much of a task's events is kept from the first pass to the second one; the rest is read again."""
 MERGED_ROWS = 1 << 20
 _BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
-OFFSET_BITS, _PART_BITS = 47, 14
+OFFSET_BITS = 47
+"""A place's bits for an offset; those before it are for the part's number, of up to `MOST_PARTS`."""
 WRITTEN = np.int64(1) << np.int64(62)
 """A place's first bit: of events that a compaction has written it isn't set, so that all others are newer."""
 PLACE = "_place"
@@ -169,11 +170,7 @@ class KeyedReader(BatchReader):
         if not isinstance(partition, ChainPartition):
             return
         parts = partition.parts
-        if len(parts) >= 1 << _PART_BITS or any(part.end >= 1 << OFFSET_BITS for part in parts):
-            raise UnsupportedOperationError(
-                f'stream "{self._stream}" has more segments ({len(parts)}) or bytes than a read by key can hold: '
-                f"{(1 << _PART_BITS) - 1} segments of {1 << OFFSET_BITS - 40} TiB"
-            )
+        self._check_places(parts)
         changed = [number for number, compacted in enumerate(partition.compacted) if not compacted]
         with told_plainly():
             kept = Kept(frames=[[] for _ in parts], up_to=[part.start for part in parts])
@@ -189,6 +186,14 @@ class KeyedReader(BatchReader):
                     yield from self._key_rows(rows)
                 else:
                     yield from self._rows_at(parts, np.sort((rows[PLACE].to_numpy() & ~WRITTEN) >> 1), kept)
+
+    def _check_places(self, parts: Sequence[SegmentPart]) -> None:
+        if len(parts) > MOST_PARTS or any(part.end >= 1 << OFFSET_BITS for part in parts):
+            raise UnsupportedOperationError(
+                f'stream "{self._stream}" was scaled so often, or holds so much, that a read by key can\'t tell its '
+                f"events apart: {len(parts)} parts of segments follow each other, and there may be {MOST_PARTS}, of "
+                f"{1 << OFFSET_BITS - 40} TiB each. CALL compact makes them fewer"
+            )
 
     def written_keys(self, parts: Sequence[SegmentPart]) -> Iterator[pa.RecordBatch]:
         """The keys of events, without those of rows that a compaction has only written once more.

@@ -50,23 +50,32 @@ def arrange(client: Client, parts: Sequence[SegmentPart], *, minimum: int | None
     return [SlicePartition(some) for _, own in by_stream for some in pack(own, lambda part: part.size, target)]
 
 
-def pack(items: Iterable[Item], size_of: Callable[[Item], int], target: int = PACKED_BYTES) -> list[list[Item]]:
+def pack(
+    items: Iterable[Item],
+    size_of: Callable[[Item], int],
+    target: int = PACKED_BYTES,
+    *,
+    count_of: Callable[[Item], int] = lambda _: 1,
+    most: int | None = None,
+) -> list[list[Item]]:
     """Put small neighbours together.
 
     Args:
         items: what is packed, in its order.
         size_of: an item's size in bytes.
         target: how large a pack is at most; one item alone may be larger.
+        count_of: of how many parts an item is.
+        most: how many parts a pack has at most, if that matters; one item alone may have more.
     """
     packed: list[list[Item]] = []
-    size = 0
+    size = count = 0
     for item in items:
-        if packed and size + size_of(item) <= target:
+        size, count = size + size_of(item), count + count_of(item)
+        if packed and size <= target and (most is None or count <= most):
             packed[-1].append(item)
-            size += size_of(item)
         else:
             packed.append([item])
-            size = size_of(item)
+            size, count = size_of(item), count_of(item)
     return packed
 
 

@@ -171,6 +171,7 @@ class RowChangesReader(KeyedReader):
         """
         if not isinstance(partition, RowChangesPartition):
             return
+        self._check_places(partition.parts)
         with told_plainly():
             kept = Kept(frames=[[] for _ in partition.parts], up_to=[part.start for part in partition.parts])
             times = {
