@@ -14,6 +14,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.process.messages import Source
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.client import Stream, StreamConfiguration
 from pyspark_pravega.connector.log import take_snapshot
@@ -84,6 +85,34 @@ def test_a_scan_of_an_old_look_is_planned_again_where_its_columns_are_the_same(s
                 scan()
         other.drop_table([scope], "t")
         make(other, scope)
+
+
+def test_a_running_query_does_not_go_on_with_a_table_that_was_made_again(settings: Settings, scope: str) -> None:
+    """With failOnDataLoss false it would read the new stream from its head, by the old one's schemas."""
+    methods, other = CatalogMethods(settings), Catalog(settings)
+    make(methods.catalog, scope)
+    options = {"failOnDataLoss": "false"}
+    source: Source = {
+        "id": "one",
+        "namespace": [scope],
+        "table": "t",
+        "columns": ["id"],
+        "schema": COLUMNS.json(),
+        "options": options,
+        "position": None,
+    }
+    methods.open_stream(source)
+    start = methods.stream_initial(source)
+    made_again(other, scope, "t", "avro")
+    end = methods.stream_latest(source, start, True, None)
+    with pytest.raises(TableChangedError, match="dropped and made again"):
+        methods.stream_plan(source, start, end)
+    with pytest.raises(TableChangedError, match="dropped and made again"):
+        methods.stream_follow(source, start, 4)
+    # Started again it goes on.
+    again: Source = {**source, "id": "another", "schema": OTHERS.json()}
+    methods.open_stream(again)
+    assert len(methods.stream_plan(again, start, end)) == 1
 
 
 def test_of_two_looks_the_one_that_began_last_counts() -> None:

@@ -100,6 +100,8 @@ class PlannedSchema:
     """The schema's type, see `SchemaInfo`."""
     version: int
     """Its id in the group: that of a later schema is greater."""
+    data: bytes
+    """The schema itself, as of `SchemaInfo`."""
     columns: StructType
     """The fields of events."""
     read: frozenset[str]
@@ -136,11 +138,21 @@ class PlannedSchema:
         later = self._later(encoding_id)
         if later is None:
             return
-        now = registered_schema(REGISTERED[self.format], self.type, later).columns()
+        later_schema, own = (registered_schema(REGISTERED[self.format], self.type, data) for data in (later, self.data))
+        now = later_schema.columns()
         there = set(now.fieldNames())
         # An event without a field that isn't read is read all the same, if that may be NULL.
         needed = {field.name for field in self.columns if field.name in there or not field.nullable}
         check_planned(self.encodings.stream, self.columns, self.read | (self.decoded & needed), now, decoded=True)
+        places = later_schema.places()
+        others = {
+            ".".join(path)
+            for path, place in own.places().items()
+            if path[0] in self.read and places.get(path, place) != place
+        }
+        if others:
+            text = ", ".join(f'"{one}"' for one in sorted(others))
+            raise changed_table(self.encodings.stream, f"another column came in the place of {text}")
 
     def check_bad(self, events: pa.Array) -> None:
         """Tell events that can't be decoded from those of a later schema, by which they can be.
@@ -210,6 +222,7 @@ def planned_schema(definition: TableDefinition, columns: Collection[str]) -> Pla
         format=definition.format,
         type=schema.type,
         version=version.id,
+        data=schema.schema_data,
         columns=fields,
         read=frozenset(columns),
         decoded=frozenset(fields.fieldNames() if whole else columns),
