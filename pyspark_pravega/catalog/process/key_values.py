@@ -103,7 +103,10 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
 
 
 def narrow_scan(
-    definition: KeyValueDefinition, partitions: Sequence[Text64], predicates: Sequence[Mapping[str, Any]], places: str
+    definition: KeyValueDefinition,
+    partitions: Sequence[Text64],
+    predicates: Sequence[Mapping[str, Any]],
+    places: str | None,
 ) -> NarrowedScan | None:
     """What of a planned read further predicates leave; None for all of it.
 
@@ -113,7 +116,7 @@ def narrow_scan(
         predicates: see `Wanted.of`.
         places: as of the plan.
     """
-    if places != made_as(definition.segments):
+    if places not in (None, made_as(definition.segments)):
         return None
     planned: list[InputPartition] = [unpickle(bytes_of(partition)) for partition in partitions]
     left = narrowed(definition, planned, predicates)

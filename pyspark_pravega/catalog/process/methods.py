@@ -293,12 +293,15 @@ class CatalogMethods(StreamReads):
             return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
-    def count_rows(self, namespace: list[str], table: str, options: dict[str, str], schema: str) -> CountedRows | None:
+    def count_rows(
+        self, namespace: list[str], table: str, options: dict[str, str], schema: str | None = None
+    ) -> CountedRows | None:
         relation = self._relation(namespace, table, options)
         if isinstance(relation, KeyValueDefinition):
             return None
         # A count of a column that was NOT NULL comes as one of rows.
-        check_planned(relation.stream, StructType.fromJson(json.loads(schema)), (), all_columns(relation))
+        if schema is not None:
+            check_planned(relation.stream, StructType.fromJson(json.loads(schema)), (), all_columns(relation))
         counted = count_rows(relation, options)
         return None if counted is None else {"rows": counted[0], "seen": counted[1].to_json()}
 
@@ -353,12 +356,12 @@ class CatalogMethods(StreamReads):
         partitions: list[Text64],
         seen: str | None,
         predicates: list[dict[str, Any]],
-        places: str,
+        places: str | None = None,
     ) -> NarrowedScan | None:
         definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
             return key_values.narrow_scan(definition, partitions, predicates, places)
-        if places != places_of(definition):
+        if places not in (None, places_of(definition)):
             # The table has changed while the query ran: where its keys lie now says nothing of what is read.
             return None
         planned = [unpickle(bytes_of(partition)) for partition in partitions]

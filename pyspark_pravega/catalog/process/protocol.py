@@ -196,11 +196,13 @@ class Methods(Protocol):
         partitions: list[Text64],
         seen: str | None,
         predicates: list[dict[str, Any]],
-        places: str,
+        places: str | None = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
 
-    def count_rows(self, namespace: list[str], table: str, options: dict[str, str], schema: str) -> CountedRows | None:
+    def count_rows(
+        self, namespace: list[str], table: str, options: dict[str, str], schema: str | None = None
+    ) -> CountedRows | None:
         """How many rows a table has, where the commit log knows; else None. The schema is as of `plan_scan`."""
 
     # Streaming reads; offsets are texts that the JVM keeps and hands back
