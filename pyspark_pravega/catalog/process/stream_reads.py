@@ -28,7 +28,13 @@ from pyspark_pravega.connector.stream import (
     check_no_bounds,
     check_real_time,
 )
-from pyspark_pravega.connector.table import ENCODING_HEADER, TableDefinition, check_planned, check_same_stream
+from pyspark_pravega.connector.table import (
+    ENCODING_HEADER,
+    TableDefinition,
+    check_places,
+    check_planned,
+    check_same_stream,
+)
 from pyspark_pravega.connector.write import streamed_with_dead_letters
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import PravegaError, UnsupportedOperationError
@@ -123,6 +129,7 @@ class StreamRead:
         # Without its schema, which may be gone for the moment, nothing is known of it.
         if self._planned is not None and now.format == self._table.format:
             check_planned(now.stream, self._planned, self._columns, all_columns(now), decoded=True)
+            check_places(self._table, now, self._columns)
 
     def check_decoded(self) -> None:
         """Refuse to decode rows that aren't in all what the query was planned with.

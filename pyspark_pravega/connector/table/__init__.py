@@ -46,6 +46,7 @@ from pyspark_pravega.connector.table.lossless import check_columns
 from pyspark_pravega.connector.table.planned import (
     PlannedSchema,
     changed_table,
+    check_places,
     check_planned,
     check_same_stream,
     planned_schema,
@@ -95,6 +96,7 @@ __all__ = [
     "check_columns",
     "check_enforced",
     "check_key",
+    "check_places",
     "check_planned",
     "check_same_stream",
     "check_schema_is_there",

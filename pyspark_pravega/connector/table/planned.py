@@ -18,7 +18,7 @@ from pyspark_pravega.errors import GroupNotFoundError, NotFoundError, SchemaNotF
 from pyspark_pravega.frames import framing
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.encodings import distinct
-from pyspark_pravega.serde.formats import AVRO, REGISTERED, registered_schema
+from pyspark_pravega.serde.formats import AVRO, FORMATS, REGISTERED, Schema, registered_schema
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST
 
 if TYPE_CHECKING:
@@ -50,6 +50,28 @@ def check_planned(
     changed += [f'column "{name}" is one of the table\'s own' for name in columns if name in there]
     if changed:
         raise changed_table(stream, "; ".join(changed))
+
+
+def check_places(before: TableDefinition, now: TableDefinition, columns: Collection[str]) -> None:
+    """Refuse to read a table in which another column has come in the place, and by the name, of one that a query reads.
+
+    Args:
+        before: the table, as the query was planned with it.
+        now: what it has become.
+        columns: those that the query reads.
+
+    Raises:
+        TableChangedError: there is such a column.
+    """
+    if before.registered is None or now.registered is None or before.registered == now.registered:
+        return
+    if before.format not in FORMATS or now.format not in FORMATS:
+        return
+    own, later = (
+        registered_schema(schema.serialization_format, schema.type, schema.schema_data)
+        for schema, _ in (before.registered, now.registered)
+    )
+    _check_places(now.stream, own, later, columns)
 
 
 def changed_table(stream: Stream, what: str) -> TableChangedError:
@@ -144,15 +166,7 @@ class PlannedSchema:
         # An event without a field that isn't read is read all the same, if that may be NULL.
         needed = {field.name for field in self.columns if field.name in there or not field.nullable}
         check_planned(self.encodings.stream, self.columns, self.read | (self.decoded & needed), now, decoded=True)
-        places = later_schema.places()
-        others = {
-            ".".join(path)
-            for path, place in own.places().items()
-            if path[0] in self.read and places.get(path, place) != place
-        }
-        if others:
-            text = ", ".join(f'"{one}"' for one in sorted(others))
-            raise changed_table(self.encodings.stream, f"another column came in the place of {text}")
+        _check_places(self.encodings.stream, own, later_schema, self.read)
 
     def check_bad(self, events: pa.Array) -> None:
         """Tell events that can't be decoded from those of a later schema, by which they can be.
@@ -227,6 +241,18 @@ def planned_schema(definition: TableDefinition, columns: Collection[str]) -> Pla
         read=frozenset(columns),
         decoded=frozenset(fields.fieldNames() if whole else columns),
     )
+
+
+def _check_places(stream: Stream, own: Schema, later: Schema, columns: Collection[str]) -> None:
+    places = later.places()
+    others = [
+        ".".join(path)
+        for path, place in own.places().items()
+        if path[0] in columns and places.get(path, place) != place
+    ]
+    if others:
+        names = ", ".join(f'"{name}"' for name in others)
+        raise changed_table(stream, f"another column came in the place of {names}")
 
 
 def _differences(planned: StructType, columns: Collection[str], now: StructType, *, decoded: bool) -> Iterator[str]:
