@@ -73,12 +73,13 @@ def _insert_that_is_not_noted(catalog: Catalog, definition: TableDefinition) -> 
 
 def _insert_with_attempts_on_both_sides_of_a_scale(catalog: Catalog, definition: TableDefinition) -> Made:
     job = WriteJob(plan(definition))
-    first = job.write_partition(0, iter([batch(10, 11, 12)]))
-    job.write_partition(1, iter([batch(20, 21)]))
-    catalog.call_procedure("scale", [str(definition.stream).replace("/", "."), 3])
-    second = job.write_partition(1, iter([batch(20, 21)]))
-    new = [(id, f"n{id}") for id in (10, 11, 12, 20, 21)]
-    return Made(committed(job, [first, second]), [*OLD, *new])
+    messages = []
+    for segments, ids in ((3, (10, 11, 12)), (4, (20, 21)), (2, (22,))):
+        # The first one shares its transaction, each other one has its own.
+        messages.append(job.write_partition(0, iter([batch(*ids)])))
+        catalog.call_procedure("scale", [str(definition.stream).replace("/", "."), segments])
+    new = [(id, f"n{id}") for id in (10, 11, 12, 20, 21, 22)]
+    return Made(committed(job, messages), [*OLD, *new])
 
 
 def _overwrite(catalog: Catalog, definition: TableDefinition) -> Made:

@@ -30,6 +30,8 @@ from pyspark_pravega.connector.log import (
     snapshot,
     tail,
 )
+from pyspark_pravega.connector.log.entries import state_of
+from pyspark_pravega.connector.log.keys import STATE
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
 from pyspark_pravega.connector.write import DeltaJob, job, overwrite
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
@@ -178,10 +180,16 @@ def repeats_known_for_a_while() -> Iterator[None]:
         last = log.state().version
         return any(commit.job == str(self.job) for commit in log.commits(range(last, max(0, last - 16), -1)))
 
+    known = WriteJob._is_committed
+
+    def is_committed(self: WriteJob, log: Ledger, written: Any) -> bool:
+        return known(self, log, written) or self._is_version(log)
+
     with (
         patch.object(WriteJob, "_is_version", is_version),
-        patch.object(WriteJob, "_is_whole", lambda self, log, commit: self._is_version(log)),
-        patch.object(job, "are_committed", lambda *_: False),
+        patch.object(WriteJob, "_is_committed", is_committed),
+        patch.object(JobLog, "state_and_commit", lambda self: (state_of(self._table.get(STATE)[0]), None)),
+        patch.object(job, "is_any_taken", lambda *_: False),
     ):
         yield
 

@@ -190,7 +190,7 @@ class History:
             # Each process has a copy of what the JVM holds.
             report = self._asked(
                 operation.actor,
-                lambda: copy.deepcopy(job).commit_job(messages, *more),  # type: ignore[arg-type]
+                lambda: copy.deepcopy(job).commit_job(messages, *more),
             )
             with contextlib.suppress(PravegaError):
                 job.forget_commit()

@@ -209,7 +209,7 @@ def test_a_commit_is_asked_for_again_though_others_have_committed_since(
     spark: SparkSession, catalog: Catalog, namespace: str, statement: str
 ) -> None:
     """The process is halted when the version is there and the answer isn't, and ends when others have committed."""
-    table, stream = f"{namespace}.asked_again", Stream(scope_of(namespace), "asked_again")
+    table, stream = f"{namespace}.again", Stream(scope_of(namespace), "again")
     key = ", PRIMARY KEY (id) NOT ENFORCED" if statement.startswith("UPDATE") else ""
     for _ in range(20):
         spark.sql(f"DROP TABLE IF EXISTS {table}")

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.cleaning import clean
 from pyspark_pravega.connector.log.entries import Intent, State
+from pyspark_pravega.connector.log.jobs import JobCommit
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
 from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline
@@ -127,21 +130,30 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
     if TransactionState.COMMITTED not in states:
         raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
     tail = take_tail(client, ledger.stream, bounds.result()) or _settled_tail(client, ledger.stream)
-    is_whole = states == {TransactionState.COMMITTED}
-    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, is_whole=is_whole)
-    if not is_whole:
-        raise only_a_part(ledger, state.pending.job, completed.version)
+    all_of_it = states == {TransactionState.COMMITTED}
+    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, is_whole=all_of_it)
+    if not all_of_it:
+        raise _only_a_part(ledger, state.pending.job, completed.version)
     return completed
 
 
-def only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
-    """The error of a job of which not all transactions were committed.
+def is_whole(ledger: Ledger, job: uuid.UUID, commit: JobCommit | None) -> bool:
+    """Whether a job has become a version with all that its tasks have written.
 
     Args:
         ledger: the stream's commit log.
         job: its id.
-        version: the version that it has become.
+        commit: what the log says of it.
+
+    Raises:
+        TransactionError: only a part of it has.
     """
+    if commit is not None and not commit.is_whole:
+        raise _only_a_part(ledger, str(job), commit.version)
+    return commit is not None
+
+
+def _only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
     return TransactionError(
         f'only a part of job {job} on stream "{ledger.stream}" was committed: the stream was scaled while it was '
         "written, the commit was interrupted, and nobody brought it to its end before the lease of one of its "
@@ -256,25 +268,18 @@ def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[Tr
     return {client.controller.transaction_state(stream, transaction) for transaction in intent.transaction_ids()}
 
 
-def are_committed(client: Client, stream: Stream, intent: Intent) -> bool:
-    """Whether the transactions of a commit that is to be recorded are those of a version already.
+def is_any_taken(client: Client, ledger: Ledger, transactions: Iterable[uuid.UUID]) -> bool:
+    """Whether one of the transactions that a job has written is committed, or is being: then the job is a version.
 
-    So it is where the log doesn't tell whose version that is: an earlier release has completed it, or whoever asked for
-    the commit had the answer.
+    It tells so where the log doesn't tell whose that is: an earlier release has completed it, or whoever asked for the
+    commit had the answer.
 
-    Raises:
-        TransactionError: they can't be committed any more.
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        transactions: their ids.
     """
-    states = transaction_states(client, stream, intent)
-    if states <= UNDER_WAY:
-        return bool(states)
-    if states <= UNDER_WAY | {TransactionState.OPEN}:
-        # Those that aren't committed yet have to be.
-        return False
-    raise TransactionError(
-        f'job {intent.job} on stream "{stream}": a transaction was aborted, or its lease ran out, before its commit; '
-        f"{' and '.join(sorted(state.name.lower() for state in states))}"
-    )
+    return any(client.controller.transaction_state(ledger.stream, one) in UNDER_WAY for one in transactions)
 
 
 def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,17 +21,16 @@ from pyspark_pravega.client.segments import gather_by_epoch
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
     Intent,
-    JobCommit,
     Ledger,
     Progress,
     Replacement,
     State,
-    are_committed,
     clean,
     create_ledger,
     finish,
+    is_any_taken,
+    is_whole,
     not_known_yet,
-    only_a_part,
     open_ledger,
     places,
     settle,
@@ -43,7 +40,7 @@ from pyspark_pravega.connector.log import (
 from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.write.leases import told_of_leases
+from pyspark_pravega.connector.write.leases import renewed, told_of_leases
 from pyspark_pravega.connector.write.plan import WRITER, WritePlan, check_stream, fenced
 from pyspark_pravega.connector.write.task import DirectTask, Task, TransactionTask, Written
 from pyspark_pravega.deadlines import Retries
@@ -62,7 +59,6 @@ from pyspark_pravega.together import Begun, together
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,27 +230,13 @@ class WriteJob:
         if ledger is not None:
             ledger.job(self.job).forget_commit()
 
-    @contextmanager
-    def kept_alive(self, partitions: int) -> Iterator[None]:
+    def kept_alive(self, partitions: int) -> AbstractContextManager[None]:
         """Keep the transactions of all attempts open meanwhile, from a thread.
 
         Args:
             partitions: number of the job's partitions.
         """
-        ended = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(self.plan.lease_ms / 3000):
-                try:
-                    self.keep_alive(partitions)
-                except PravegaError as error:
-                    _log.warning("transactions of job %s could not be kept open, trying again: %s", self.job, error)
-
-        threading.Thread(target=run, name=f"job-{self.job}", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+        return renewed(partial(self.keep_alive, partitions), self.plan.lease_ms / 3000, self.job)
 
     def keep_alive(self, partitions: int) -> None:
         """Renew the leases of all attempts' transactions once.
@@ -297,7 +279,7 @@ class WriteJob:
         attempts = ledger.job(self.job).attempts_by_partition(partitions)
         winners = {one.transaction.id for one in staged}
         left, repeated = {transaction for noted in attempts for transaction in noted}, False
-        if self._is_committed(ledger):
+        if self._is_committed(ledger, winners):
             left -= winners
         elif staged or self._replaces(ledger):
             self._abort(left - winners)
@@ -342,22 +324,26 @@ class WriteJob:
             staged.append(Staged(transaction=other, written={}))
         return gather_by_epoch(client, staged, spoiled={shared.id})
 
-    def _is_committed(self, ledger: Ledger) -> bool:
-        """Whether the log knows this job already: then this is a second try after the first one's answer was lost."""
-        state, commit = ledger.job(self.job).state_and_commit()
+    def _is_committed(self, ledger: Ledger, written: Collection[uuid.UUID]) -> bool:
+        """Whether this job is a version already: then this is a second try after the first one's answer was lost.
+
+        Args:
+            ledger: the stream's commit log.
+            written: the transactions that tasks have written.
+        """
+        client, log = shared_client(self.plan.settings), ledger.job(self.job)
+        (state, commit), taken = together(log.state_and_commit, partial(is_any_taken, client, ledger, written))
         if state.pending is not None and state.pending.job == str(self.job):
             self._keep_promise(ledger, state)
             return True
-        return self._is_whole(ledger, commit)
+        if taken:
+            # If that is only just so, its version is waited for.
+            settle(client, ledger)
+        return is_whole(ledger, self.job, commit) or taken
 
     def _is_version(self, ledger: Ledger) -> bool:
         """Whether the job has become a version: it is found by its own entry, however many came behind it."""
-        return self._is_whole(ledger, ledger.job(self.job).commit())
-
-    def _is_whole(self, ledger: Ledger, commit: JobCommit | None) -> bool:
-        if commit is not None and not commit.is_whole:
-            raise only_a_part(ledger, str(self.job), commit.version)
-        return commit is not None
+        return is_whole(ledger, self.job, ledger.job(self.job).commit())
 
     def _promise(
         self, ledger: Ledger, targets: Sequence[Transaction], written: list[Written], epoch: Epoch | None
@@ -383,10 +369,7 @@ class WriteJob:
                 progress = self._progress(ledger, epoch)
                 if progress.epoch >= epoch.number:
                     return None
-            known, taken = together(
-                partial(self._is_version, ledger), partial(are_committed, client, self.plan.stream, intent)
-            )
-            if known or taken:
+            if self._is_version(ledger):
                 # Another process, taken for dead, has committed this job meanwhile.
                 return None
             if state.replaced_table != self.plan.replaced_table and self.plan.staged is None:

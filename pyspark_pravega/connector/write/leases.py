@@ -1,15 +1,45 @@
-"""What is said of a job whose transaction's lease ran out."""
+"""The leases of a job's transactions: how they are renewed, and what is said where one ran out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.options import MAX_LEASE_MS
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.task import Written
-from pyspark_pravega.errors import LeaseExpiredError, QueryTakenOverError, TransactionError
+from pyspark_pravega.errors import LeaseExpiredError, PravegaError, QueryTakenOverError, TransactionError
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def renewed(renew: Callable[[], None], every_s: float, job: uuid.UUID) -> Iterator[None]:
+    """Renew a job's leases meanwhile, from a thread.
+
+    Args:
+        renew: does so once.
+        every_s: how often.
+        job: its id.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(every_s):
+            try:
+                renew()
+            except PravegaError as error:
+                _log.warning("transactions of job %s could not be kept open, trying again: %s", job, error)
+
+    threading.Thread(target=run, name=f"job-{job}", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 @contextmanager
