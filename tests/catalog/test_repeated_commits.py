@@ -187,3 +187,14 @@ def test_a_repeated_commit_changes_nothing_however_much_came_between(
     assert rows(catalog, stream) == [*made.rows, (1000, "n1000")]
     assert replace(ledger.state(), stored_as=0) == replace(before, stored_as=0)
     assert ledger.noted_transactions() == set()
+
+
+def test_a_table_that_somebody_else_has_made_meanwhile_stays(catalog: Catalog, scope: str) -> None:
+    """CREATE TABLE AS SELECT has failed, and what it had made is to be dropped: the second time it is asked for."""
+    made, staged = catalog.stage_table([scope], "t", NEW, [], {}, create=True, replace=False)
+    catalog.abort_staged(staged)
+    assert not catalog.exists(made.stream)
+    catalog.abort_staged(staged)
+    insert(catalog, make(catalog, scope), 1)
+    catalog.abort_staged(staged)
+    assert rows(catalog, made.stream) == [(1, "n1")]

@@ -31,6 +31,7 @@ from pyspark_pravega.connector.write import StagedTable, forget_replacement, is_
 from pyspark_pravega.errors import (
     ConflictError,
     IncompatibleSchemaError,
+    NotFoundError,
     PravegaError,
     StreamExistsError,
     StreamNotFoundError,
@@ -83,7 +84,9 @@ class Replacing(Altering):
             if not create:
                 raise StreamNotFoundError(f'stream "{stream}" does not exist')
             definition = self.create_table(namespace, table, schema, transforms, properties, checks=checks)
-            return definition, {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False}
+            own = min(self.client.controller.current_segments(stream).ids)
+            made = {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False, "segment": own}
+            return definition, made
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
         request = check_request(schema, transforms, properties, checks, self.settings.allows_format)
@@ -168,7 +171,7 @@ class Replacing(Altering):
         """
         stream = _stream(staged)
         if staged["made"]:
-            if self.exists(stream):
+            if self._is_own(stream, staged["segment"]):
                 self.drop_stream(stream)
             return
         ledger = open_ledger(self.client, stream)
@@ -209,6 +212,14 @@ class Replacing(Altering):
             return definition
         self.forget(stream)
         return super().definition(stream, age_s=age_s)
+
+    def _is_own(self, stream: Stream, segment_id: int) -> bool:
+        """Whether a stream is still the one that was made: of another one of its name the segments have other ids."""
+        try:
+            self.client.controller.segment_ranges(stream, [segment_id])
+        except NotFoundError:
+            return False
+        return True
 
     def _finish(self, stream: Stream, ledger: Ledger, state: State) -> None:
         """Tell the registry and the controller what a table has become.
