@@ -296,7 +296,8 @@ class KeyValueTables(Replacing):
             )
         definition = self.create_relation(namespace, table, schema, transforms, properties, checks=checks)
         staged: Staged = {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False, "keys": True}
-        return definition, staged
+        own = made_as(definition.segments) if isinstance(definition, KeyValueDefinition) else None
+        return definition, {**staged, "own": own}
 
     def staged_relation(self, staged: Staged) -> TableDefinition | KeyValueDefinition:
         """What a staged table will be, see `Replacing.staged_definition`."""
@@ -317,7 +318,10 @@ class KeyValueTables(Replacing):
         stream = Stream(staged["scope"], staged["stream"])
         if not staged.get("keys"):
             super().abort_staged(staged)
-        elif self.is_key_value(stream):
+            return
+        definition = self._stored_definition(stream) if self.is_key_value(stream) else None
+        # Somebody else may have made another one of that name meanwhile.
+        if definition is not None and made_as(definition.segments) == staged["own"]:
             self._drop(stream)
 
     def rename_table(self, namespace: Sequence[str], table: str) -> None:
