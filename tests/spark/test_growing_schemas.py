@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -96,6 +98,29 @@ def test_a_table_grows_as_parquet_would(
         stream(spark.sql("SELECT 'f' k, 1 other"), table, "refused")
     assert spark.table(table).columns == names
     assert spark.table(table).count() == steps
+
+
+def test_several_sessions_bring_the_same_columns(spark: SparkSession, namespace: str) -> None:
+    """Each finds them there or adds them; no row is lost, and none is NULL."""
+    table, many = f"{namespace}.shared", 4
+    spark.sql(f"CREATE TABLE {table} (id BIGINT)")
+    sessions = [spark.newSession() for _ in range(many)]
+    for turn in range(2):
+        together = Barrier(many)
+
+        def insert(number: int, turn: int = turn, together: Barrier = together) -> None:
+            together.wait()
+            sessions[number].sql(
+                f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME "
+                f"SELECT {turn * many + number}L AS id, {number} AS c{turn}, 'text' AS note"
+            )
+
+        with ThreadPoolExecutor(many) as pool:
+            list(pool.map(insert, range(many)))
+    numbers = [(number, number) for number in range(many)] + [(many + number, number) for number in range(many)]
+    written = spark.sql(f"SELECT id, coalesce(c0, c1) AS c, note FROM {table}").collect()
+    assert sorted(tuple(row) for row in written) == [(id, c, "text") for id, c in numbers]
+    assert sorted(spark.table(table).columns) == ["c0", "c1", "id", "note"]
 
 
 def test_a_policy_that_forbids_it_is_named(spark: SparkSession, namespace: str, stream: Stream) -> None:

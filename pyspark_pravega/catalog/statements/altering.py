@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -316,7 +317,9 @@ class Altering(Schemas):
             keys.change_key(self.client, create_ledger(self.client, stream), check, change)
         except PravegaError:
             if keys.ADDITION in changes:
-                self._alter_columns(stream, [keys.REMOVAL])
+                # Somebody else may have given the stream a key meanwhile, and need it.
+                with suppress(PravegaError):
+                    self._alter_columns(stream, [keys.REMOVAL])
             raise
         if keys.REMOVAL in changes:
             self._alter_columns(stream, [keys.REMOVAL])

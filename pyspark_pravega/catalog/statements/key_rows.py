@@ -14,9 +14,8 @@ from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.read import KeyedReader
-from pyspark_pravega.connector.table import KEY_PROPERTIES, TableDefinition, with_key
+from pyspark_pravega.connector.table import KEY_PROPERTIES, TableDefinition, shown_key, with_key
 from pyspark_pravega.connector.write import key_places, parts_since
-from pyspark_pravega.errors import EventDecodeError
 
 _THREADS = 2
 
@@ -43,6 +42,9 @@ class KeyRows:
 
         Returns:
             It as a sentence; None where all are in order.
+
+        Raises:
+            EventDecodeError: an event can't be decoded.
         """
         definition = with_key(replace(self._definition, properties=dict(properties)))
         snapshot = take_snapshot(self._client, definition.stream)
@@ -65,17 +67,19 @@ class KeyRows:
             ranges = self._client.controller.segment_ranges(definition.stream, [part.segment_id for part in parts])
 
         def look(part: SegmentPart) -> str | None:
-            try:
-                for keys, offsets in reader.placed_keys(part):
-                    misplaced = _misplaced(definition, keys, ranges.get(part.segment_id))
-                    if misplaced is not None:
-                        return (
-                            "an event was written with another routing key than that of "
-                            f'"{definition.routing_key}" (segment {part.segment_id}, offset '
-                            f"{int(offsets[misplaced])}), so that the events of one key may lie in several segments"
-                        )
-            except EventDecodeError as error:
-                return str(error)
+            for keys, offsets in reader.placed_keys(part):
+                for name in keys.schema.names:
+                    if keys[name].null_count:
+                        first = int(np.argmax(keys[name].is_null().to_numpy(zero_copy_only=False)))
+                        place = f"segment {part.segment_id}, offset {int(offsets[first])}"
+                        return f'an event has no value in column "{shown_key(name)}" ({place})'
+                misplaced = _misplaced(definition, keys, ranges.get(part.segment_id))
+                if misplaced is not None:
+                    return (
+                        f'an event was written with another routing key than that of "{definition.routing_key}" '
+                        f"(segment {part.segment_id}, offset {int(offsets[misplaced])}), so that the events of one key "
+                        "may lie in several segments"
+                    )
             return None
 
         with ThreadPoolExecutor(_THREADS) as pool:

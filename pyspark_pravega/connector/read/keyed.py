@@ -217,17 +217,15 @@ class KeyedReader(BatchReader):
             part: where the events lie.
 
         Yields:
-            The key's columns, flat, and offsets in bytes.
+            The key's columns, flat, with nulls where an event has none, and offsets in bytes.
 
         Raises:
-            EventDecodeError: an event can't be decoded, or has no key; the message says where it is.
+            EventDecodeError: an event can't be decoded; the message says where it is.
         """
         for events in self._frames(part):
-            keys = self._keys(events.frames, part.segment_id, events.start, 0, (0.0, 1.0))
-            offsets = (keys[PLACE].to_numpy() & ~WRITTEN) >> 1
-            (batch,) = keys.drop_columns([PLACE]).combine_chunks().to_batches() or [None]
-            if batch is not None:
-                yield batch, offsets
+            frames, decoded = self._decode(events.frames, part.segment_id, events.start, self._key.fields)
+            if len(frames):
+                yield pa.record_batch(dict(self._flat_keys(decoded.batch))), frames.starts + events.start
 
     # First pass: keys
 
@@ -281,7 +279,7 @@ class KeyedReader(BatchReader):
         """The keys of some events, and their places."""
         frames, decoded = self._decode(frames, segment_id, position, self._key.fields)
         batch = decoded.batch
-        keys = [flat for name in self._key.columns for flat in flat_key(name, self._key_column(batch, name))]
+        keys = self._flat_keys(batch)
         for name, values in keys:
             if values.null_count:
                 first = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
@@ -300,6 +298,10 @@ class KeyedReader(BatchReader):
             places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), WRITTEN)
         table = pa.table({**dict(keys), PLACE: pa.array(places)})
         return table if range == (0.0, 1.0) else _within(table, [name for name, _ in keys], range)
+
+    def _flat_keys(self, batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+        """The key's columns of some events, flat."""
+        return [flat for name in self._key.columns for flat in flat_key(name, self._key_column(batch, name))]
 
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if self._key.row is None:

@@ -134,7 +134,7 @@ def _is_made(columns: StructType, change: Change) -> bool:
         fields = {field.name.lower(): field.dataType for field in there} if isinstance(there, StructType) else {}
         there = fields.get(name.lower())
     wanted = _data_type(change["type"])
-    if kind == "AddColumn" or there is None:
+    if kind == "AddColumn" or there is None or there == wanted:
         return there == wanted
     one, other = wanted.simpleString(), there.simpleString()
     return one in WIDER and other in WIDER and WIDER.index(one) <= WIDER.index(other)
