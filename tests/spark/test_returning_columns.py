@@ -47,7 +47,8 @@ def test_a_column_that_comes_back_is_another_one(spark: SparkSession, namespace:
             # A field of a message within a message stays.
             within = kind if nested else before
             here, there = value(kind, index), value(within, index)
-            spark.sql(f"INSERT INTO {table} (id, v, s) SELECT {row}, {here}, named_struct('y', 7, 'x', {there})")
+            row_of = f"SELECT {row} AS id, {here} AS v, named_struct('y', 7, 'x', {there}) AS s"
+            spark.sql(f"INSERT INTO {table} BY NAME {row_of}")
             rows[row] = (TYPES[kind][index], TYPES[within][index])
 
         def dropped() -> None:

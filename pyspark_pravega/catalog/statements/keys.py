@@ -14,10 +14,12 @@ from pyspark_pravega.client import Client, StreamConfiguration
 from pyspark_pravega.connector.log import Ledger, settle
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.table import (
+    DELETED_ROW_COLUMN,
     KEY_PROPERTIES,
     OPERATION,
     OPERATION_COLUMN,
     PRIMARY_KEY,
+    ROW_COLUMN,
     TableDefinition,
     TableKey,
     key_of,
@@ -198,6 +200,11 @@ def _check_rows(definition: TableDefinition, merged: Mapping[str, str], rows: Ke
     if all(before.get(name) == merged.get(name) for name in KEY_PROPERTIES | {ROUTING_KEY}):
         return
     fault = rows.fault(merged)
+    if fault is not None and ROW_COLUMN in merged:
+        raise ConfigurationError(
+            f'the events of stream "{definition.stream}" don\'t have the primary key {merged[PRIMARY_KEY]}: {fault}. '
+            f'The row that an event deletes may be in another field, which "{DELETED_ROW_COLUMN}" names'
+        )
     if fault is not None:
         raise UnsupportedOperationError(
             f'stream "{definition.stream}" can\'t have the primary key {merged[PRIMARY_KEY]}: {fault}. INSERT '

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2
 from pyspark.sql.types import DataType, StructField, StructType
 
-from pyspark_pravega.catalog.statements.evolution.documents import WIDER, Document
+from pyspark_pravega.catalog.statements.evolution.documents import Document
 from pyspark_pravega.catalog.statements.evolution.messages import Message
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.formats import AVRO, PROTOBUF, Schema, registered_schema
@@ -126,18 +126,13 @@ def due(columns: StructType, changes: Sequence[Change]) -> list[Change]:
 
 
 def _is_made(columns: StructType, change: Change) -> bool:
-    kind = change["kind"]
-    if kind not in ("AddColumn", "UpdateColumnType") or change.get("position"):
+    if change["kind"] not in ("AddColumn", "UpdateColumnType") or change.get("position"):
         return False
     there: DataType | None = columns
     for name in change["column"]:
         fields = {field.name.lower(): field.dataType for field in there} if isinstance(there, StructType) else {}
         there = fields.get(name.lower())
-    wanted = _data_type(change["type"])
-    if kind == "AddColumn" or there is None or there == wanted:
-        return there == wanted
-    one, other = wanted.simpleString(), there.simpleString()
-    return one in WIDER and other in WIDER and WIDER.index(one) <= WIDER.index(other)
+    return there == _data_type(change["type"])
 
 
 def revised(schema: Schema, number: int) -> Schema:
