@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 
 from pyspark_pravega.errors import ConfigurationError
 
@@ -16,6 +17,42 @@ _MOST = 2**63 - 1
 _MOST_SECONDS = 1e9
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999."""
+
+
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`\s*|([^,]*)),")
+_ODD = re.compile(r"[,`{}']|^\s|\s$")
+"""What a name may hold that means something in a list of names, or in a pattern of a routing key."""
+
+
+def quoted(name: str) -> str:
+    """A name in backticks, as SQL has it.
+
+    Args:
+        name: the name.
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def names_of(text: str, *, empty: bool = False) -> tuple[str, ...]:
+    """The names in a list that is separated by commas. Those that hold one stand in backticks, as in SQL.
+
+    Args:
+        text: the list.
+        empty: whether to give those, too, between whose commas nothing stands.
+    """
+    # Each part of it has a comma behind it then.
+    found = _NAME.finditer(f"{text},")
+    names = (match[2].strip() if match[1] is None else match[1].replace("``", "`") for match in found)
+    return tuple(name for name in names if name or empty)
+
+
+def listed(names: Iterable[str]) -> str:
+    """A list of which `names_of` makes the same names, with backticks where they are needed.
+
+    Args:
+        names: the names.
+    """
+    return ",".join(quoted(name) if _ODD.search(name) else name for name in names)
 
 
 def flag(key: str, text: str) -> bool:

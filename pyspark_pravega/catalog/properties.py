@@ -39,7 +39,6 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     check_key,
-    names_of,
     routing_key_of,
     split_defaults,
     with_operation,
@@ -53,7 +52,7 @@ from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERM
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
-from pyspark_pravega.values import flag, size
+from pyspark_pravega.values import flag, listed, names_of, size
 
 FORMAT = "format"
 COMPATIBILITY = "compatibility"
@@ -152,7 +151,7 @@ def check_request(
             "there, ALTER TABLE ... SET TBLPROPERTIES"
         )
     if _CDC_KEYS in kept:
-        kept.setdefault(PRIMARY_KEY, ",".join(json.loads(kept[_CDC_KEYS])))
+        kept.setdefault(PRIMARY_KEY, listed(json.loads(kept[_CDC_KEYS])))
     check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
     kept.update(key_texts(kept.get(ROUTING_KEY), schema))
@@ -185,7 +184,7 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
     if given is None:
         return
     columns = check_key(key_of_history(given, schema), schema, table_format)
-    kept[PRIMARY_KEY] = ",".join(columns)
+    kept[PRIMARY_KEY] = listed(columns)
     routing = kept.setdefault(ROUTING_KEY, routing_key_of(columns, schema))
     if not is_of_key(routing, columns, schema):
         raise ConfigurationError(
@@ -400,7 +399,7 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
         columns = transform["columns"]
         if transform["name"] == "cluster_by":
             column = clustering_column(columns)
-            if kept.get(ROUTING_KEY, column) != column:
+            if kept.get(ROUTING_KEY, column) not in (column, *columns):
                 raise ConfigurationError(
                     f'CLUSTER BY ({column}) contradicts the property "routing-key" = "{kept[ROUTING_KEY]}"'
                 )
@@ -417,13 +416,14 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
                 f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column here; write "
                 f"TBLPROPERTIES ('{ROUTING_KEY}' = '{','.join(columns)}', '{SEGMENTS}' = '...') for several"
             )
-        if kept.get(ROUTING_KEY, columns[0]) != columns[0]:
+        column = listed(columns)
+        if kept.get(ROUTING_KEY, column) not in (column, columns[0]):
             raise ConfigurationError(
                 f'CLUSTERED BY ({columns[0]}) contradicts the property "routing-key" = "{kept[ROUTING_KEY]}"'
             )
         if not 1 <= transform["buckets"] <= MAX_SEGMENTS:
             raise ConfigurationError(f"INTO {transform['buckets']} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
-        kept[ROUTING_KEY] = columns[0]
+        kept[ROUTING_KEY] = column
         kept[SEGMENTS] = str(transform["buckets"])
 
 
@@ -434,7 +434,7 @@ def clustering_column(columns: Sequence[str]) -> str | None:
         columns: those that it names.
 
     Returns:
-        The column; None for CLUSTER BY NONE.
+        The column, as the property names it; None for CLUSTER BY NONE.
 
     Raises:
         UnsupportedOperationError: they are several.
@@ -444,7 +444,7 @@ def clustering_column(columns: Sequence[str]) -> str | None:
             f"CLUSTER BY ({', '.join(columns)}): a routing key is one column here; write "
             f"TBLPROPERTIES ('{ROUTING_KEY}' = '{','.join(columns)}') for several"
         )
-    return columns[0] if columns else None
+    return listed(columns) or None
 
 
 def check_writes(schema: StructType, kept: dict[str, str]) -> None:

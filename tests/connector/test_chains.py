@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -35,11 +36,11 @@ def test_a_task_gets_as_many_parts_as_it_can_tell_apart(count: int, compacted: b
     ranges = [SegmentRange(segment_id=i, min_key=i / count, max_key=(i + 1) / count) for i in range(count)]
     parts = tuple(SegmentPart(stream=STREAM, segment_id=i, start=0, end=40) for i in range(count))
     # What a compaction has written lies in the middle: each segment is of three parts then.
-    places = {i: (10, 20) for i in range(count)} if compacted else {}
+    places = dict.fromkeys(range(count), (10, 20)) if compacted else {}
     client = cast(Client, Ranges(dict(enumerate(ranges))))
     partitions = arrange_chains(client, Snapshot(stream=STREAM, parts=parts, compacted=places))
     assert max(len(partition.parts) for partition in partitions) <= MOST_PARTS
     assert len(partitions) == -(-count * (3 if compacted else 1) // MOST_PARTS)
     read = [(part.segment_id, part.start, part.end) for partition in partitions for part in partition.parts]
     borders = [0, 10, 20, 40] if compacted else [0, 40]
-    assert read == [(i, *piece) for i in range(count) for piece in zip(borders, borders[1:], strict=False)]
+    assert read == [(i, *piece) for i in range(count) for piece in pairwise(borders)]

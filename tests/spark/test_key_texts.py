@@ -62,4 +62,4 @@ def test_a_key_s_text_is_that_of_cast(
         spark.sql(f"INSERT INTO {table} VALUES {values}")
         spark.sql(f"UPDATE {table} SET v = v + 10 WHERE k IN (0, 0.00000001)")
         spark.sql(f"DELETE FROM {table} WHERE k = {KEYS[1][0]} AND d = {KEYS[1][1]}")
-        assert sorted(row.v for row in spark.table(table).collect()) == [2, 3, 10]
+        assert sorted(row.v for row in spark.sql(f"SELECT v FROM {table}").collect()) == [2, 3, 10]

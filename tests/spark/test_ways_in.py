@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -40,6 +42,8 @@ WAYS = {
 OTHERS = "k STRING, d DECIMAL(7,7), t TIMESTAMP, v INT, w STRING, l ARRAY<STRING>"
 """Other types that hold the same values, as rows of those have them."""
 
+SHOUTED = "ID INT, name STRING, S STRUCT<X: INT, l: ARRAY<STRUCT<y: INT>>>"
+
 
 @dataclass
 class Ways:
@@ -61,7 +65,9 @@ class Ways:
         getattr(self, f"_{way}")(table, name, rows, row)
 
     def _values(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
-        values = f"'{row['k']}', 1e-7BD, TIMESTAMP'2026-01-02 04:04:05.678901+01:00', {row['v']}, '{row['w']}', array('y')"
+        values = (
+            f"'{row['k']}', 1e-7BD, TIMESTAMP'2026-01-02 04:04:05.678901+01:00', {row['v']}, '{row['w']}', array('y')"
+        )
         self.spark.sql(f"INSERT INTO {table} VALUES ({values})")
 
     def _select(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
@@ -74,23 +80,25 @@ class Ways:
         rows.write.mode("append").saveAsTable(table)
 
     def _save(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
-        rows.write.format("pravega").options(**self._options(table)).mode("append").save()
+        rows.write.format("pravega").options(**self.options(table)).mode("append").save()
 
     def _to_table(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
-        self._stream(name, row).toTable(table).awaitTermination()
+        self.stream(name, row, OTHERS).toTable(table).awaitTermination()
 
     def _start(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
-        self._stream(name, row).format("pravega").options(**self._options(table)).start().awaitTermination()
+        self.stream(name, row, OTHERS).format("pravega").options(**self.options(table)).start().awaitTermination()
 
     def _foreach_batch(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
         def write(batch: DataFrame, _epoch: int) -> None:
             batch.writeTo(table).append()
 
-        self._stream(name, row).foreachBatch(write).start().awaitTermination()
+        self.stream(name, row, OTHERS).foreachBatch(write).start().awaitTermination()
 
     def _copy(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
         source = f"{self.namespace}.from_{name}"
-        self.spark.sql(f"CREATE TABLE {source} ({COLUMNS.replace('(12,8)', '(9,7)')}) TBLPROPERTIES ('routing-key' = 'k')")
+        self.spark.sql(
+            f"CREATE TABLE {source} ({COLUMNS.replace('(12,8)', '(9,7)')}) TBLPROPERTIES ('routing-key' = 'k')"
+        )
         self.spark.sql(f"INSERT INTO {source} SELECT * FROM {name}")
         within = [text.removeprefix("pravega.") for text in (source, table)]
         self.spark.sql(f"CALL pravega.system.copy('{within[0]}', '{within[1]}', '{name}')").collect()
@@ -104,7 +112,7 @@ class Ways:
     def _update(self, table: str, name: str, rows: DataFrame, row: dict[str, object]) -> None:
         self.spark.sql(f"UPDATE {table} SET v = {row['v']}, w = '{row['w']}' WHERE k = '{row['k']}'")
 
-    def _options(self, table: str) -> dict[str, str]:
+    def options(self, table: str) -> dict[str, str]:
         _, scope, stream = table.replace("_", "-").split(".")
         return {
             "controller-uri": self.sandbox.controller_uri,
@@ -112,12 +120,14 @@ class Ways:
             "stream": f"{scope}/{stream}",
         }
 
-    def _stream(self, name: str, row: dict[str, object]):  # type: ignore[no-untyped-def]
+    def stream(self, name: str, row: dict[str, object], columns: str) -> DataStreamWriter:
+        """A streaming query that brings a row, and ends."""
         files = self.folder / name
         files.mkdir()
         (files / "rows.json").write_text(json.dumps(row))
-        rows = self.spark.readStream.schema(OTHERS).json(str(files))
-        return rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(self.folder / f"{name}-state"))
+        rows = self.spark.readStream.schema(columns).json(str(files))
+        state = self.folder / f"{name}-state"
+        return rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(state))
 
 
 @contextmanager
@@ -135,13 +145,14 @@ def test_one_form_and_one_key(spark: SparkSession, sandbox: Sandbox, namespace: 
     tables = {name: f"{namespace}.{name}" for name in TABLES}
     with ThreadPoolExecutor(len(TABLES)) as threads:
         wrong = list(threads.map(partial(one_form, ways), tables, tables.values()))
-    assert sum(wrong, []) == []
+    assert list(chain.from_iterable(wrong)) == []
     with as_stored(spark):
         stored = {
             name: spark.sql(f"SELECT DISTINCT k, CAST(d AS STRING), w, l FROM {table}").collect()
             for name, table in {**tables, "log": f"{namespace}.`keyed$log`"}.items()
         }
-    assert stored == dict.fromkeys(stored, [("ab   ", "0.00000010", "x", ["y "])])
+    for name, rows in stored.items():
+        assert rows == [("ab   ", "0.00000010", "x", ["y "])], name
 
 
 def one_form(ways: Ways, name: str, table: str) -> list[str]:
@@ -178,3 +189,36 @@ def test_texts_that_are_too_long_are_refused(
         # Blanks that are too many are no text, as in SQL.
         ways.take(way, table, v + 50, k="ab      ", w="wx    ")
         assert spark.sql(f"SELECT v, w FROM {table}").collect() == [(v + 50, "wx ")]
+
+
+@pytest.mark.parametrize("name", ["plain", "key_value"])
+def test_names_are_found_whatever_their_case(
+    spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path, name: str
+) -> None:
+    ways, table = Ways(spark, sandbox, tmp_path, namespace), f"{namespace}.{name}_case"
+    more = "" if name == "plain" else " TBLPROPERTIES ('table-type' = 'key-value', 'primary-key' = 'id')"
+    spark.sql(f"CREATE TABLE {table} (id INT, Name STRING, s STRUCT<x: INT, L: ARRAY<STRUCT<Y: INT>>>){more}")
+
+    def stream(number: int) -> DataStreamWriter:
+        row = {"ID": number, "name": f"n{number}", "S": {"X": number, "l": [{"y": number}]}}
+        return ways.stream(f"{name}_case_{number}", row, SHOUTED)
+
+    stream(1).toTable(table).awaitTermination()
+    if name == "plain":
+        stream(2).format("pravega").options(**ways.options(table)).start().awaitTermination()
+        rows = spark.sql("SELECT 3 AS ID, 'n3' AS name, named_struct('X', 3, 'l', array(named_struct('y', 3))) AS S")
+        rows.write.format("pravega").options(**ways.options(table)).mode("append").save()
+        # Of the rows' columns one is new, and not those that differ in case.
+        merged = ways.stream(
+            "merged", {"ID": 4, "name": "n4", "S": {"X": 4, "l": [{"y": 4}]}, "MORE": 5}, f"{SHOUTED}, MORE INT"
+        )
+        merged.option("merge-schema", "true").toTable(table).awaitTermination()
+        spark.sql(f"ALTER TABLE {table} DROP COLUMN MORE")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(PySparkException, match='the rows have "ID", and the table "id", which are different names'):
+            stream(9).toTable(table).awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    written = [(n, f"n{n}", (n, [(n,)])) for n in ((1, 2, 3, 4) if name == "plain" else (1,))]
+    assert sorted(tuple(row) for row in spark.table(table).collect()) == written

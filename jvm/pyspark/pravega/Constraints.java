@@ -5,7 +5,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.constraints.Check;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
@@ -16,6 +19,8 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 /** Constraints between Spark and the catalog process: Spark holds rows against CHECK, a primary key is a property. */
 final class Constraints {
   private Constraints() {}
+
+  private static final Pattern NAME = Pattern.compile("\\s*(?:`((?:[^`]|``)+)`\\s*|([^,]*)),");
 
   /** The property that names the columns of a primary key. */
   static final String PRIMARY_KEY = "primary-key";
@@ -58,7 +63,7 @@ final class Constraints {
       if (constraint instanceof PrimaryKey key) {
         String columns = columns(key);
         String given = all.put(PRIMARY_KEY, columns);
-        if (given != null && !given.replace(" ", "").equalsIgnoreCase(columns)) {
+        if (given != null && !names(given).equals(names(columns))) {
           throw Unchecked.sneak(
               new PravegaException(
                   "PRAVEGA_CONFIGURATION",
@@ -71,7 +76,20 @@ final class Constraints {
 
   /** A primary key's columns, as the property names them. */
   static String columns(PrimaryKey key) {
-    return Arrays.stream(key.columns()).map(c -> String.join(".", c.fieldNames())).collect(Collectors.joining(","));
+    return Arrays.stream(key.columns())
+        .map(c -> PravegaTable.quoted(String.join(".", c.fieldNames())))
+        .collect(Collectors.joining(","));
+  }
+
+  /** The names in a list as the property has it, some of them in backticks; without their case. */
+  private static List<String> names(String text) {
+    List<String> names = new ArrayList<>();
+    Matcher found = NAME.matcher(text + ",");
+    while (found.find()) {
+      String name = found.group(1) == null ? found.group(2).strip() : found.group(1).replace("``", "`");
+      names.add(name.toLowerCase(Locale.ROOT));
+    }
+    return names;
   }
 
   static NamedReference[] references(List<String> columns) {

@@ -30,11 +30,11 @@ from pyspark_pravega.connector.key_value import (
     parse_bytes,
 )
 from pyspark_pravega.connector.options import ISOLATION_LEVEL, isolation_level
-from pyspark_pravega.connector.table import PRIMARY_KEY, Check, names_of, split_defaults, with_rules
+from pyspark_pravega.connector.table import PRIMARY_KEY, Check, split_defaults, with_rules
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, SYNONYMS
 from pyspark_pravega.settings import canonical_key
-from pyspark_pravega.values import number
+from pyspark_pravega.values import listed, names_of, number
 
 MAX_PARTITIONS = 1000
 _AT_CREATION = frozenset({TABLE_TYPE, PRIMARY_KEY, PARTITION_KEY, PARTITIONS, ENCODING_HEADER, COMPATIBILITY})
@@ -177,7 +177,7 @@ def _key(schema: StructType, kept: dict[str, str]) -> list[StructField]:
         if field.name in [one.name for one in key]:
             raise ConfigurationError(f'"{PRIMARY_KEY}" names column "{field.name}" twice')
         key.append(field)
-    kept[PRIMARY_KEY] = ",".join(field.name for field in key)
+    kept[PRIMARY_KEY] = listed(field.name for field in key)
     if len(key) == len(schema):
         raise ConfigurationError("a key-value table needs a column that isn't in its key: an entry has a value")
     return key
@@ -190,15 +190,15 @@ def _apply(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> Non
                 f"a key-value table can't be {transform['name'].upper().replace('_', ' ')}: CLUSTERED BY (columns) "
                 "INTO n BUCKETS names the first columns of its key and the number of its partitions"
             )
-        columns, buckets = ",".join(transform["columns"]), str(transform["buckets"])
+        columns, buckets = listed(transform["columns"]), str(transform["buckets"])
         for name, value in ((PARTITION_KEY, columns), (PARTITIONS, buckets)):
-            if kept.setdefault(name, value).replace(" ", "").lower() != value.lower():
+            if listed(names_of(kept.setdefault(name, value))).lower() != value.lower():
                 raise ConfigurationError(f'CLUSTERED BY contradicts the property "{name}" = "{kept[name]}"')
 
 
 def _partition_key(layout: KeyLayout, kept: dict[str, str]) -> int:
     """How many of the key's columns choose an entry's partition."""
-    given = [name.lower() for name in names_of(kept.get(PARTITION_KEY, ",".join(layout.names)))]
+    given = [name.lower() for name in names_of(kept.get(PARTITION_KEY, listed(layout.names)))]
     if not given or given != [name.lower() for name in layout.names[: len(given)]]:
         raise ConfigurationError(
             f'"{PARTITION_KEY}", or CLUSTERED BY, must name the first columns of the key ({", ".join(layout.names)}), '
@@ -206,7 +206,7 @@ def _partition_key(layout: KeyLayout, kept: dict[str, str]) -> int:
         )
     kept.pop(PARTITION_KEY, None)
     if len(given) < len(layout.names):
-        kept[PARTITION_KEY] = ",".join(layout.names[: len(given)])
+        kept[PARTITION_KEY] = listed(layout.names[: len(given)])
     return len(given)
 
 

@@ -55,6 +55,7 @@ from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.settings import Settings, canonical_key
 from pyspark_pravega.together import together
+from pyspark_pravega.values import listed
 
 _KEPT = 512
 
@@ -395,7 +396,7 @@ def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]
         TABLE_TYPE: KEY_VALUE,
         FORMAT: definition.values.format,
         "codec": describe(definition.values.codec),
-        PRIMARY_KEY: ",".join(definition.layout.names),
+        PRIMARY_KEY: listed(definition.layout.names),
         **{key: value for key, value in definition.properties.items() if not key.startswith("_")},
         **({"compatibility": definition.values.compatibility} if definition.values.compatibility else {}),
         PARTITIONS: str(definition.configuration.partitions),

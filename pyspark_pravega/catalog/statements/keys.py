@@ -26,6 +26,7 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.connector.write import key_texts
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
+from pyspark_pravega.values import listed
 
 Change = Mapping[str, Any]
 
@@ -84,7 +85,7 @@ def check_key_properties(
     key_and_schema = key_of(merged, definition.event_schema, stream)
     assert key_and_schema is not None
     key, schema = key_and_schema
-    merged[PRIMARY_KEY] = ",".join(key.columns)
+    merged[PRIMARY_KEY] = listed(key.columns)
     if not key.is_written:
         if ROUTING_KEY in merged:
             _check_routing(merged[ROUTING_KEY], schema, key)

@@ -84,6 +84,9 @@ _COLUMN = re.compile(
 )
 
 
+_BYTES = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`\s*|(?P<plain>[^=,]*))=(?P<width>[^,]*)(?:,|$)")
+
+
 @dataclass(frozen=True)
 class KeyColumn:
     """A column of a key."""
@@ -211,7 +214,7 @@ def parse_columns(text: str) -> list[StructField]:
         ConfigurationError: it isn't so, or a type can't be in a key.
     """
     fields = []
-    for part in re.split(r",(?![^(]*\))", text):
+    for part in _parts(text):
         match = _COLUMN.fullmatch(part)
         kind = None if match is None else _type(match["kind"].upper(), match["sizes"])
         if match is None or kind is None:
@@ -236,12 +239,20 @@ def parse_bytes(text: str) -> dict[str, int]:
         ConfigurationError: it isn't so.
     """
     given = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        name, sign, width = part.partition("=")
-        if not sign:
+    position = 0
+    while text[position:].strip():
+        match = _BYTES.match(text, position)
+        if match is None:
             raise ConfigurationError(f'"key-bytes" must be as \'code=16, name=40\', not "{text}"')
-        given[name.strip()] = number("key-bytes", width.strip(), least=1, most=256)
+        name = match["plain"].strip() if match["quoted"] is None else match["quoted"].replace("``", "`")
+        given[name] = number("key-bytes", match["width"].strip(), least=1, most=256)
+        position = match.end()
     return given
+
+
+def _parts(text: str) -> list[str]:
+    """A list's parts: commas within backticks or brackets separate nothing."""
+    return re.findall(r"(?:`(?:[^`]|``)*`|\([^)]*\)|[^,])+", text)
 
 
 def _type(name: str, sizes: str | None) -> DataType | None:

@@ -72,9 +72,7 @@ def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | N
         chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)
     ]
     cut = [[piece for part in chain for piece in _pieces(part, snapshot.compacted)] for chain in wanted_chains]
-    packed = pack(
-        cut, lambda chain: sum(part.size for part, _ in chain), PACKED_BYTES, count_of=len, most=MOST_PARTS
-    )
+    packed = pack(cut, lambda chain: sum(part.size for part, _ in chain), PACKED_BYTES, count_of=len, most=MOST_PARTS)
     # The pieces of a part stay in their order.
     ordered = (sorted(itertools.chain(*some), key=lambda piece: piece[0].segment_id) for some in packed)
     return [ChainPartition(pieces) for pieces in ordered]

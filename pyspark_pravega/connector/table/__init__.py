@@ -39,7 +39,6 @@ from pyspark_pravega.connector.table.keys import (
     TableKey,
     check_key,
     key_of,
-    names_of,
     routing_key_of,
     with_operation,
 )
@@ -109,7 +108,6 @@ __all__ = [
     "flat_key",
     "key_of",
     "load_definition",
-    "names_of",
     "other_keys",
     "planned_schema",
     "raw_definition",

@@ -36,6 +36,7 @@ from pyspark_pravega.connector.table.flat_keys import flat_key, shown_key
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.codec import Codec, subschema
 from pyspark_pravega.serde.formats import REGISTERED
+from pyspark_pravega.values import listed, names_of
 
 PRIMARY_KEY = "primary-key"
 """The property that names a table's key: columns, separated by commas."""
@@ -106,11 +107,6 @@ class TableKey:
         of_row = list(self.columns) if self.row is None else [self.row]
         more = [name for name in (self.operation, self.deleted_row) if name is not None]
         return [*of_row, *more]
-
-
-def names_of(text: str) -> tuple[str, ...]:
-    """The names in a list that is separated by commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def key_of(properties: Mapping[str, str], events: StructType, stream: object) -> tuple[TableKey, StructType] | None:
@@ -251,7 +247,7 @@ def routing_key_of(columns: Sequence[str], schema: StructType) -> str:
         columns: those of the key.
         schema: the table's columns.
     """
-    return ",".join(_with_texts(columns, schema))
+    return listed(_with_texts(columns, schema))
 
 
 def _field(name: str | None, events: StructType, property_name: str, stream: object) -> StructField | None:

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DateType, DecimalType, StructType
 
 from pyspark_pravega.errors import InvalidNameError, did_you_mean
+from pyspark_pravega.values import listed, names_of, quoted
 
-_COLUMN = re.compile(r"\{([^{}]+)\}")
+_COLUMN = re.compile(r"\{(`(?:[^`]|``)+`|[^{}]+)\}")
 _SEPARATOR = ","
 
 KEY_TEXTS, PLAIN = "_key_texts", "plain"
@@ -50,7 +51,7 @@ class Routing:
 
         Args:
             text: a column, `a`; several, `a,b`, whose values are joined by commas; a pattern, `{a}/{b}`; or a key for
-                all rows in single quotes, `'all'`.
+                all rows in single quotes, `'all'`. A name with letters that mean something here stands in backticks.
             columns: the table's columns. Names are found whatever their case.
             plain: see `Routing.plain`.
 
@@ -58,16 +59,15 @@ class Routing:
             InvalidNameError: one of the names isn't a column, or there is none.
         """
         stripped = text.strip()
-        whole = _find(stripped, columns)
+        whole = _find(text, columns) or _find(stripped, columns)
         if whole is not None:
             return cls(columns=(whole,), texts=("", ""), plain=plain)
         if len(stripped) >= 2 and stripped[0] == stripped[-1] == "'":
             return cls(columns=(), texts=(stripped[1:-1].replace("''", "'"),))
-        parts = _COLUMN.split(stripped)
-        if len(parts) > 1:
-            names, texts = parts[1::2], parts[::2]
+        names, parts = list(names_of(stripped, empty=True)), _COLUMN.split(stripped)
+        if len(parts) > 1 and any(_find(name, columns) is None for name in names):
+            names, texts = [_bare(name) for name in parts[1::2]], parts[::2]
         else:
-            names = [name.strip() for name in stripped.split(_SEPARATOR)]
             texts = ["", *[_SEPARATOR] * (len(names) - 1), ""]
         routing_columns = []
         for name in names:
@@ -87,13 +87,13 @@ class Routing:
 
     def __str__(self) -> str:
         if self.column is not None:
-            return self.column
+            return self.column if self.column == self.column.strip() else quoted(self.column)
         if not self.columns:
             return "'" + self.texts[0].replace("'", "''") + "'"
         if self.texts == ("", *[_SEPARATOR] * (len(self.columns) - 1), ""):
-            return _SEPARATOR.join(self.columns)
+            return listed(self.columns)
         return self.texts[0] + "".join(
-            "{" + name + "}" + after for name, after in zip(self.columns, self.texts[1:], strict=True)
+            "{" + listed([name]) + "}" + after for name, after in zip(self.columns, self.texts[1:], strict=True)
         )
 
     def keys(self, batch: pa.RecordBatch) -> pa.Array | str:
@@ -174,6 +174,11 @@ def _replaced(texts: pa.Array, which: pa.Array, others: list[str]) -> pa.Array:
     if others:
         texts = pc.replace_with_mask(texts, pc.fill_null(which, False), pa.array(others, pa.string()))
     return texts.fill_null("")
+
+
+def _bare(name: str) -> str:
+    """A name of a pattern without its backticks."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def _find(name: str, columns: Sequence[str]) -> str | None:

@@ -1,7 +1,8 @@
 """How Spark's types and those of the formats correspond; docs/types.md has it as tables.
 
 `common` is for all formats, `avro`, `json` and `protobuf` for one each. `fitting` makes a table's columns of others
-that hold the same values, and `forms` in the one form in which they are kept; `nesting` makes nested columns anew. It uses `serde.schemas`.
+that hold the same values, `forms` brings these into the one form in which they are kept, and `nesting` makes nested
+columns anew. It uses `serde.schemas`.
 """
 
 from pyspark_pravega.serde.types.avro import avro_to_spark, free_name, spark_to_avro

@@ -65,7 +65,7 @@ class Length:
 
 
 Lengths: TypeAlias = "Length | tuple[Lengths, ...] | None"
-"""Those within a type: of a struct's fields, an array's elements, a map's keys and values; None where there are none."""
+"""Those within a type: of a struct's fields, an array's elements, a map's keys and values; None where it has none."""
 
 
 class StoredForm:
@@ -78,7 +78,8 @@ class StoredForm:
             schema: the table's columns.
         """
         self._schema = to_arrow_schema(arrow_safe(schema), timezone="UTC")
-        self._lengths = {field.name: _lengths(field.dataType, (field.metadata or {}).get(CHAR_VARCHAR)) for field in schema}
+        texts = [(field.metadata or {}).get(CHAR_VARCHAR) for field in schema]
+        self._lengths = {f.name: _lengths(f.dataType, text) for f, text in zip(schema, texts, strict=True)}
 
     def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows as they are kept.

@@ -49,7 +49,9 @@ def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change)
     if pa.types.is_struct(kind):
         # Flattened, what lies under a null is null, too.
         names = [field.name for field in _fields(kind)]
-        parts = dict(zip(same_names([field.name for field in _fields(array.type)], names), array.flatten(), strict=True))
+        parts = dict(
+            zip(same_names([field.name for field in _fields(array.type)], names), array.flatten(), strict=True)
+        )
         children = [change(parts[field.name], field.type, f"{path}.{field.name}") for field in _fields(kind)]
         # Not StructArray.from_arrays: a field that isn't nullable may hold nulls where its struct is null.
         valid = array.is_valid().buffers()[1] if array.null_count else None
