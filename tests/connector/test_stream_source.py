@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from client_tools import append, framed, make_stream
 from connector_tools import begin, numbered, raw_table, run_task
+from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.connector.bounds import Bound, parse_bound, parse_time
+from pyspark_pravega.connector.official import event_rows
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream.lag import lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream.source import StreamSource
-from pyspark_pravega.connector.table.definition import raw_definition
+from pyspark_pravega.connector.table.definition import TableDefinition, raw_definition
 from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
 from pyspark_pravega.settings import Settings
 
@@ -99,7 +102,8 @@ def test_a_merge_waits_for_the_slower_predecessor(client: Client, settings: Sett
     (merged,) = client.controller.scale_to(stream, 1).ids
     append(client, stream, merged, framed(b"after"))
     query = Query(client, settings, stream, max_events=2)
-    assert [sorted(batch) for batch in query.batches()] == [["a", "x"], ["b", "c"], ["d"], ["after"]]
+    # Of the second segment there are 9 bytes and half of what comes after both: "x" comes late in it.
+    assert [sorted(batch) for batch in query.batches()] == [["a", "b"], ["x"], ["c", "d"], ["after"]]
     assert position(query, stream) == {merged: 13}
 
 
@@ -114,20 +118,83 @@ def test_epochs_without_events_take_no_batch(client: Client, settings: Settings,
     assert [sorted(batch) for batch in query.batches()] == [sorted(events(0, 2))]
 
 
-def test_limits_are_fair_and_end_at_events(client: Client, settings: Settings, scope: str) -> None:
+def test_limits_take_the_same_share_of_each_segment_and_end_at_events(
+    client: Client, settings: Settings, scope: str
+) -> None:
     stream = make_stream(client, scope, "s", segments=3)
-    append(client, stream, 0, *[framed(b"a%03d" % i) for i in range(100)])
-    append(client, stream, 1, *[framed(b"b%03d" % i) for i in range(4)])
-    append(client, stream, 2, *[framed(b"c%03d" % i) for i in range(100)])
+    sizes = {"a": 100, "b": 4, "c": 50}
+    for segment, (letter, size) in enumerate(sizes.items()):
+        append(client, stream, segment, *[framed(f"{letter}{i:03d}".encode()) for i in range(size)])
     query = Query(client, settings, stream, max_events=30)
-    first = query.batch()
-    counts = {letter: sum(event[0] == letter for event in first) for letter in "abc"}
-    assert counts == {"a": 13, "b": 4, "c": 13}
-    rest = query.batches()
-    assert [len(batch) for batch in rest] == [30] * 5 + [24]
-    assert sorted([*first, *(event for batch in rest for event in batch)]) == sorted(
-        [f"a{i:03d}" for i in range(100)] + [f"b{i:03d}" for i in range(4)] + [f"c{i:03d}" for i in range(100)]
-    )
+    read: list[str] = []
+    for batch in query.batches():
+        assert len(batch) == min(30, 154 - len(read))
+        read += batch
+        shares = {letter: sum(event[0] == letter for event in read) / size for letter, size in sizes.items()}
+        for letter, size in sizes.items():
+            assert abs(shares[letter] - shares["a"]) <= 1 / size + 1 / 100
+    assert sorted(read) == sorted(f"{letter}{i:03d}" for letter, size in sizes.items() for i in range(size))
+
+
+@pytest.mark.parametrize("limit", [{"max_events": 150}, {"max_bytes": 2100}], ids=["events", "bytes"])
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "way", ["plain", "versions", "versions, then plain", "scaled", "scaled versions", "two streams"]
+)
+def test_what_was_written_in_order_comes_in_order_of_time(
+    client: Client, settings: Settings, scope: str, way: str, limit: dict[str, int], *, restarts: bool
+) -> None:
+    """Segments have different numbers of keys. No event comes much later than one that was written after it."""
+    count, allowed = 3000, 250
+    streams = [make_stream(client, scope, name, segments=3) for name in ("s", "t")[: 2 if way == "two streams" else 1]]
+    if "versions" in way:
+        table = raw_table(client, settings, scope, segments=3, name="v")
+        streams = [table.stream]
+    expected = []
+    for first in range(0, count, 500):
+        for one, stream in enumerate(streams):
+            # The second stream has a fifth of what the first one has.
+            numbers = range(first, first + 500, 1 + 4 * one)
+            some = [f"k{number % 7}:{number:05d}" for number in numbers]
+            expected += some
+            if "versions" in way and not (way.endswith("plain") and first >= 1500):
+                commit(table, some)
+            else:
+                write(client, stream, some)
+            if "scaled" in way and first in (1000, 2000):
+                merged = {1000: [0], 2000: sorted(client.tail(stream))[:2]}[first]
+                client.controller.scale_stream(stream, merged, [*_halved(client, stream, merged)])
+    query = Query(client, settings, *streams, **limit)
+    read: list[str] = []
+    latest, late = 0, 0
+    while batch := query.batch():
+        numbers_of_batch = [int(event.split(":")[1]) for event in batch]
+        late = max(late, latest - min(numbers_of_batch))
+        latest = max(latest, *numbers_of_batch)
+        read += batch
+        assert len(batch) <= limit.get("max_events", len(batch))
+        assert sum(len(event) + 8 for event in batch) <= limit.get("max_bytes", 1 << 30)
+        if restarts:
+            before, query = query, Query(client, settings, *streams, **limit)
+            query.offset = before.offset
+    assert sorted(read) == sorted(expected)
+    assert late <= allowed, late
+
+
+def commit(table: TableDefinition, some: list[str]) -> None:
+    """Events with their keys, as one version, written by one task."""
+    definition = event_rows(table, StructType().add("event", "binary").add("routing_key", "string"))
+    assert definition is not None
+    writer = begin(definition)
+    columns = {"event": [event.encode() for event in some], "routing_key": [event.split(":")[0] for event in some]}
+    writer.commit([writer.write_partition(0, iter([pa.record_batch(columns)]))])
+
+
+def _halved(client: Client, stream: Stream, segments: list[int]) -> list[tuple[float, float]]:
+    """Two new ranges in the place of some neighbours."""
+    ranges = client.controller.segment_ranges(stream, segments).values()
+    low, high = min(one.min_key for one in ranges), max(one.max_key for one in ranges)
+    return [(low, (low + high) / 2), ((low + high) / 2, high)]
 
 
 def test_with_fewer_events_than_segments_all_get_their_turn(client: Client, settings: Settings, scope: str) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from streaming_tools import run_available
+from streaming_tools import run_available, scope_of
+
+from pyspark_pravega.client import Client, Stream
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
@@ -109,3 +111,36 @@ def test_a_running_total_goes_on_from_its_state(
     insert(spark, table, (2, "a", "10:00:00"))
     run()
     assert sink == {"a": 3, "b": 10}
+
+
+@pytest.mark.parametrize("way", ["versions", "plain"])
+def test_a_limit_makes_no_row_late_that_was_written_in_order(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path, way: str
+) -> None:
+    """Of three segments two have three of the keys each, and one has one; eleven hours, and a watermark of one."""
+    source, target = f"{namespace}.source", f"{namespace}.target"
+    spark.sql(f"CREATE TABLE {source} (event STRING NOT NULL) CLUSTERED BY (event) INTO 3 BUCKETS TBLPROPERTIES "
+              "('format' = 'string')")  # fmt: skip
+    columns = "timestamp_seconds(1767225600 + 2 * CAST(split_part(event, ':', 2) AS BIGINT)) AS at"
+    frame = spark.readStream.option("maxEventsPerTrigger", "1500")
+    if way == "versions":
+        spark.sql(f"DROP TABLE {source}")
+        spark.sql(f"CREATE TABLE {source} (id BIGINT, at TIMESTAMP, k STRING) CLUSTERED BY (k) INTO 3 BUCKETS")
+        rows = "id, timestamp_seconds(1767225600 + 2 * id) AS at, 'k' || id % 7 AS k"
+        for first in range(0, 20_000, 5_000):
+            spark.sql(f"INSERT INTO {source} SELECT {rows} FROM range({first}, {first + 5_000})")
+        read = frame.table(source)
+    else:
+        events = [f"k{number % 7}:{number}" for number in range(20_000)]
+        with client.writer(Stream(scope_of(namespace), "source")) as writer:
+            writer.write_batch([event.encode() for event in events], [event.split(":")[0] for event in events])
+        read = frame.table(source).selectExpr(columns, "split_part(event, ':', 1) AS k")
+    sums = read.withWatermark("at", "1 hour").groupBy(sf.window("at", "10 minutes"), "k").agg(sf.count("*").alias("n"))
+    spark.sql(f"CREATE TABLE {target} (w TIMESTAMP NOT NULL, k STRING NOT NULL, n BIGINT, PRIMARY KEY (w, k))")
+    writer = sums.selectExpr("window.start AS w", "k", "n").writeStream.outputMode("update").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path)).toTable(target)
+    query.awaitTermination()
+    dropped = [one.numRowsDroppedByWatermark for batch in query.recentProgress for one in batch.stateOperators]
+    assert sum(dropped) == 0
+    assert spark.sql(f"SELECT sum(n), count(*) FROM {target}").first() == (20_000, 469)
+    assert len(query.recentProgress) > 10

@@ -1,11 +1,13 @@
-"""How much of what is there a micro-batch takes: up to limits, at borders between events, fairly from all segments."""
+"""How much of what is there a micro-batch takes: up to limits, at borders between events, all segments at one time."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +15,10 @@ import numpy.typing as npt
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.events import event_batches
 from pyspark_pravega.client.segments import read_range
+from pyspark_pravega.connector.stream.steps import Range, Segment, Step
 from pyspark_pravega.frames.framing import HEADER_SIZE
 
-Segment = tuple[Stream, int]
-Range = tuple[int, int]
-"""Where something begins and ends in a segment, in bytes."""
+Offsets = npt.NDArray[np.int64]
 _FIRST_STEP, _LONGEST_STEP = 64 << 10, 4 << 20
 
 
@@ -54,15 +55,24 @@ class Admission:
         """
         self._client = client
         self._walks: dict[Segment, _Walk] = {}
-        self._turn = 0
+        self._begun: _Begun | None = None
+        self._event_size = 128
+        """How long events are, as far as any were seen."""
         self._last_batch = time.monotonic()
 
-    def admit(self, available: Mapping[Segment, Range], limits: Limits) -> dict[Segment, int]:
+    def admit(
+        self,
+        available: Mapping[Segment, Range],
+        limits: Limits,
+        steps: Callable[[], Iterable[Step]] = tuple,
+    ) -> dict[Segment, int]:
         """What the next micro-batch reads.
 
         Args:
             available: what is there to be read of each segment.
             limits: how much it may be.
+            steps: gives what is there in the order in which it is to be read, and is asked only where not all of it
+                fits; else it is one step.
 
         Returns:
             Where to end in each of the segments; all at their starts where the batch has to wait.
@@ -78,8 +88,9 @@ class Admission:
         if total:
             self._last_batch = time.monotonic()
         if _fits(total, limits):
+            self._begun = None
             return {segment: end for segment, (_, end) in available.items()}
-        return self._share(available, limits)
+        return self._in_order(available, limits, steps)
 
     def _enough(self, available: Mapping[Segment, Range], total: int, limits: Limits) -> bool:
         assert limits.min_events is not None
@@ -95,38 +106,87 @@ class Admission:
                 return True
         return False
 
-    def _share(self, available: Mapping[Segment, Range], limits: Limits) -> dict[Segment, int]:
-        """Equal shares; what one segment doesn't use is shared among the others."""
+    def _in_order(
+        self, available: Mapping[Segment, Range], limits: Limits, steps: Callable[[], Iterable[Step]]
+    ) -> dict[Segment, int]:
+        """Whole steps while they fit. Only one that doesn't fit alone is cut, and then gone on with."""
         ends = {segment: start for segment, (start, _) in available.items()}
-        order = [segment for segment, (start, end) in available.items() if start < end]
-        # Who comes first gets a share even where there are fewer events than segments.
-        self._turn += 1
-        order = order[self._turn % len(order) :] + order[: self._turn % len(order)]
-        left = _Left(limits)
-        open_ones = order
-        while open_ones and not left.nothing:
-            events, size = left.share(len(open_ones))
-            taken_before = left.taken
-            still_open = []
-            for segment in open_ones:
-                if not left.nothing:
-                    left.take(ends, segment, self._walk(segment, ends[segment]), available[segment][1], events, size)
-                if ends[segment] < available[segment][1]:
-                    still_open.append(segment)
-            if left.taken == taken_before:
-                if len(open_ones) == 1 or (events, size) == left.share(1):
-                    break
-                # No share holds an event: let the first ones have what there is.
-                for segment in open_ones:
-                    left.take(ends, segment, self._walk(segment, ends[segment]), available[segment][1], *left.share(1))
+        left, begun, self._begun = _Left(limits), self._begun, None
+        everything = Step(ends={segment: end for segment, (_, end) in available.items()})
+        for step in chain([] if begun is None else [begun.step], _later(steps), [everything]):
+            if step is everything and left.taken:
                 break
-            open_ones = still_open
-        if not left.taken and order:
-            first = order[0]
-            walk = self._walk(first, ends[first])
-            walk.take(available[first][1], 1, None)
-            ends[first] = walk.position
+            part = {
+                segment: (ends[segment], until)
+                for segment, end in step.ends.items()
+                if segment in available and ends[segment] < (until := min(end, available[segment][1]))
+            }
+            if not part:
+                continue
+            if self._holds(left, part, step):
+                ends |= {segment: end for segment, (_, end) in part.items()}
+            elif left.taken:
+                break
+            else:
+                if begun is None or step is not begun.step:
+                    begun = _Begun.of(step, available, part)
+                self._begun = begun
+                moved = self._shares(part, begun, left)
+                if moved:
+                    ends |= moved
+                    break
         return ends
+
+    def _holds(self, left: _Left, part: Mapping[Segment, Range], step: Step) -> bool:
+        """Whether all of a part is still within the limits; takes it, if so."""
+        if step.weights is not None:
+            # Its ends may lie within events.
+            return False
+        size = sum(end - start for start, end in part.values())
+        if left.bytes is not None and size > left.bytes:
+            return False
+        events = step.events if size == step.bytes else None
+        if left.events is not None and events is None:
+            events = 0
+            for segment, (start, end) in part.items():
+                events += self._walk(segment, start).count(end, left.events - events + 1)
+                if events > left.events:
+                    return False
+        if left.events is not None and events is not None and events > left.events:
+            return False
+        for segment, (start, end) in part.items():
+            self._walk(segment, start).go_on(end)
+        left.take(events or 0, size)
+        return True
+
+    def _shares(self, part: Mapping[Segment, Range], begun: _Begun, left: _Left) -> dict[Segment, int]:
+        """The first events of a part, in the order of how far they lie in their segments' shares of the step."""
+        segments = list(part)
+        walks = [self._walk(segment, part[segment][0]) for segment in segments]
+        guess = left.bytes if left.bytes is not None else (left.events or 1) * self._event_size
+        reached = max(begun.share(segment, part[segment][0]) for segment in segments)
+        step = max(guess / max(1.0, sum(begun.weights[segment] for segment in segments)), 1e-6)
+        while True:
+            share = min(1.0, reached + step)
+            shares = []
+            for segment, walk in zip(segments, walks, strict=True):
+                shares.append(begun.shares(segment, walk.ends(begun.until(segment, share, part[segment][1]))))
+            count = sum(len(some) for some in shares)
+            size = sum(walk.size(len(some)) for walk, some in zip(walks, shares, strict=True))
+            if share == 1.0 or left.is_less_than(count, size):
+                break
+            step *= 2
+        owners = np.repeat(np.arange(len(segments)), [len(some) for some in shares])
+        order = np.argsort(np.concatenate(shares), kind="stable")
+        sizes = np.concatenate([walk.sizes(len(some)) for walk, some in zip(walks, shares, strict=True)])[order]
+        taken = left.first(sizes)
+        if count:
+            self._event_size = max(HEADER_SIZE, size // count)
+        counts = np.bincount(owners[order[:taken]], minlength=len(segments)).tolist()
+        left.take(taken, int(sizes[:taken].sum()))
+        for walk, number in zip(walks, counts, strict=True):
+            walk.take(number)
+        return {segment: walk.position for segment, walk, number in zip(segments, walks, counts, strict=True) if number}
 
     def _walk(self, segment: Segment, start: int) -> _Walk:
         walk = self._walks.get(segment)
@@ -135,35 +195,59 @@ class Admission:
         return walk
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """A step of which a batch has taken a share, and where it began: later batches go on by the same measure."""
+
+    step: Step
+    starts: Mapping[Segment, int]
+    weights: Mapping[Segment, float]
+
+    @classmethod
+    def of(cls, step: Step, available: Mapping[Segment, Range], part: Mapping[Segment, Range]) -> _Begun:
+        starts = {segment: start for segment, (start, _) in part.items()}
+        weights = {
+            segment: end - start if step.weights is None else step.weights[segment] - (start - available[segment][0])
+            for segment, (start, end) in part.items()
+        }
+        return cls(step=step, starts=starts, weights={segment: max(1.0, size) for segment, size in weights.items()})
+
+    def share(self, segment: Segment, offset: int) -> float:
+        """How far an offset lies in what the step has of a segment: from 0 to 1."""
+        return (offset - self.starts[segment]) / self.weights[segment]
+
+    def shares(self, segment: Segment, offsets: Offsets) -> npt.NDArray[np.float64]:
+        """The same of several ones."""
+        return (offsets - self.starts[segment]) / self.weights[segment]
+
+    def until(self, segment: Segment, share: float, end: int) -> int:
+        """The offset up to which a share reaches."""
+        return end if share >= 1.0 else min(end, self.starts[segment] + math.ceil(share * self.weights[segment]))
+
+
 class _Left:
     """What of the limits is still left."""
 
     def __init__(self, limits: Limits) -> None:
         self.events, self.bytes = limits.max_events, limits.max_bytes
-        self.taken = 0
+        self.taken = False
 
-    @property
-    def nothing(self) -> bool:
-        return self.events == 0 or (self.bytes is not None and self.bytes <= HEADER_SIZE)
+    def is_less_than(self, events: int, size: int) -> bool:
+        return (self.events is not None and events >= self.events) or (self.bytes is not None and size > self.bytes)
 
-    def share(self, among: int) -> tuple[int | None, int | None]:
-        events = None if self.events is None else max(1, self.events // among)
-        return events, None if self.bytes is None else self.bytes // among
-
-    def take(
-        self, ends: dict[Segment, int], segment: Segment, walk: _Walk, end: int, events: int | None, size: int | None
-    ) -> None:
-        if self.events is not None:
-            events = min(self.events, self.events if events is None else events)
+    def first(self, sizes: Offsets) -> int:
+        """How many of some events, in their order, are within the limits; one at least in each batch."""
+        count = len(sizes) if self.events is None else min(len(sizes), self.events)
         if self.bytes is not None:
-            size = min(self.bytes, self.bytes if size is None else size)
-        count, length = walk.take(end, events, size)
-        ends[segment] = walk.position
-        self.taken += count
+            count = min(count, int(np.searchsorted(np.cumsum(sizes), self.bytes, side="right")))
+        return count if self.taken else max(count, min(1, len(sizes)))
+
+    def take(self, events: int, size: int) -> None:
+        self.taken = self.taken or size > 0
         if self.events is not None:
-            self.events -= count
+            self.events -= events
         if self.bytes is not None:
-            self.bytes -= length
+            self.bytes -= size
 
 
 class _Walk:
@@ -177,29 +261,29 @@ class _Walk:
         """Where the events behind the position end, as far as is known."""
         self._step = _FIRST_STEP
 
-    def take(self, end: int, events: int | None, size: int | None) -> tuple[int, int]:
-        """Go on by some events.
+    def ends(self, until: int) -> Offsets:
+        """Where the next events end, as far as that is up to an offset."""
+        while (not len(self._ends) or self._ends[-1] < until) and self._look_ahead(until):
+            pass
+        return self._ends[: int(np.searchsorted(self._ends, until, side="right"))]
 
-        Args:
-            end: not beyond this offset.
-            events: by this many at most.
-            size: by this many bytes at most.
+    def sizes(self, events: int) -> Offsets:
+        """How long the next events are, which are known."""
+        return np.diff(self._ends[:events], prepend=self.position)
 
-        Returns:
-            By how many events, and bytes.
-        """
-        begin, count = self.position, 0
-        target = end if size is None else min(end, begin + size)
-        while events is None or count < events:
-            known = int(np.searchsorted(self._ends, target, side="right"))
-            step = known if events is None else min(known, events - count)
-            if step:
-                self.position = int(self._ends[step - 1])
-                self._ends = self._ends[step:]
-                count += step
-            elif len(self._ends) or self.position >= target or not self._look_ahead(end):
-                break
-        return count, self.position - begin
+    def size(self, events: int) -> int:
+        """How long they are together."""
+        return int(self._ends[events - 1]) - self.position if events else 0
+
+    def take(self, events: int) -> None:
+        """Go on by some events, which are known."""
+        if events:
+            self.go_on(int(self._ends[events - 1]))
+
+    def go_on(self, position: int) -> None:
+        """Go on to where an event begins."""
+        self.position = position
+        self._ends = self._ends[int(np.searchsorted(self._ends, position, side="right")) :]
 
     def count(self, end: int, enough: int) -> int:
         """How many events begin before an offset; counted no further than to a number that is enough."""
@@ -228,6 +312,10 @@ class _Walk:
             # An event that is longer than what was looked at.
             step *= 4
         return False
+
+
+def _later(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
+    yield from steps()
 
 
 def _fits(total: int, limits: Limits) -> bool:

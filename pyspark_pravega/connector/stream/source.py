@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import SlicePartition, arrange, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.stream.admission import Admission, Limits
@@ -16,6 +17,7 @@ from pyspark_pravega.connector.stream.following import FollowedPartition, share
 from pyspark_pravega.connector.stream.frontier import Look, StreamFrontier
 from pyspark_pravega.connector.stream.lag import lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
+from pyspark_pravega.connector.stream.steps import Step, all_that_is_left, versions_of
 from pyspark_pravega.errors import ConfigurationError, SegmentNotFoundError, SegmentTruncatedError
 
 _RECENT_S = 1.0
@@ -42,6 +44,7 @@ class StreamSource:
             stream: StreamFrontier(client, stream, fail_on_data_loss=options.fail_on_data_loss) for stream in streams
         }
         self._admission = Admission(client)
+        self._ledgers: dict[Stream, Ledger | None] = {}
         self._limits = Limits(
             max_events=options.max_events,
             max_bytes=options.max_bytes,
@@ -102,7 +105,7 @@ class StreamSource:
         if target is not None:
             limits = Limits(max_events=limits.max_events, max_bytes=limits.max_bytes)
         try:
-            ends = self._admission.admit(available, limits)
+            ends = self._admission.admit(available, limits, lambda: self._steps(looks))
         except (SegmentTruncatedError, SegmentNotFoundError):
             # It is told, or passed over, as everywhere.
             return self.latest_offset(start, limited=limited, target=target)
@@ -219,6 +222,20 @@ class StreamSource:
         if self._last_lag is None or self._last_lag[1] != consumed or self._last_lag[0] + _RECENT_S < now:
             self._last_lag = now, consumed, summary(lag_of(self._client, self.behind(consumed)))
         return self._last_lag[2]
+
+    def _steps(self, looks: Mapping[Stream, Look]) -> Iterable[Step]:
+        for stream in self.streams:
+            if self._ledgers.get(stream) is None:
+                # A log may be begun at any time.
+                self._ledgers[stream] = open_ledger(self._client, stream)
+        versions = versions_of(self._client, self._ledgers, looks)
+        if versions is not None:
+            return versions
+        positions = {
+            stream: StreamPosition(cut=StreamCut(stream, look.position), made_ms=look.made_ms)
+            for stream, look in looks.items()
+        }
+        return [all_that_is_left(self._client, self._frontiers, positions, looks)]
 
     def _look(self, stream: Stream, start: StreamPosition, target: SourceOffset | None) -> Look:
         limit: Mapping[int, int] = {} if target is None else target[stream].cut
