@@ -9,11 +9,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from catalog_tools import make
 from pyspark.sql.types import LongType, StructField, StructType
 
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.process.service import lines_of
+from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.settings import Settings
 
 QUICK: tuple[str, dict[str, Any]] = ("stopStream", {"id": "none"})
@@ -243,6 +248,48 @@ def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: 
     assert answer["id"] == slow
     assert answer["error"]["condition"] == "PRAVEGA_CONTROLLER_UNAVAILABLE"
     assert silent in answer["error"]["message"]
+
+
+@server
+def test_statements_that_wait_for_one_table_hold_up_no_other(settings: Settings, catalog: Catalog, scope: str) -> None:
+    """However many there are: whoever commits must not wait in their queue."""
+    sick, well = make(catalog, scope, "sick"), make(catalog, scope, "well")
+    column = {"kind": "AddColumn", "type": '"long"', "nullable": True, "comment": None, "position": None}
+    started = Service(settings.to_options())
+    try:
+        with create_ledger(catalog.client, sick).schemas_locked():
+            for number in range(100):
+                changes = [{**column, "column": [f"c{number}"], "default": None}]
+                started.send("alterTable", namespace=[scope], table="sick", changes=changes)
+            asked = started.send("loadRelation", namespace=[scope], table=well.name)
+            answer = started.receive()
+            assert (answer["id"], answer["result"]["stream"]) == (asked, str(well))
+    finally:
+        started.close()
+
+
+def test_each_request_is_answered(tmp_path: Path) -> None:
+    """Also where a class of the user's ends its thread, and where JSON can't hold the answer."""
+    (tmp_path / "a_format_that_exits.py").write_text("raise SystemExit(3)")
+    started = Service({"format-classes": "*"}, environment={"PYTHONPATH": str(tmp_path)})
+    try:
+        answer = started.call(
+            "createTable",
+            namespace=["s"],
+            table="t",
+            schema=json.loads(COLUMNS.json()),
+            transforms=[],
+            properties={"format": "a_format_that_exits:Any"},
+            checks=[],
+        )
+        assert "unexpected SystemExit: 3" in answer["error"]["message"]
+        assert started.call(QUICK[0], **QUICK[1])["result"] is None
+    finally:
+        started.close()
+    for result in ({1, 2}, float("nan"), {"rows": [[float("inf")]]}, b"x"):
+        (line,) = lines_of({"id": 7, "result": result})
+        assert json.loads(line)["id"] == 7
+        assert json.loads(line)["error"]["condition"] == "PRAVEGA_ERROR"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.settings import KEYS, Settings, canonical_key
 
-THREADS = 32
+THREADS = 2048
+"""For each request a thread of the JVM waits, and most requests wait for a server: those that wait for one sick stream
+must hold up nobody else, who may want to commit."""
 PIECE_LETTERS = 1 << 20
 """A longer answer is sent in pieces."""
 
@@ -102,12 +104,17 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     send({"id": 0, "result": greeting})
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="catalog")
 
-    def reply(request: dict[str, Any]) -> None:
-        send(answer(service, request))
+    def respond(request: dict[str, Any]) -> None:
+        try:
+            send(answer(service, request))
+        except BaseException as error:
+            # Whatever it is, as the exit that a class of the user's asks for: the JVM waits for an answer.
+            _log.exception("%s failed", request["method"])
+            send({"id": request["id"], "error": describe(error)})
         service.answered()
 
     for line in requests:
-        threads.submit(reply, json.loads(line))
+        threads.submit(respond, json.loads(line))
     # Threads may wait for a server: nobody is there to hear their answer any more.
     threads.shutdown(wait=False, cancel_futures=True)
 
@@ -116,9 +123,13 @@ def lines_of(answer: dict[str, Any]) -> Iterator[str]:
     """An answer as lines: a long one comes in pieces, between which others' answers find their way.
 
     Args:
-        answer: id and result, or id and error.
+        answer: id and result, or id and error. One that JSON can't hold (nor the JVM read) becomes an error.
     """
-    text = json.dumps(answer, separators=(",", ":"))
+    try:
+        text = json.dumps(answer, separators=(",", ":"), allow_nan=False)
+    except Exception as error:
+        _log.exception("an answer can't be sent")
+        text = json.dumps({"id": answer["id"], "error": describe(error)})
     if len(text) <= PIECE_LETTERS:
         yield text
         return
@@ -145,7 +156,7 @@ def settle_settings(options: dict[str, str], session: dict[str, str]) -> Setting
     return Settings.resolve(catalog=options, session=session)
 
 
-def describe(error: Exception) -> Failure:
+def describe(error: BaseException) -> Failure:
     """An error as the JVM takes it.
 
     Args:
