@@ -44,6 +44,10 @@ class _ConnectionLostError(Exception):
     """The connection ended before an answer came."""
 
 
+class _RefusedError(_ConnectionLostError):
+    """Nothing listens at an address where the registry has answered before: it is being started again."""
+
+
 class Transport:
     """Makes calls to one registry. Threads may share it.
 
@@ -62,6 +66,7 @@ class Transport:
     ) -> None:
         self.uri = uri.rstrip("/")
         self.timeout = timeout
+        self._has_answered = False
         self._credentials = credentials
         # No proxy from the environment: Pravega, beside it, isn't reached through one either.
         self._http = httpx.Client(
@@ -121,9 +126,10 @@ class Transport:
                 response = self._send(doing, method, path, params, json, headers)
             except _ConnectionLostError as lost:
                 # Every call here can be repeated.
-                if again():
+                if retries.again() if isinstance(lost, _RefusedError) else again():
                     continue
                 raise self._unreachable(doing, lost) from None
+            self._has_answered = True
             status = response.status_code
             if status in expect:
                 return response
@@ -189,6 +195,8 @@ class Transport:
                     f"({refusal}): set tls-ca (or PRAVEGA_TLS_CA) to the PEM file of the authority that signed "
                     "it, and use the host name that it was made for"
                 ) from None
+            if self._has_answered and isinstance(error, httpx.ConnectError):
+                raise _RefusedError(str(error)) from error
             raise self._unreachable(doing, error) from None
 
     def _unreachable(self, doing: str, error: Exception) -> RegistryUnavailableError:

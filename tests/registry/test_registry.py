@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -313,6 +314,50 @@ def test_nobody_at_the_address_is_found_out_at_once() -> None:
         pytest.raises(RegistryUnavailableError, match=r'group "s/g".*can\'t be reached.*schema-registry-uri'),
     ):
         registry.group("s", "g")
+
+
+def test_a_registry_that_is_started_again_is_waited_for_up_to_the_timeout() -> None:
+    """Not so one that has never answered: its address may be wrong."""
+
+    class Group(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing is printed."""
+
+    def serve(port: int) -> HTTPServer:
+        server = HTTPServer(("127.0.0.1", port), Group)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    def stop(server: HTTPServer) -> None:
+        server.shutdown()
+        server.server_close()
+
+    first = serve(0)
+    with SchemaRegistry(f"http://127.0.0.1:{first.server_port}", timeout=3000) as registry:
+        with pytest.raises(GroupNotFoundError):
+            registry.group("s", "g")
+        stop(first)
+        with ThreadPoolExecutor(1) as threads:
+            # More tries than a connection that is only lost gets.
+            asked = threads.submit(registry.group, "s", "g")
+            with pytest.raises(TimeoutError):
+                asked.result(timeout=2)
+            second = serve(first.server_port)
+            with pytest.raises(GroupNotFoundError):
+                asked.result()
+        stop(second)
+    third = serve(0)
+    with SchemaRegistry(f"http://127.0.0.1:{third.server_port}", timeout=0.3) as registry:
+        with pytest.raises(GroupNotFoundError):
+            registry.group("s", "g")
+        stop(third)
+        with pytest.raises(RegistryUnavailableError, match=r'group "s/g".*can\'t be reached.*schema-registry-uri'):
+            registry.group("s", "g")
 
 
 def test_a_host_without_an_address_is_unavailable() -> None:
