@@ -128,14 +128,14 @@ def test_a_token_that_is_renewed_leaves_no_process_behind(
         session.conf.set("spark.sql.catalog.renewed.auth-token", f"token-{number}")
     jvm = spark._jvm
     assert jvm is not None
-    before = catalog_processes()
+    before = set(catalog_processes())
     jvm.java.lang.System.setProperty("pyspark.pravega.catalog-idle-s", "1")
     try:
         rows = sessions[0].range(4, numPartitions=1).mapInArrow(halting(tmp_path), "id bigint")
         with ThreadPoolExecutor(1) as threads:
             write = threads.submit(rows.writeTo(f"renewed.{scope}.written").append)
             eventually(lambda: (tmp_path / "0").exists())
-            (writing,) = catalog_processes() - before
+            (writing,) = set(catalog_processes()) - before
             for session in sessions[1:]:
                 session.sql(f"SHOW TABLES IN renewed.{scope}").collect()
             eventually(lambda: len(catalog_processes()) == 2)
