@@ -36,7 +36,8 @@
       UnsupportedOperationError   what a stream can't do
       SandboxError                the local servers couldn't be fetched, started or stopped
 
-`condition` is the name under which Spark shows an error (`[PRAVEGA_STREAM_NOT_FOUND] ...`).
+`condition` is the name under which Spark shows an error (`[PRAVEGA_STREAM_NOT_FOUND] ...`). `sqlstate` tells clients
+that don't know these names what they can do: 40001, run it again; 08001, later; 28000, with other credentials.
 Messages name the object, say what was expected, and what to do; they never hold credentials.
 """
 
@@ -51,24 +52,28 @@ class PravegaError(Exception):
     """The root of the tree."""
 
     condition: ClassVar[str] = "PRAVEGA_ERROR"
+    sqlstate: ClassVar[str] = "HV000"
 
 
 class ConfigurationError(PravegaError):
     """A setting, option or table property is unknown, malformed or contradictory."""
 
     condition = "PRAVEGA_INVALID_CONFIGURATION"
+    sqlstate = "42616"
 
 
 class InvalidNameError(PravegaError):
     """A name that Pravega can't hold, or that is reserved."""
 
     condition = "PRAVEGA_INVALID_NAME"
+    sqlstate = "42602"
 
 
 class UnavailableError(PravegaError):
     """A server didn't answer within the deadline, or the connection to it was lost."""
 
     condition = "PRAVEGA_UNAVAILABLE"
+    sqlstate = "08001"
 
 
 class ControllerUnavailableError(UnavailableError):
@@ -93,6 +98,7 @@ class OpenFilesError(PravegaError):
     """This process, or this machine, has as many files and connections open as it may."""
 
     condition = "PRAVEGA_OPEN_FILES"
+    sqlstate = "53000"
 
 
 class WrongHostError(SegmentStoreUnavailableError):
@@ -114,6 +120,7 @@ class DeadlineExceededError(UnavailableError):
     """The deadline that the caller set is over."""
 
     condition = "PRAVEGA_DEADLINE_EXCEEDED"
+    sqlstate = "HYT00"
 
 
 class RegistryUnavailableError(UnavailableError):
@@ -126,6 +133,7 @@ class AuthenticationError(PravegaError):
     """A server refused the credentials."""
 
     condition = "PRAVEGA_UNAUTHENTICATED"
+    sqlstate = "28000"
 
 
 class TokenExpiredError(AuthenticationError):
@@ -138,12 +146,14 @@ class CertificateError(PravegaError):
     """A server's certificate isn't trusted, or isn't made for the name that the server was reached by."""
 
     condition = "PRAVEGA_CERTIFICATE_REJECTED"
+    sqlstate = "08001"
 
 
 class NotFoundError(PravegaError):
     """Something named doesn't exist."""
 
     condition = "PRAVEGA_NOT_FOUND"
+    sqlstate = "42704"
 
 
 class ScopeNotFoundError(NotFoundError):
@@ -156,6 +166,7 @@ class StreamNotFoundError(NotFoundError):
     """The stream doesn't exist."""
 
     condition = "PRAVEGA_STREAM_NOT_FOUND"
+    sqlstate = "42P01"
 
 
 class SegmentNotFoundError(NotFoundError):
@@ -168,6 +179,7 @@ class KeyValueTableNotFoundError(NotFoundError):
     """The key-value table doesn't exist."""
 
     condition = "PRAVEGA_KEY_VALUE_TABLE_NOT_FOUND"
+    sqlstate = "42P01"
 
 
 class ReaderGroupNotFoundError(NotFoundError):
@@ -198,48 +210,56 @@ class ViewNotFoundError(NotFoundError):
     """The view doesn't exist."""
 
     condition = "PRAVEGA_VIEW_NOT_FOUND"
+    sqlstate = "42P01"
 
 
 class AlreadyExistsError(PravegaError):
     """Something of that name exists already."""
 
     condition = "PRAVEGA_ALREADY_EXISTS"
+    sqlstate = "42710"
 
 
 class ScopeExistsError(AlreadyExistsError):
     """The scope exists already."""
 
     condition = "PRAVEGA_SCOPE_EXISTS"
+    sqlstate = "42P06"
 
 
 class StreamExistsError(AlreadyExistsError):
     """The stream exists already."""
 
     condition = "PRAVEGA_STREAM_EXISTS"
+    sqlstate = "42P07"
 
 
 class ViewExistsError(AlreadyExistsError):
     """A view or table of that name exists already."""
 
     condition = "PRAVEGA_VIEW_EXISTS"
+    sqlstate = "42P07"
 
 
 class ScopeNotEmptyError(PravegaError):
     """The scope still holds streams or key-value tables."""
 
     condition = "PRAVEGA_SCOPE_NOT_EMPTY"
+    sqlstate = "2BP01"
 
 
 class StreamSealedError(PravegaError):
     """The stream is sealed: it can be read and deleted, nothing else."""
 
     condition = "PRAVEGA_STREAM_SEALED"
+    sqlstate = "55000"
 
 
 class SegmentSealedError(PravegaError):
     """The segment is sealed: it takes no more events."""
 
     condition = "PRAVEGA_SEGMENT_SEALED"
+    sqlstate = "55000"
 
 
 class SegmentTruncatedError(PravegaError):
@@ -252,6 +272,7 @@ class InvalidStreamCutError(PravegaError):
     """A stream cut doesn't cut its stream: wrong segments, gaps, or offsets beyond a segment's end."""
 
     condition = "PRAVEGA_INVALID_STREAM_CUT"
+    sqlstate = "22023"
 
 
 class DataLossError(PravegaError):
@@ -264,30 +285,35 @@ class ConflictError(PravegaError):
     """A conditional change found another value than the one it was based on."""
 
     condition = "PRAVEGA_CONFLICT"
+    sqlstate = "40001"
 
 
 class WriteConflictError(PravegaError):
     """Rows were to be replaced or changed that aren't those any more which the statement has read."""
 
     condition = "PRAVEGA_WRITE_CONFLICT"
+    sqlstate = "40001"
 
 
 class DuplicateKeyError(PravegaError):
     """A statement would give a table two rows with one primary key."""
 
     condition = "PRAVEGA_DUPLICATE_KEY"
+    sqlstate = "23505"
 
 
 class TableChangedError(PravegaError):
     """A table was dropped, or became another one, after a statement or a query was planned."""
 
     condition = "PRAVEGA_TABLE_CHANGED"
+    sqlstate = "40001"
 
 
 class TransactionError(PravegaError):
     """A transaction can't be begun, kept alive, written or committed."""
 
     condition = "PRAVEGA_TRANSACTION_FAILED"
+    sqlstate = "40000"
 
 
 class LeaseExpiredError(TransactionError):
@@ -316,6 +342,7 @@ class StreamNotSealedError(OperationFailedError):
     """The stream must be sealed first."""
 
     condition = "PRAVEGA_STREAM_NOT_SEALED"
+    sqlstate = "55000"
 
 
 class ScaleRefusedError(OperationFailedError):
@@ -328,18 +355,21 @@ class WireError(PravegaError):
     """Bytes from a server that aren't the segment store's protocol."""
 
     condition = "PRAVEGA_PROTOCOL_ERROR"
+    sqlstate = "08P01"
 
 
 class SchemaError(PravegaError):
     """A schema, or an event and its schema, don't go together."""
 
     condition = "PRAVEGA_SCHEMA_ERROR"
+    sqlstate = "42000"
 
 
 class UnsupportedTypeError(SchemaError):
     """A column's type has no counterpart in the stream's format."""
 
     condition = "PRAVEGA_UNSUPPORTED_TYPE"
+    sqlstate = "0A000"
 
 
 class IncompatibleSchemaError(SchemaError):
@@ -352,18 +382,21 @@ class EventDecodeError(SchemaError):
     """An event's bytes can't be decoded."""
 
     condition = "PRAVEGA_EVENT_DECODE_FAILED"
+    sqlstate = "22000"
 
 
 class EventEncodeError(SchemaError):
     """A row can't be encoded."""
 
     condition = "PRAVEGA_EVENT_ENCODE_FAILED"
+    sqlstate = "22000"
 
 
 class UnsupportedOperationError(PravegaError):
     """Something that a stream can't do."""
 
     condition = "PRAVEGA_UNSUPPORTED_OPERATION"
+    sqlstate = "0A000"
 
 
 class SandboxError(PravegaError):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, Settings
-from pyspark_pravega.sql.session import DEFAULT_CATALOG, spark_conf
+from pyspark_pravega.sql.session import DEFAULT_CATALOG, GROUP_FILTER, spark_conf
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -174,7 +174,7 @@ def flags(settings: Settings, catalog: str) -> list[str]:
         settings: the connection.
         catalog: the catalog's name in SQL.
     """
-    conf = spark_conf(settings, catalog=catalog)
+    conf = spark_conf(settings, catalog=catalog) | {GROUP_FILTER: "false"}
     arguments = ["--jars", conf.pop("spark.jars")]
     if settings.shared_memory != DEFAULT_SHARED_MEMORY:
         # The session's: see `spark_conf`.

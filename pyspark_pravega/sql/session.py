@@ -17,6 +17,8 @@ CATALOG_CLASS = "pyspark.pravega.PravegaCatalog"
 DEFAULT_CATALOG = "pravega"
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINT_FILES = "pyspark.pravega.CheckpointFiles"
+GROUP_FILTER = "spark.sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled"
+"""With it Spark can't analyse a MERGE whose source has metadata columns, of whatever table."""
 
 
 def shim_jar() -> Path:
@@ -113,6 +115,7 @@ def _then_set_up(builder: SparkSession.Builder, catalog: str, secrets: dict[str,
         session = make()
         _bring_jar(session)
         _set_if_missing(session, _CHECKPOINTS, _CHECKPOINT_FILES)
+        _set_if_missing(session, GROUP_FILTER, "false")
         jvm: Any = session.sparkContext._jvm
         _bring_shared_memory(session)
         jvm.pyspark.pravega.Secrets.clear(catalog)

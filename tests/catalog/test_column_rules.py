@@ -28,7 +28,7 @@ SMALL = {"kind": "AddConstraint", "name": "small", "condition": "id < 100", "enf
 
 def seen(catalog: Catalog, stream: Any) -> list[Seen]:
     """What a statement that reads the table now has read of it."""
-    return [Seen.of(catalog.client, take_snapshot(catalog.client, stream))]
+    return [Seen.of(take_snapshot(catalog.client, stream))]
 
 
 def knowing(catalog: Catalog, stream: Any, *checks: str) -> WritePlan:

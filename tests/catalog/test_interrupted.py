@@ -188,7 +188,7 @@ def test_events_of_others_count_as_well(catalog: Catalog, scope: str, level: str
     definition = catalog.definition(stream, age_s=0)
 
     def read() -> Seen:
-        return Seen.of(catalog.client, take_snapshot(catalog.client, stream))
+        return Seen.of(take_snapshot(catalog.client, stream))
 
     def overwrite(before: Seen, *ids: int) -> None:
         job = OverwritingJob(plan(definition))

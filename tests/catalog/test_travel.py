@@ -197,7 +197,7 @@ def test_a_version_whose_rows_were_replaced_is_refused(
 
     stream = make(catalog, scope, "kept", segments=2, isolation_level="snapshot")
     insert(catalog, stream, *range(10))
-    before = Seen.of(catalog.client, take_snapshot(catalog.client, stream))
+    before = Seen.of(take_snapshot(catalog.client, stream))
     insert(catalog, stream, *range(10, 20))
     job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
     batch = pa.record_batch({"id": pa.array([90, 91]), "name": pa.array(["a", "b"])})

@@ -64,7 +64,7 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     # Of what a statement has read and others have added since, nothing is kept when it was truncated meanwhile.
     change(catalog, scope, "isolation-level", "snapshot")
     for truncates in (False, True):
-        seen = [Seen.of(catalog.client, take_snapshot(catalog.client, stream))]
+        seen = [Seen.of(take_snapshot(catalog.client, stream))]
         insert(others, stream, 20)
         if truncates:
             catalog.truncate_table([scope], "t")

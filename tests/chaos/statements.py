@@ -113,7 +113,7 @@ def _read(catalog: Catalog, definition: TableDefinition) -> tuple[Seen, frozense
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     ids = [id for batch in batches for id in batch.column("id").to_pylist()]
     assert len(ids) == len(set(ids)), f"rows twice: {sorted(ids)}"
-    return Seen.of(catalog.client, snapshot), frozenset(ids)
+    return Seen.of(snapshot), frozenset(ids)
 
 
 def _plan(definition: TableDefinition, staged: StagedTable | None = None) -> WritePlan:

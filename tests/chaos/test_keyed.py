@@ -162,7 +162,7 @@ def read(catalog: Catalog, definition: TableDefinition) -> tuple[Seen, dict[int,
     rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
     found = {row["id"]: row["v"] for row in rows}
     assert len(found) == len(rows), rows
-    return Seen.of(catalog.client, snapshot), found
+    return Seen.of(snapshot), found
 
 
 def session(settings: Settings, scope: str, statements: Sequence[tuple[str, int]], child: Child) -> list[Outcome]:

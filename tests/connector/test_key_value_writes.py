@@ -44,6 +44,11 @@ def dying(self, entries):
 KeyValueTable.put = dying
 job.commit_job(messages)
 """
+TAKES_OVER = """
+import pickle, sys
+job, messages = pickle.loads(bytes.fromhex(sys.stdin.read()))
+job.commit_job(messages)
+"""
 
 
 @pytest.fixture
@@ -154,6 +159,32 @@ def test_changes_are_those_of_what_was_read(made: KeyValueDefinition) -> None:
         # The JVM repeats a commit whose answer was lost.
         job.commit_job([message])
         assert there(made) == {1: "ours", 2: "theirs", 4: "d", 5: "theirs"}
+
+
+def test_what_others_have_put_is_not_taken_for_ones_own(made: KeyValueDefinition) -> None:
+    """Two statements that have read the same, and make the same of it, as increments do: one of them is refused."""
+    KeyValueJob(plan(made), 1).commit_job([KeyValueJob(plan(made), 1).write_task(rows({1: "1", 2: "1"}))])
+    read = versions(made)
+    for change in (
+        [(1, None, read[1], DELETES), (1, "2", None, REINSERTS)],
+        [(7, "owner", None, INSERTS)],
+        [(8, "x", None, INSERTS), (2, None, read[2], DELETES), (2, "2", None, REINSERTS)],
+    ):
+        first, second = KeyValueJob(plan(made), 1, changes=True), KeyValueJob(plan(made), 1, changes=True)
+        messages = [job.write_task(changed(change)) for job in (first, second)]
+        first.commit_job(messages[:1])
+        with pytest.raises(WriteConflictError, match="nothing was written"):
+            second.commit_job(messages[1:])
+        # The JVM asks a new process again where the one before has died: there it is one's own.
+        taken_over = subprocess.run(
+            [sys.executable, "-c", TAKES_OVER], input=pickle((first, messages[:1])).hex(), text=True, check=False
+        )
+        assert taken_over.returncode == 0
+    # An entry that is gone needs no second DELETE.
+    gone: list[Change] = [(1, None, versions(made)[1], DELETES)]
+    for job in (KeyValueJob(plan(made), 1, changes=True), KeyValueJob(plan(made), 1, changes=True)):
+        job.commit_job([job.write_task(changed(gone))])
+    assert there(made) == {2: "2", 7: "owner", 8: "x"}
 
 
 @pytest.mark.parametrize("was_made", [True, False])

@@ -414,7 +414,7 @@ def test_what_a_job_notes_is_there_once_whatever_is_lost(
             assert change() in (None, True)
             assert proxy.has_lost
         assert job.attempts_by_partition(1) == [[one, other]]
-        assert not job._is_open()
+        assert not job.is_open()
         proxy.lose(lost)
         log.forget_attempts(1)
         assert proxy.has_lost

@@ -143,11 +143,11 @@ def test_the_reference_has_each_procedure() -> None:
 
 def test_the_reference_has_each_error() -> None:
     known = {
-        (kind.condition, kind.__name__)
+        (kind.condition, kind.sqlstate, kind.__name__)
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, PravegaError)
     }
-    assert known == set(re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \|", reference(), re.MULTILINE))
+    assert known == set(re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \| `(\w+)` \|", reference(), re.MULTILINE))
 
 
 def test_the_reference_has_each_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,7 +226,7 @@ def one_epoch_committed() -> Iterator[None]:
 @contextlib.contextmanager
 def late_attempts_let_in() -> Iterator[None]:
     """An attempt doesn't see that its job is over: nobody ends its transaction."""
-    with patch.object(JobLog, "_is_open", lambda self: True):
+    with patch.object(JobLog, "is_open", lambda self: True):
         yield
 
 

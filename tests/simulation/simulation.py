@@ -175,7 +175,7 @@ class History:
         if operation.kind in (Kind.OVERWRITE_READ, Kind.MERGE):
             taken = snapshot.take_snapshot(client, STREAM)
             operation.seen = self._content(taken)
-            reads = [Seen.of(client, taken)]
+            reads = [Seen.of(taken)]
         plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE, state.replaced_table)
         replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.REPLACE)
         if operation.kind is Kind.REPLACE:

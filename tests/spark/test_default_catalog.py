@@ -57,6 +57,21 @@ def test_use_goes_in_and_out(own: SparkSession, spark: SparkSession, namespace: 
     assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == ["t"]
 
 
+def test_a_session_begins_in_a_namespace_to_which_programs_come_back(own: SparkSession, namespace: str) -> None:
+    short = namespace.removeprefix("pravega.")
+    assert own.catalog.currentDatabase() == "default"
+    before = {table.name for table in own.catalog.listTables()}
+    own.sql(f"USE {short}")
+    # As ibis makes a table: PySpark sends its parameter as an option.
+    own.catalog.createTable("t", schema=own.range(1).schema, format="parquet")
+    assert [table.name for table in own.catalog.listTables()] == ["t"]
+    own.catalog.setCurrentDatabase("default")
+    assert {table.name for table in own.catalog.listTables()} == before
+    assert own.table(f"{short}.t").collect() == []
+    with pytest.raises(AnalysisException, match=r"PRAVEGA_INVALID_CONFIGURATION.*parquet"):
+        own.sql(f"CREATE TABLE {short}.u (id INT) TBLPROPERTIES ('format' = 'parquet')")
+
+
 def test_tables_differ_by_case_and_columns_do_not(own: SparkSession, namespace: str) -> None:
     """Pravega's names are what they are; columns go by spark.sql.caseSensitive."""
     own.sql(f"USE {namespace}")

@@ -8,6 +8,18 @@ from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    ConflictError,
+    ControllerUnavailableError,
+    NoAnswerError,
+    PravegaError,
+    RegistryUnavailableError,
+    TableChangedError,
+    TokenExpiredError,
+    UnsupportedOperationError,
+    WriteConflictError,
+)
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
 
@@ -107,6 +119,35 @@ def test_a_statement_that_cannot_be_done_says_why(
     assert words in str(refused.value)
     assert "Traceback" not in str(refused.value)
     assert spark.table(f"{with_table}.t").collect() == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "state"),
+    [
+        ("ALTER TABLE {ns}.t RENAME TO {ns}.u", "0A000"),
+        ("CREATE TABLE {ns}.u (id INT) TBLPROPERTIES ('format' = 'arvo')", "42616"),
+        ("CREATE TABLE {ns}.u (id INT, UNIQUE (id))", "0A000"),
+        ("SELECT * FROM {ns}.t VERSION AS OF 1", "42704"),
+        ("CREATE NAMESPACE pravega.`a/b`", "42602"),
+        ("CREATE TABLE {ns}.u (id INTERVAL MONTH)", "0A000"),
+    ],
+)
+def test_clients_learn_the_kind_of_an_error(spark: SparkSession, with_table: str, statement: str, state: str) -> None:
+    with pytest.raises(AnalysisException) as refused:
+        spark.sql(statement.format(ns=with_table)).collect()
+    assert refused.value.getSqlState() == state
+    assert (refused.value.getCondition() or "").startswith("PRAVEGA_")
+
+
+def test_each_error_has_a_state_that_clients_know() -> None:
+    classes, wanted = [PravegaError], {"40001": [ConflictError, WriteConflictError, TableChangedError]}
+    for cls in classes:
+        classes += [sub for sub in cls.__subclasses__() if sub.__module__ == PravegaError.__module__]
+        assert len(cls.sqlstate) == 5
+        assert cls.sqlstate.isalnum()
+    wanted |= {"0A000": [UnsupportedOperationError], "28000": [AuthenticationError, TokenExpiredError]}
+    wanted |= {"08001": [ControllerUnavailableError, RegistryUnavailableError, NoAnswerError]}
+    assert {state: [cls for cls in known if cls.sqlstate == state] for state, known in wanted.items()} == wanted
 
 
 def test_null_in_a_column_that_takes_none_is_refused_and_nothing_is_written(

@@ -93,3 +93,61 @@ def test_rows_that_were_not_read_are_replaced(
         lambda: second.sql(f"INSERT INTO {table} VALUES (100)"),
     )
     assert ids(second, table) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("statement", ["sql", "dataframe"])
+def test_dynamic_overwrites_replace_all_rows(spark: SparkSession, namespace: str, statement: str) -> None:
+    """A stream has no partitions, of which some could stay."""
+    session, table = spark.newSession(), f"{namespace}.t"
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    session.sql(f"CREATE TABLE {table} AS SELECT * FROM VALUES (1L), (2L) AS v(id)")
+    if statement == "sql":
+        session.sql(f"INSERT OVERWRITE {table} VALUES (5L)")
+    else:
+        session.range(5, 6).writeTo(table).overwritePartitions()
+    assert ids(session, table) == [5]
+
+
+def test_a_delete_of_all_rows_is_one_however_it_says_so(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.t"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT)")
+    for condition in ("1 = 1", "true OR id > 5", "NOT (1 > 2) AND 'a' = 'a'"):
+        spark.sql(f"INSERT INTO {table} VALUES (1), (2)")
+        spark.sql(f"DELETE FROM {table} WHERE {condition}")
+        assert ids(spark, table) == []
+    spark.sql(f"INSERT INTO {table} VALUES (1), (2)")
+    for condition in ("id = 1", "id IN (SELECT id FROM range(5))", "id IS NOT NULL"):
+        with pytest.raises(Exception, match=r"PRAVEGA_UNSUPPORTED_OPERATION.*DELETE isn't possible"):
+            spark.sql(f"DELETE FROM {table} WHERE {condition}")
+    assert ids(spark, table) == [1, 2]
+
+
+def test_metadata_columns_can_not_be_set(spark: SparkSession, namespace: str) -> None:
+    for name, kind in (("t", ""), ("kv", "TBLPROPERTIES ('table-type' = 'key-value')")):
+        table = f"{namespace}.{name}"
+        spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v BIGINT, PRIMARY KEY (id) NOT ENFORCED) {kind}")
+        spark.sql(f"INSERT INTO {table} VALUES (1, 1)")
+        column = "_segment" if not kind else "_entry_version"
+        merge = f"MERGE INTO {table} t USING (SELECT 1L AS id) s ON t.id = s.id"
+        for statement in (
+            f"UPDATE {table} SET {column} = 1",
+            f"UPDATE {table} SET v = 2, {column} = 1 WHERE id = 1",
+            f"{merge} WHEN MATCHED THEN UPDATE SET {column} = 1",
+            f"{merge} WHEN NOT MATCHED THEN INSERT (id, {column}) VALUES (s.id, 1)",
+        ):
+            with pytest.raises(Exception, match=column):
+                spark.sql(statement)
+        assert [tuple(row) for row in spark.table(table).collect()] == [(1, 1)]
+
+
+def test_a_cached_table_is_what_procedures_leave_of_it(spark: SparkSession, namespace: str) -> None:
+    session, table = spark.newSession(), f"{namespace}.t"
+    session.sql(f"CREATE TABLE {table} AS SELECT * FROM VALUES (1L), (2L) AS v(id)")
+    for spelled in ("{short}.t", "pravega.{short}.t", "`{short}`.`t`"):
+        session.sql(f"INSERT INTO {table} VALUES (3)")
+        session.sql(f"CACHE TABLE {table}")
+        assert ids(session, table)
+        name = spelled.format(short=namespace.removeprefix("pravega."))
+        session.sql(f"CALL pravega.system.truncate('{name}', '1')")
+        assert ids(session, table) == []
+    session.sql(f"UNCACHE TABLE {table}")

@@ -13,8 +13,8 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 final class CatalogError extends PravegaException {
   private final String kind;
 
-  CatalogError(String kind, String condition, String message) {
-    super(condition, message);
+  CatalogError(String kind, String condition, String sqlState, String message) {
+    super(condition, sqlState, message);
     this.kind = kind;
   }
 

@@ -236,6 +236,7 @@ final class CatalogProcess {
         throw Unchecked.sneak(
             new PravegaException(
                 "PRAVEGA_CATALOG_PROCESS_FAILED",
+                PravegaException.SYSTEM_ERROR,
                 "the catalog process can't be started with "
                     + command.get(0)
                     + ": set spark.pyspark.python or PYSPARK_PYTHON to the Python in which pyspark-pravega is"
@@ -349,7 +350,10 @@ final class CatalogProcess {
         JsonNode error = answer.get("error");
         throw Unchecked.sneak(
             new CatalogError(
-                error.get("kind").asText(), error.get("condition").asText(), error.get("message").asText()));
+                error.get("kind").asText(),
+                error.get("condition").asText(),
+                error.get("sqlState").asText(),
+                error.get("message").asText()));
       }
       return answer.get("result");
     }
@@ -360,6 +364,7 @@ final class CatalogProcess {
       return Unchecked.sneak(
           new PravegaException(
               "PRAVEGA_CATALOG_PROCESS_FAILED",
+              PravegaException.SYSTEM_ERROR,
               "the catalog process has said nothing within "
                   + startLimit()
                   + " s of its start and was ended. The next statement starts another one. Look at what "

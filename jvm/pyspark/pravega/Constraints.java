@@ -66,7 +66,8 @@ final class Constraints {
         if (given != null && !names(given).equals(names(columns))) {
           throw Unchecked.sneak(
               new PravegaException(
-                  "PRAVEGA_CONFIGURATION",
+                  "PRAVEGA_INVALID_CONFIGURATION",
+                  PravegaException.INVALID_OPTION,
                   "PRIMARY KEY (" + columns + ") contradicts the property \"" + PRIMARY_KEY + "\" = \"" + given + "\""));
         }
       }
@@ -101,6 +102,7 @@ final class Constraints {
       throw Unchecked.sneak(
           new PravegaException(
               "PRAVEGA_UNSUPPORTED_OPERATION",
+              PravegaException.UNSUPPORTED,
               constraint.toDDL() + ": of constraints a stream has CHECK and PRIMARY KEY only; leave this one out"));
     }
     Map<String, Object> described = new HashMap<>();

@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import java.util.Arrays;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.LocalScan;
@@ -8,7 +9,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** The answer to {@code count(*)}, where the commit log has it: nothing is read. */
-record CountedScan(PravegaTable table, long count, String seen, int times)
+record CountedScan(PravegaTable table, Map<String, String> options, long count, String seen, int times)
     implements LocalScan, SeenTable {
   @Override
   public StructType readSchema() {

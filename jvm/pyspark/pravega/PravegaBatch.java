@@ -10,7 +10,6 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.DataType;
@@ -26,6 +25,7 @@ final class PravegaBatch implements Batch {
   private final Supplier<JsonNode> planner;
   private JsonNode plan;
   private JsonNode narrowed;
+  private Scan scan;
 
   PravegaBatch(
       PravegaTable table,
@@ -38,6 +38,11 @@ final class PravegaBatch implements Batch {
     this.options = options;
     this.limited = limited;
     this.planner = planner;
+  }
+
+  /** Says which scan it belongs to. */
+  void belongsTo(Scan scan) {
+    this.scan = scan;
   }
 
   /** Plans it, unless that is done. */
@@ -101,7 +106,7 @@ final class PravegaBatch implements Batch {
     JsonNode planned = left().get("partitions");
     InputPartition[] partitions = new InputPartition[planned.size()];
     for (int i = 0; i < partitions.length; i++) {
-      partitions[i] = new PythonInputPartition(i, Base64.getDecoder().decode(planned.get(i).asText()));
+      partitions[i] = new ScannedPartition(i, Base64.getDecoder().decode(planned.get(i).asText()), scan);
     }
     return partitions;
   }

@@ -44,6 +44,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class PravegaCatalog
     implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final String FORMAT = "format";
   private static final String SESSION_PREFIX = "spark.pravega.";
 
   private String name;
@@ -77,8 +78,7 @@ public class PravegaCatalog
 
   @Override
   public String[] defaultNamespace() {
-    JsonNode scope = process.greeting().get("scope");
-    return scope.isNull() ? new String[0] : new String[] {scope.asText()};
+    return new String[] {process.greeting().get("scope").asText()};
   }
 
   // Namespaces
@@ -364,6 +364,11 @@ public class PravegaCatalog
   /** A table's properties without a provider that nobody has named: the DataFrame API then sends Spark's default. */
   private static Map<String, String> said(Map<String, String> properties) {
     Map<String, String> said = new HashMap<>(properties);
+    // PySpark's createTable gives its parameter `format` as an option.
+    if (SQLConf.get().defaultDataSourceName().equalsIgnoreCase(said.get(TableCatalog.OPTION_PREFIX + FORMAT))) {
+      said.remove(TableCatalog.OPTION_PREFIX + FORMAT);
+      said.remove(FORMAT);
+    }
     String provider = said.get(TableCatalog.PROP_PROVIDER);
     if (provider != null && provider.equalsIgnoreCase(SQLConf.get().defaultDataSourceName())) {
       said.remove(TableCatalog.PROP_PROVIDER);

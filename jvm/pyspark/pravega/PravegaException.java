@@ -7,9 +7,11 @@ import scala.Some;
 
 /** An error of the catalog process in Spark's style: a condition and one sentence, no Python trace. */
 public class PravegaException extends AnalysisException {
-  private static final String FOREIGN_DATA_ERROR = "HV000";
+  static final String UNSUPPORTED = "0A000";
+  static final String INVALID_OPTION = "42616";
+  static final String SYSTEM_ERROR = "58000";
 
-  PravegaException(String condition, String message) {
+  PravegaException(String condition, String sqlState, String message) {
     super(
         "[" + condition + "] " + message,
         Option.empty(),
@@ -18,7 +20,7 @@ public class PravegaException extends AnalysisException {
         new Some<>(condition),
         scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
         new QueryContext[0],
-        new Some<>(FOREIGN_DATA_ERROR),
+        new Some<>(sqlState),
         new Some<>(message));
   }
 }

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
@@ -17,6 +18,7 @@ import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** A procedure of the catalog process; its parameters and its result are what that says. */
 final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
@@ -95,7 +97,30 @@ final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
       }
       result = step(values, statement.get("after"), rows);
     }
+    refresh(values);
     return List.<Scan>of(new Rows(StructType.fromDDL(result.get("columns").asText()), result.get("rows"))).iterator();
+  }
+
+  /** What is kept of the table that it was about is read anew, as behind an INSERT. */
+  private void refresh(Object[] values) {
+    if (session().sharedState().cacheManager().isEmpty()) {
+      return;
+    }
+    for (int i = 0; i < values.length; i++) {
+      if (described.get("parameters").get(i).get("name").asText().equals("table") && values[i] != null) {
+        String text = values[i].toString();
+        List<String> parts =
+            new ArrayList<>(CollectionConverters.asJava(parsed(() -> parser().parseMultipartIdentifier(text))));
+        while (parts.size() > 2) {
+          parts.remove(0);
+        }
+        parts.add(0, catalog);
+        String name = parts.stream().map(PravegaTable::quoted).collect(Collectors.joining("."));
+        if (session().catalog().tableExists(name)) {
+          session().catalog().refreshTable(name);
+        }
+      }
+    }
   }
 
   private JsonNode step(Object[] values, JsonNode after, List<String> rows) {

@@ -17,7 +17,9 @@ record PravegaRowLevelOperation(PravegaTable table, Command command) implements 
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new PravegaScanBuilder(table, options);
+    PravegaScanBuilder scan = new PravegaScanBuilder(table, options);
+    // For MERGE Spark would evaluate the source once more, as a filter, and can't where it has correlated subqueries.
+    return command == Command.MERGE ? scan.withoutRuntimeFilters() : scan;
   }
 
   @Override

@@ -21,14 +21,22 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
   private final PravegaTable table;
   private final StructType readSchema;
   private final Map<String, String> options;
+  private final boolean filteredAtRuntime;
   private final PravegaBatch batch;
   private PravegaMicroBatchStream stream;
 
-  PravegaScan(PravegaTable table, StructType readSchema, Map<String, String> options, PravegaBatch batch) {
+  PravegaScan(
+      PravegaTable table,
+      StructType readSchema,
+      Map<String, String> options,
+      boolean filteredAtRuntime,
+      PravegaBatch batch) {
     this.table = table;
     this.readSchema = readSchema;
     this.options = options;
+    this.filteredAtRuntime = filteredAtRuntime;
     this.batch = batch;
+    batch.belongsTo(this);
   }
 
   @Override
@@ -44,6 +52,11 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
   @Override
   public PravegaTable table() {
     return table;
+  }
+
+  @Override
+  public Map<String, String> options() {
+    return options;
   }
 
   @Override
@@ -65,6 +78,9 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
 
   @Override
   public NamedReference[] filterAttributes() {
+    if (!filteredAtRuntime) {
+      return new NamedReference[0];
+    }
     List<String> columns = Arrays.asList(readSchema.fieldNames());
     return Constraints.references(table.lookup().stream().filter(columns::contains).toList());
   }

@@ -30,11 +30,18 @@ final class PravegaScanBuilder
   private Integer limit;
   private JsonNode known;
   private CountedScan counted;
+  private boolean filteredAtRuntime = true;
 
   PravegaScanBuilder(PravegaTable table, CaseInsensitiveStringMap options) {
     this.table = table;
     this.options = options;
     this.wanted = table.allFields();
+  }
+
+  /** Its scan takes no predicates that are only known when the query runs. */
+  PravegaScanBuilder withoutRuntimeFilters() {
+    filteredAtRuntime = false;
+    return this;
   }
 
   @Override
@@ -81,7 +88,12 @@ final class PravegaScanBuilder
     counted =
         known.isNull()
             ? null
-            : new CountedScan(table, known.get("rows").asLong(), known.get("seen").asText(), functions.length);
+            : new CountedScan(
+                table,
+                options.asCaseSensitiveMap(),
+                known.get("rows").asLong(),
+                known.get("seen").asText(),
+                functions.length);
     return counted != null;
   }
 
@@ -101,6 +113,7 @@ final class PravegaScanBuilder
         table,
         wanted,
         given,
+        filteredAtRuntime,
         new PravegaBatch(
             table,
             wanted,

@@ -27,6 +27,7 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -134,6 +135,7 @@ class PravegaTable
         TableCapability.BATCH_WRITE,
         TableCapability.STREAMING_WRITE,
         TableCapability.TRUNCATE,
+        TableCapability.OVERWRITE_DYNAMIC,
         TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
   }
 
@@ -205,12 +207,21 @@ class PravegaTable
     if (!primaryKey.isEmpty()) {
       return () -> new PravegaRowLevelOperation(this, info.command());
     }
+    if (info.command() == RowLevelOperation.Command.DELETE) {
+      // Its condition may turn out to be true for all rows: then Spark truncates the table, and asks for no operation.
+      return () -> new RefusedRowLevelOperation(this);
+    }
+    throw refused(info.command());
+  }
+
+  /** Why rows can't be changed. */
+  RuntimeException refused(RowLevelOperation.Command command) {
     process.call(
         "refuseRowLevel",
         "namespace", identifier.namespace(),
         "table", identifier.name(),
-        "command", info.command().name());
-    throw new UnsupportedOperationException(info.command().name());
+        "command", command.name());
+    return new UnsupportedOperationException(command.name());
   }
 
   /** The columns of the primary key, if there is one. */

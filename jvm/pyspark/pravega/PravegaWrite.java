@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
@@ -16,11 +17,13 @@ import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -43,6 +46,8 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   private final Kind kind;
   private final StructType rows;
   private String writer;
+  private String job;
+  private Set<Scan> scans = Set.of();
   private CustomTaskMetric[] metrics = new CustomTaskMetric[0];
 
   /** What becomes of the rows that are there. */
@@ -152,6 +157,11 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
   /** Begins a write, or one micro-batch of a query. */
   DataWriterFactory begin(PhysicalWriteInfo physical) {
+    if (kind != Kind.APPEND) {
+      // Asked before the tasks run: behind them an RDD may be a checkpoint, which doesn't tell where it came from.
+      scans = SeenTable.scans();
+      SeenTable.refuseUnknown(scans, table);
+    }
     Object packed = ColumnarReaderFactory.available() ? rows.json() : null;
     int partitions = physical.numPartitions();
     JsonNode begun =
@@ -164,6 +174,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
             "overwrite", kind == Kind.OVERWRITE,
             "changes", kind == Kind.CHANGE);
     writer = begun.get("writer").asText();
+    job = begun.get("job").asText(null);
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
     if (plan.get("atOnce").asBoolean()) {
       return new PromptWriterFactory(table.process.python(), function, rows, begun.get("packed").asBoolean());
@@ -191,7 +202,8 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    JsonNode report = end("commitWrite", messages, "seen", kind == Kind.APPEND ? List.of() : SeenTable.of(table));
+    List<String> seen = SeenTable.of(scans, table, info.options().asCaseSensitiveMap(), job);
+    JsonNode report = end("commitWrite", messages, "seen", seen);
     metrics = WriteMetrics.of(report);
     MetricSources.committed(report);
   }
@@ -223,7 +235,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
   }
 
   /** Appends, or replaces all rows; never some of them. A streaming query may also append its updates. */
-  static final class Builder implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
+  static final class Builder implements SupportsTruncate, SupportsDynamicOverwrite, SupportsStreamingUpdateAsAppend {
     private final PravegaTable table;
     private final LogicalWriteInfo info;
     private boolean overwrite;
@@ -239,11 +251,18 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
         throw Unchecked.sneak(
             new PravegaException(
                 "PRAVEGA_UNSUPPORTED_OPERATION",
+                PravegaException.UNSUPPORTED,
                 "output mode complete would replace all rows with each micro-batch: take update, and read the latest"
                     + " row of each key"));
       }
       overwrite = true;
       return this;
+    }
+
+    @Override
+    public WriteBuilder overwriteDynamicPartitions() {
+      // There are no partitions that could stay.
+      return truncate();
     }
 
     @Override

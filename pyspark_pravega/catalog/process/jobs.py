@@ -128,6 +128,8 @@ class BegunWrite:
     """The pickled write function."""
     packed: bool
     """Whether it expects packed rows."""
+    job: str | None
+    """Under which the commit log of the written table knows the write; None where it doesn't."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +199,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                     "planned: run it again"
                 )
             check_same_stream(client, definition, [part.segment_id for part in whole.parts])
-            seen = Seen.of(client, whole, fractions)
+            seen = Seen.of(whole, fractions)
             snapshot = bounded_snapshot(client, whole, between)
         bounds = Bounds() if definition.key is not None else Bounds.of(request.predicates, own_columns)
         snapshot = narrowed(snapshot, bounds, ledger)
@@ -286,7 +288,7 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
     ledger = open_ledger(client, stream)
     snapshot = take_snapshot(client, stream, ledger)
     rows = counted_rows(snapshot, ledger)
-    return None if rows is None else (rows, Seen.of(client, snapshot))
+    return None if rows is None else (rows, Seen.of(snapshot))
 
 
 def merges_schema(options: Mapping[str, str]) -> bool:
@@ -393,7 +395,8 @@ class WriteJobs:
             yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
 
         function = sealed(pickle((write, _WRITE_RESULT)))
-        begun = BegunWrite(writer=pickle(job), function=function, packed=unpacked is not None)
+        noted = str(job.job) if isinstance(job, ReadingJob) else None
+        begun = BegunWrite(writer=pickle(job), function=function, packed=unpacked is not None, job=noted)
         self._keep_alive(job, partitions)
         return begun
 

@@ -13,7 +13,7 @@ class Greeting(TypedDict):
 
     metadata: str
     """The metadata columns of all tables, as Spark's JSON of a schema."""
-    scope: str | None
+    scope: str
     """The default namespace."""
     python: str
     """The version of Python, as `3.11`."""
@@ -27,6 +27,7 @@ class Failure(TypedDict):
     kind: str
     """Which of Spark's exceptions it is, or `other`."""
     condition: str
+    sqlState: str
     message: str
 
 
@@ -239,6 +240,8 @@ class BegunWrite(TypedDict):
     function: Text64
     packed: bool
     """Whether the function expects rows as they lie in the JVM's memory."""
+    job: str | None
+    """Of a write that replaces or changes rows: its id in the table's commit log, for `has_job`."""
 
 
 class CommitReport(TypedDict):

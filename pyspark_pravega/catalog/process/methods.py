@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.process import key_values
 from pyspark_pravega.catalog.process.jobs import (
     ScanRequest,
@@ -44,6 +45,7 @@ from pyspark_pravega.catalog.process.messages import (
     Text64,
     View,
 )
+from pyspark_pravega.catalog.process.own_reads import has_job, refuse_unknown
 from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.sampling import Sampling
@@ -422,7 +424,19 @@ class CatalogMethods(StreamReads):
         columns = None if packed is None else StructType.fromJson(json.loads(packed))
         kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
         write = self._writes.begin(bytes_of(plan), partitions, packed=columns, kind=kind)
-        return {"writer": text_of(write.writer), "function": text_of(write.function), "packed": write.packed}
+        return {
+            "writer": text_of(write.writer),
+            "function": text_of(write.function),
+            "packed": write.packed,
+            "job": write.job,
+        }
+
+    def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
+        relation = self._relation(namespace, table, options)
+        return not isinstance(relation, KeyValueDefinition) and has_job(relation, job)
+
+    def refuse_unknown(self, namespace: list[str], table: str, reads: list[dict[str, str]]) -> None:
+        refuse_unknown(stream_of(namespace, table), reads)
 
     def resume_write(self, writer: Text64, partitions: int) -> None:
         self._writes.resume(bytes_of(writer), partitions)

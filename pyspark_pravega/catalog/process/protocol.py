@@ -1,8 +1,8 @@
 """What Spark's JVM and the catalog process say to each other: each method, its arguments and its result, once.
 
 A request is `{"id": n, "method": "planScan", "params": {...}}`, its answer `{"id": n, "result": ...}` or
-`{"id": n, "error": {"kind": ..., "condition": ..., "message": ...}}`. A long answer comes as several documents
-`{"id": n, "piece": ..., "last": ...}`, whose pieces together are its text.
+`{"id": n, "error": {"kind": ..., "condition": ..., "sqlState": ..., "message": ...}}`. A long answer comes as several
+documents `{"id": n, "piece": ..., "last": ...}`, whose pieces together are its text.
 
 `Methods` declares the methods: `plan_scan` here is `planScan` on the wire, parameters have one name on both sides. mypy
 holds the Python side against it, and `tests/catalog/test_protocol.py` the Java side.
@@ -275,6 +275,15 @@ class Methods(Protocol):
         """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
 
         With `changes` its rows say in a last column, `_row_operation`, what is to become of them.
+        """
+
+    def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
+        """Whether the log of a table that is read has the job of a write that runs: then it is the written table."""
+
+    def refuse_unknown(self, namespace: list[str], table: str, reads: list[dict[str, str]]) -> None:
+        """Refuse to replace or change rows of a table that the statement reads without the catalog.
+
+        `reads` are the options of all such reads.
         """
 
     def resume_write(self, writer: Text64, partitions: int) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
+from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
 from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.protocol import Methods, call
@@ -97,7 +98,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         return
     greeting: Greeting = {
         "metadata": METADATA_COLUMNS.json(),
-        "scope": settings.scope,
+        "scope": settings.scope or DEFAULT_NAMESPACE,
         "checkedOptions": sorted(spellings(BOUND_KEYS | TRIGGER_KEYS)),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
@@ -164,10 +165,11 @@ def describe(error: BaseException) -> Failure:
     """
     if isinstance(error, PravegaError):
         kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "other")
-        return {"kind": kind, "condition": error.condition, "message": str(error)}
+        return {"kind": kind, "condition": error.condition, "sqlState": error.sqlstate, "message": str(error)}
     return {
         "kind": "other",
         "condition": PravegaError.condition,
+        "sqlState": PravegaError.sqlstate,
         "message": f"unexpected {type(error).__name__}: {error}; the catalog process's log tells more",
     }
 

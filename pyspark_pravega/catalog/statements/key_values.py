@@ -251,11 +251,16 @@ class KeyValueTables(Replacing):
         wanted = check_altered(given, is_ours=is_ours, name=stream)
         unset = removed & (ALTERABLE - {FORMAT, ISOLATION_LEVEL})
         check_altered(dict.fromkeys(unset, ""), is_ours=is_ours, name=stream)
-        properties = {key: value for key, value in {**relation.properties, **wanted}.items() if key not in removed}
-        # What doesn't fit the table's keys is said now.
-        self._of_properties(relation, properties)
-        content: Content = {"made": made_as(relation.segments), "properties": properties}
-        self.store(stream.scope).change_table(stream.name, lambda _: content)
+        made_at = made_as(relation.segments)
+
+        def changed(before: Content | None) -> Content:
+            kept = before["properties"] if before is not None and before["made"] == made_at else relation.properties
+            properties = {key: value for key, value in {**kept, **wanted}.items() if key not in removed}
+            # What doesn't fit the table's keys is said now.
+            self._of_properties(relation, properties)
+            return {"made": made_at, "properties": properties}
+
+        self.store(stream.scope).change_table(stream.name, changed)
         self._key_values.forget(stream)
         now = self._stored_definition(stream)
         assert now is not None

@@ -82,7 +82,6 @@ class Rules(Tables):
             WriteConflictError: rows came since they were looked at.
         """
         ledger = create_ledger(self.client, stream)
-        reads = [one for one in seen if one.controller_uri == self.settings.controller_uri]
 
         def changed(before: dict[str, str]) -> dict[str, str]:
             return with_rules(before, checks=added_check(checks_of(before), check, stream))
@@ -90,7 +89,7 @@ class Rules(Tables):
         while True:
             state = settle(self.client, ledger)
             if check.enforced:
-                self._check_unchanged(ledger, state, reads, check)
+                self._check_unchanged(ledger, state, seen, check)
             try:
                 ledger.add_check(state, changed)
             except ConflictError:

@@ -7,10 +7,12 @@ entries, and each partition gets one change that puts and one that removes. Task
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -47,6 +49,8 @@ ENTRY_BYTES = 24
 MAX_VALUE_BYTES = (1 << 20) - 8192
 """Pravega takes no longer ones."""
 _TRIES = 5
+_PROCESS = uuid.uuid4()
+"""What tells this process from one that has taken its place, or whose place it has taken."""
 _WRITE_KEYS = frozenset({ISOLATION_LEVEL}) | settings.KEYS
 
 Value = bytes | None
@@ -167,6 +171,7 @@ class KeyValueJob:
                 "and removes them one by one; TRUNCATE TABLE, and then INSERT, leaves it empty in between",
             )
         self.plan, self._are_changes = plan, changes
+        self._begun_in, self._committed = _PROCESS, False
         tasks = max(1, partitions)
         self._most_bytes, self._most_entries = GATHERED_BYTES // tasks, GATHERED_ENTRIES // tasks
 
@@ -191,6 +196,8 @@ class KeyValueJob:
             key = definition.layout.names
             batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', kept_column=VERSION).of(batches)
         entries: Entries = {}
+        context = TaskContext.get()
+        again = context is not None and (context.attemptNumber() > 0 or context.stageAttemptNumber() > 0)
         rows = size = held = done = 0
         most_bytes, most_entries, writes_itself = self._most_bytes, self._most_entries, False
         for batch in batches:
@@ -201,11 +208,11 @@ class KeyValueJob:
                 held += of_entry + ENTRY_BYTES
                 entries[key_bytes] = change
                 if held > most_bytes or len(entries) > most_entries:
-                    done = self._apply(table, entries, done)
+                    done = self._apply(table, entries, done, again=again)
                     entries, held = {}, 0
                     most_bytes, most_entries, writes_itself = GATHERED_BYTES, GATHERED_ENTRIES, True
         if writes_itself and entries:
-            self._apply(table, entries, done)
+            self._apply(table, entries, done, again=again)
             entries = {}
         return EntriesMessage(entries, rows=rows, size=size)
 
@@ -221,8 +228,10 @@ class KeyValueJob:
         begun = time.monotonic()
         task_messages = [one for one in messages if isinstance(one, EntriesMessage)]
         entries = {key: change for one in task_messages for key, change in one.entries.items()}
+        # The JVM asks again where the process has died that it had asked before.
+        again, self._committed = self._committed or self._begun_in != _PROCESS, True
         if entries:
-            self._apply(self.plan.definition.open(), entries)
+            self._apply(self.plan.definition.open(), entries, again=again)
         return CommitReport(
             rows=sum(one.rows for one in task_messages),
             bytes=sum(one.size for one in task_messages),
@@ -265,13 +274,14 @@ class KeyValueJob:
                 )
         return values
 
-    def _apply(self, table: KeyValueTable, entries: Entries, done: int = 0) -> int:
+    def _apply(self, table: KeyValueTable, entries: Entries, done: int = 0, *, again: bool) -> int:
         """Make changes, partition by partition: each partition's puts at once, and its removals.
 
         Args:
             table: where.
             entries: the changes.
             done: how many the task has made before, for messages.
+            again: whether they may have been made before.
 
         Returns:
             How many it has made now.
@@ -282,15 +292,16 @@ class KeyValueJob:
             for put in (True, False):
                 some = [key for key in of_partition if (entries[key][1] is not None) == put]
                 for change in _changes(some, entries):
-                    self._change(table, change, done)
+                    self._change(table, change, done, again=again)
                     done += len(change)
         return done
 
-    def _change(self, table: KeyValueTable, change: Entries, done: int) -> None:
+    def _change(self, table: KeyValueTable, change: Entries, done: int, *, again: bool) -> None:
         """Make one change of a partition, whose entries are all put or all removed.
 
-        When it isn't known whether it was made, and when it is refused, what is there is looked at: a task that is run
-        again, and a commit that is repeated, find their own entries.
+        Where it may have been made already, what is there is looked at: a task that is run again, a commit that is
+        repeated, and a change whose answer was lost find their own entries. Nowhere else does an entry count as one's
+        own because it has the value that was to be put: others may put the same.
         """
         left = change
         for _ in range(_TRIES):
@@ -298,11 +309,12 @@ class KeyValueJob:
                 _send(table, left)
                 return
             except (ConflictError, SegmentStoreUnavailableError) as error:
+                again = again or isinstance(error, SegmentStoreUnavailableError)
                 there = table.get(list(change))
                 left = {
                     key: change[key]
                     for key, entry in zip(change, there, strict=True)
-                    if (None if entry is None else entry.value) != change[key][1]
+                    if (None if entry is None else entry.value) != change[key][1] or not (again or entry is None)
                 }
                 if not left:
                     return

@@ -63,7 +63,7 @@ class JobLog:
             return {**(before or {}), **_attempts(list(dict.fromkeys([*_transactions(before), str(transaction)])))}
 
         repeated(lambda: self._table.change(key, noted))
-        if late or self._is_open():
+        if late or self.is_open():
             return True
         self._take_back(key, transaction)
         return False
@@ -103,7 +103,7 @@ class JobLog:
             attempt, *_ = self._table.in_the_way(*(key for key, _, _ in changes))
             if attempt is None or attempt.content.get("by") != by:
                 return False
-        if self._is_open():
+        if self.is_open():
             return True
         self._take_back(key, transaction.id)
         if begun:
@@ -153,8 +153,11 @@ class JobLog:
         """Remove what tells that the job was committed: whoever asked for that knows it, and won't ask again."""
         repeated(lambda: self._table.remove((job_key(self._job, COMMITTED), ANY_VERSION)))
 
-    def _is_open(self) -> bool:
-        """Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other."""
+    def is_open(self) -> bool:
+        """Whether the job may still add transactions.
+
+        Asked after an attempt was noted: a job closes first and then looks for attempts, so one sees the other.
+        """
         return self._table.content(job_key(self._job, 0)) is not None
 
     def _take_back(self, key: bytes, transaction: uuid.UUID) -> None:

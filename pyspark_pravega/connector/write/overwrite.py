@@ -73,7 +73,7 @@ class ReadingJob(WriteJob):
         Raises:
             WriteConflictError: it has read what isn't the table's last version any more; nothing is visible.
         """
-        self._seen = [one for one in seen if one.controller_uri == self.plan.settings.controller_uri]
+        self._seen = seen
         return super().commit_job(messages, epoch)
 
     def _is_same(self, ledger: Ledger, tail: Snapshot, state: State, seen: Seen) -> bool:

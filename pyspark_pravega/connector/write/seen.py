@@ -30,8 +30,6 @@ MOST_LOOKED_AT = 64 << 20
 class Seen:
     """What a statement has read of the table that it writes to: the table up to a moment."""
 
-    controller_uri: str
-    """The cluster: catalogs of several clusters may have tables of one name."""
     version: int
     """The last version of the commit log that it has read; 0 when there was none."""
     offsets: dict[int, int]
@@ -40,17 +38,15 @@ class Seen:
     """Of a table with a key, where in the key space the rows lie that it has looked at, there or not; None for all."""
 
     @classmethod
-    def of(cls, client: Client, snapshot: Snapshot, keys: Floats | None = None) -> Seen:
+    def of(cls, snapshot: Snapshot, keys: Floats | None = None) -> Seen:
         """What a read of a snapshot sees.
 
         Args:
-            client: the cluster.
             snapshot: the whole table.
             keys: where in the key space the wanted rows lie, see `key_places`; None for all rows.
         """
         # Each query makes one, and few need it: what that asks of the controller is asked then.
         return cls(
-            controller_uri=client.settings.controller_uri,
             version=snapshot.version,
             offsets=snapshot.cut,
             keys=None if keys is None else tuple(keys.tolist()),
