@@ -88,7 +88,7 @@ def _overwrite(catalog: Catalog, definition: TableDefinition) -> Made:
 
 
 def _overwrite_what_it_has_read(catalog: Catalog, definition: TableDefinition) -> Made:
-    seen = [Seen.of(catalog.client, take_snapshot(catalog.client, definition.stream))]
+    seen = [Seen.of(take_snapshot(catalog.client, definition.stream))]
     job = OverwritingJob(plan(definition))
     return Made(committed(job, [job.write_partition(0, iter([batch(2)]))], seen), [(2, "n2")])
 
@@ -98,7 +98,7 @@ def _overwrite_without_rows(catalog: Catalog, definition: TableDefinition) -> Ma
 
 
 def _update(catalog: Catalog, definition: TableDefinition) -> Made:
-    seen = [Seen.of(catalog.client, take_snapshot(catalog.client, definition.stream))]
+    seen = [Seen.of(take_snapshot(catalog.client, definition.stream))]
     job = DeltaJob(plan(definition))
     changes = pa.record_batch({
         "id": pa.array([1, 1], pa.int64()),

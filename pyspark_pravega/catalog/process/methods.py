@@ -15,7 +15,6 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.process import key_values
 from pyspark_pravega.catalog.process.jobs import (
     ScanRequest,
@@ -45,7 +44,7 @@ from pyspark_pravega.catalog.process.messages import (
     Text64,
     View,
 )
-from pyspark_pravega.catalog.process.own_reads import has_job, refuse_unknown
+from pyspark_pravega.catalog.process.own_reads import OwnReads
 from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.sampling import Sampling
@@ -78,7 +77,7 @@ from pyspark_pravega.settings import Settings
 _Definition = TypeVar("_Definition", bound="TableDefinition | KeyValueDefinition")
 
 
-class CatalogMethods(StreamReads):
+class CatalogMethods(StreamReads, OwnReads):
     """What Spark's JVM asks of a catalog. Safe for use by several threads.
 
     `protocol.Methods` says what each method does.
@@ -430,13 +429,6 @@ class CatalogMethods(StreamReads):
             "packed": write.packed,
             "job": write.job,
         }
-
-    def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
-        relation = self._relation(namespace, table, options)
-        return not isinstance(relation, KeyValueDefinition) and has_job(relation, job)
-
-    def refuse_unknown(self, namespace: list[str], table: str, reads: list[dict[str, str]]) -> None:
-        refuse_unknown(stream_of(namespace, table), reads)
 
     def resume_write(self, writer: Text64, partitions: int) -> None:
         self._writes.resume(bytes_of(writer), partitions)
