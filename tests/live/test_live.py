@@ -305,7 +305,7 @@ def test_requests_of_odd_form_are_answered_once_and_leave_no_trace(
                 f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{length}\r\n{sent}".encode()
             )
             connection.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()  # noqa: B023
+            answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
         assert re.findall(r"^HTTP/1\.1 (\d+)", answer, re.MULTILINE) == [str(status)], (target, answer)
     assert capfd.readouterr().err == ""
 
