@@ -41,7 +41,6 @@ public class Metadata {
       case "getColumns" -> tree.getColumns(given[0], given[1], given[2], given[3]);
       case "getPrimaryKeys" -> tree.getPrimaryKeys(given[0], given[1], given[2]);
       case "getImportedKeys" -> tree.getImportedKeys(given[0], given[1], given[2]);
-      case "getExportedKeys" -> tree.getExportedKeys(given[0], given[1], given[2]);
       case "getCrossReference" -> tree.getCrossReference(null, given[0], given[1], null, given[2], given[3]);
       default -> connection.createStatement().executeQuery(call[0]);
     };

@@ -24,9 +24,11 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 ENV = """
 from alembic import context
 from sqlalchemy import create_engine
-with create_engine(context.config.get_main_option("sqlalchemy.url")).connect() as connection:
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"))
+with engine.connect() as connection:
     context.configure(connection=connection)
     context.run_migrations()
+engine.dispose()
 """
 MIGRATIONS = {
     "a1": (None, "op.create_table('m', sa.Column('id', sa.BigInteger, primary_key=True))", "op.drop_table('m')"),

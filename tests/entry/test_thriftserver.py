@@ -193,7 +193,6 @@ ASKED = {
         "pravega my_keys my_pairs b 2 my_pairs_pk",
     ],
     "getImportedKeys|null|bi|orders": [],
-    "getExportedKeys|null|bi|orders": [],
     "getCrossReference|my_keys|my_pairs|bi|orders": [],
 }
 
