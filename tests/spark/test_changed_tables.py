@@ -287,7 +287,7 @@ def test_bad_events_stay_bad_behind_a_change(
         events = spark.createDataFrame([(b'{"id": "x"}',)], "event BINARY")
         stream = f"{scope_of(namespace)}/t"
         for number in range(2):
-            spark.sql(f"INSERT INTO {name} VALUES ({number}, {number})")
+            spark.sql(f"INSERT INTO {name} (id, v) VALUES ({number}, {number})")
             raw = events.write.format("pravega").option("format", "raw").option("stream", stream).mode("append")
             raw.option("controller", sandbox.controller_uri).save()
             if number == 0:
@@ -306,7 +306,6 @@ def test_a_real_time_query_stops_before_rows_that_it_was_not_planned_for(
     conf = {
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
         "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
-        "spark.sql.streaming.realTimeMode.minBatchDuration": "100",
     }
     for key, value in conf.items():
         spark.conf.set(key, value)
@@ -316,7 +315,7 @@ def test_a_real_time_query_stops_before_rows_that_it_was_not_planned_for(
         spark.sql(f"INSERT INTO {name} VALUES (1, 10)")
         rows = read_stream(spark, name, mode="drop-malformed").selectExpr("id", "v")
         writer: Any = rows.writeStream.option("checkpointLocation", str(tmp_path)).outputMode("update")
-        query = writer.option("writer-mode", "at-least-once").trigger(realTime="100 milliseconds").toTable(target)
+        query = writer.option("writer-mode", "at-least-once").trigger(realTime="5 seconds").toTable(target)
         try:
             eventually(lambda: spark.table(target).count() == 1, within_s=TIMEOUT_S)
             other = spark.newSession()
