@@ -230,6 +230,7 @@ class History:
             settings=_SETTINGS,
             stream=STREAM,
             codec=nothing,
+            form=nothing,
             routing=None,
             mode=EXACTLY_ONCE,
             lease_ms=60_000,
