@@ -47,8 +47,8 @@ from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import MIN_LEASE_MS, WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.table.definition import raw_definition
-from pyspark_pravega.connector.write.job import Epoch, TaskMessage
-from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.job import TaskMessage
+from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import Settings
 

@@ -26,8 +26,8 @@ from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.connector.log import Ledger, cleaning
 from pyspark_pravega.connector.log.jobs import JobLog
-from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.task import TransactionTask
 from pyspark_pravega.connector.write.writer import take_over
 from pyspark_pravega.errors import PravegaError

@@ -30,8 +30,8 @@ from pyspark_pravega.connector.log.entries import OTHERS, Intent, Progress
 from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
-from pyspark_pravega.connector.write.job import CommitReport, Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.job import CommitReport, TaskMessage, WriteJob
+from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.writer import BatchWriter, take_over
 from pyspark_pravega.errors import ConfigurationError, ConflictError, EventEncodeError, TransactionError
 

@@ -31,7 +31,7 @@ from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfigur
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.connector.write import WriteJob
-from pyspark_pravega.connector.write.job import Epoch
+from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.live import sampling, tables
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.commands import _token
@@ -301,9 +301,7 @@ def test_requests_of_odd_form_are_answered_once_and_leave_no_trace(
     ):
         length = f"Content-Length: {len(sent)}\r\n" if sent else ""
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            connection.sendall(
-                f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{length}\r\n{sent}".encode()
-            )
+            connection.sendall(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{length}\r\n{sent}".encode())
             connection.shutdown(socket.SHUT_WR)
             answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
         assert re.findall(r"^HTTP/1\.1 (\d+)", answer, re.MULTILINE) == [str(status)], (target, answer)

@@ -25,9 +25,9 @@ from writing import MergingJob, write_partitions
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, opening, settle, snapshot
 from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import writer
-from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, ReadingJob, replace_all
-from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.seen import Seen
 from pyspark_pravega.errors import (
     LeaseExpiredError,

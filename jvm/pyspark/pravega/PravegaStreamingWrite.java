@@ -1,6 +1,7 @@
 package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.List;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
@@ -54,8 +55,12 @@ final class PravegaStreamingWrite implements StreamingWrite {
 
   @Override
   public void commit(long epoch, WriterCommitMessage[] messages) {
+    Object[] ofQuery = {"query", write.queryId(), "run", run, "epoch", epoch};
+    List<String> offsets = write.offsets(epoch);
     JsonNode report =
-        write.end("commitWrite", messages, "query", write.queryId(), "run", run, "epoch", epoch);
+        offsets == null
+            ? write.end("commitWrite", messages, ofQuery)
+            : write.end("commitWrite", messages, CatalogProcess.with(ofQuery, "offsets", offsets));
     write.table().report(report);
     MetricSources.committed(report);
   }

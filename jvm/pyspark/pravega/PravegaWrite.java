@@ -32,6 +32,7 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqBase;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
@@ -230,6 +231,30 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
     return table.process.callAgain(method, parameters.toArray());
   }
 
+  /**
+   * Where an epoch of the query ends in its sources, as the query's checkpoint tells it; null where that isn't known. A
+   * real-time query notes it behind the epoch.
+   */
+  List<String> offsets(long epoch) {
+    StreamExecution execution = execution(info.queryId());
+    if (execution == null || execution.trigger() instanceof RealTimeTrigger) {
+      return null;
+    }
+    Option<OffsetSeqBase> noted = execution.offsetLog().get(epoch);
+    if (noted.isEmpty()) {
+      return null;
+    }
+    List<String> offsets = new ArrayList<>();
+    noted.get().offsets().foreach(offset -> offsets.add(offset.isEmpty() ? null : offset.get().json()));
+    return offsets;
+  }
+
+  /** A query that is running; null where it isn't known. The session's own list doesn't have it: a query runs in a clone
+   * of its session. */
+  private static StreamExecution execution(String query) {
+    return SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+  }
+
   private static NamedReference column(String name) {
     return Expressions.column(PravegaTable.quoted(name));
   }
@@ -287,9 +312,7 @@ final class PravegaWrite implements RequiresDistributionAndOrdering, BatchWrite 
 
     /** The trigger of a query that is running, where it is told; else null. */
     private static String trigger(String query) {
-      // The session's own list of queries doesn't have it: a query runs in a clone of its session.
-      StreamExecution execution =
-          SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+      StreamExecution execution = execution(query);
       return execution != null && execution.trigger() instanceof RealTimeTrigger ? "real-time" : null;
     }
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -441,8 +442,10 @@ class CatalogMethods(StreamReads, OwnReads):
         run: str | None = None,
         epoch: int | None = None,
         seen: list[str] | None = None,
+        offsets: list[str | None] | None = None,
     ) -> CommitReport:
-        of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch)
+        ends = None if offsets is None else hashlib.sha256(json.dumps(offsets).encode()).hexdigest()[:32]
+        of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch, offsets=ends)
         reads = [Seen.from_json(text) for text in seen or ()]
         report = self._writes.commit(bytes_of(writer), _messages(messages), of_query, reads)
         self._when_answered(partial(self._writes.forget, bytes_of(writer)))

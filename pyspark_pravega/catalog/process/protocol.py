@@ -297,6 +297,7 @@ class Methods(Protocol):
         run: str | None = None,
         epoch: int | None = None,
         seen: list[str] | None = None,
+        offsets: list[str | None] | None = None,
     ) -> CommitReport:
         """Make a write visible. May be done twice. With query, run and epoch it is that micro-batch.
 

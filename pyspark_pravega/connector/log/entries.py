@@ -74,6 +74,8 @@ class Intent:
     query: str | None = None
     """The streaming query whose epoch this is, if it is one's."""
     epoch: int | None = None
+    offsets: str | None = None
+    """As of `Progress`."""
     event_time: int | None = None
     """What the stream's watermark may advance to with this commit, in the unit that its writers use."""
     writer: str = ""
@@ -207,6 +209,8 @@ class Progress:
     """The driver that may go on."""
     retired: tuple[str, ...] = ()
     """Drivers that another one has taken the query over from, the last ones."""
+    offsets: str | None = None
+    """What tells where the last epoch ended in the query's sources, where that is known."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -259,6 +263,8 @@ def state_content(state: State) -> Content:
     del content["stored_as"]
     if state.pending is not None:
         content["pending"] = intent = dict(vars(state.pending))
+        if intent["offsets"] is None:
+            del intent["offsets"]
         replacement = intent.pop("replacement")
         if replacement is not None:
             intent["replacement"] = vars(replacement)
@@ -311,6 +317,7 @@ def progress_of(query: str, document: Document | None) -> Progress:
         rows=content.get("rows"),
         run=content["run"],
         retired=tuple(content["retired"]),
+        offsets=content.get("offsets"),
         stored_as=document.version,
     )
 
@@ -319,6 +326,8 @@ def stored(progress: Progress) -> Change:
     """A query's progress as a change of the log."""
     content = {**vars(progress), "at": now_ms()}
     del content["stored_as"]
+    if progress.offsets is None:
+        del content["offsets"]
     return (query_key(progress.query), progress.stored_as, content)
 
 

@@ -198,7 +198,7 @@ class Ledger:
         if done.query is None or done.epoch is None:
             completed = self._change(state, state.after(done, committed_at), *changes)
         else:
-            completed = self._complete_epoch(state, state.after(done, committed_at), changes, commit)
+            completed = self._complete_epoch(state, state.after(done, committed_at), changes, commit, done.offsets)
         if commit.version % _SWEEP_EVERY == 0:
             self._sweep(commit.version)
         return completed
@@ -339,7 +339,7 @@ class Ledger:
         """
         while (progress := self.progress(query)).epoch >= epoch:
             try:
-                before = replace(progress, epoch=epoch - 1, version=None, rows=None)
+                before = replace(progress, epoch=epoch - 1, version=None, rows=None, offsets=None)
                 repeated(partial(self._table.put, stored(before)))
             except ConflictError:
                 continue
@@ -431,13 +431,17 @@ class Ledger:
         finally:
             repeated(lambda: self._table.change(SCHEMAS, give_back))
 
-    def _complete_epoch(self, state: State, after: State, changes: Sequence[Change], commit: Commit) -> State:
+    def _complete_epoch(
+        self, state: State, after: State, changes: Sequence[Change], commit: Commit, offsets: str | None
+    ) -> State:
         assert commit.query is not None
         assert commit.epoch is not None
         while True:
             progress = self.progress(commit.query)
             if progress.epoch < commit.epoch:
-                progress = replace(progress, epoch=commit.epoch, version=commit.version, rows=commit.rows)
+                progress = replace(
+                    progress, epoch=commit.epoch, version=commit.version, rows=commit.rows, offsets=offsets
+                )
             try:
                 return self._change(state, after, *changes, stored(progress))
             except ConflictError:

@@ -16,7 +16,7 @@ from pyspark_pravega.connector.write.dead_letters import (
     with_dead_letters,
 )
 from pyspark_pravega.connector.write.deltas import DeltaJob
-from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
+from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.keeping import create_cut, release
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
@@ -27,6 +27,7 @@ from pyspark_pravega.connector.write.overwrite import (
 )
 from pyspark_pravega.connector.write.plan import (
     REAL_TIME,
+    Epoch,
     StagedTable,
     WritePlan,
     check_case,

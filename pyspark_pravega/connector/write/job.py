@@ -41,7 +41,7 @@ from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.write.leases import renewed, told_of_leases
-from pyspark_pravega.connector.write.plan import WRITER, WritePlan, check_stream, fenced
+from pyspark_pravega.connector.write.plan import WRITER, Epoch, WritePlan, check_stream, fenced
 from pyspark_pravega.connector.write.task import DirectTask, Task, TransactionTask, Written
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
@@ -59,16 +59,6 @@ from pyspark_pravega.together import Begun, together
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Epoch:
-    """A streaming query's micro-batch, or whatever else is to be written once."""
-
-    query: str
-    number: int
-    run: str | None = None
-    """The driver, where there may only be one; None where the number alone decides."""
 
 
 class TaskMessage(WriterCommitMessage):
@@ -361,13 +351,14 @@ class WriteJob:
             epoch=None if epoch is None else epoch.number,
             event_time=max(times, default=None),
             writer=WRITER if epoch is None or epoch.run is None else epoch.query,
+            offsets=None if epoch is None else epoch.offsets,
         )
         while True:
             progress = None if epoch is None else self._progress(ledger, epoch)
             state = settle(client, ledger)
             if epoch is not None:
                 progress = self._progress(ledger, epoch)
-                if progress.epoch >= epoch.number:
+                if epoch.is_done(progress, self.plan.stream):
                     return None
             if self._is_version(ledger):
                 # Another process, taken for dead, has committed this job meanwhile.

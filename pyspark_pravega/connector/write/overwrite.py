@@ -28,8 +28,8 @@ from pyspark_pravega.connector.log import (
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import ChangeCodec, load_definition
-from pyspark_pravega.connector.write.job import CommitReport, Epoch, WriteJob
-from pyspark_pravega.connector.write.plan import StagedTable, WritePlan
+from pyspark_pravega.connector.write.job import CommitReport, WriteJob
+from pyspark_pravega.connector.write.plan import Epoch, StagedTable, WritePlan
 from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
 from pyspark_pravega.errors import ConflictError, UnsupportedOperationError, WriteConflictError
 

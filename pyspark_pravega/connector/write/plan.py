@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import Replacement
+from pyspark_pravega.connector.log import Progress, Replacement
 from pyspark_pravega.connector.options import (
     CLUSTER_BY_KEY,
     COMPACT_WHEN,
@@ -40,6 +40,7 @@ from pyspark_pravega.connector.table import TableDefinition, check_enforced
 from pyspark_pravega.connector.write.routing import Routing, has_plain_texts
 from pyspark_pravega.errors import (
     ConfigurationError,
+    DataLossError,
     EventEncodeError,
     InvalidNameError,
     NotFoundError,
@@ -337,6 +338,40 @@ def check_stream(client: Client, plan: WritePlan) -> None:
             f'stream "{plan.stream}" was dropped{again} after this write was planned: nothing was written; run the '
             "statement again, start the query anew"
         ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """A streaming query's micro-batch, or whatever else is to be written once."""
+
+    query: str
+    number: int
+    run: str | None = None
+    """The driver, where there may only be one; None where the number alone decides."""
+    offsets: str | None = None
+    """What tells where the micro-batch ends in the query's sources; None where that isn't known."""
+
+    def is_done(self, progress: Progress, stream: Stream) -> bool:
+        """Whether it was committed before.
+
+        Args:
+            progress: how far the query has come in the stream.
+            stream: the stream.
+
+        Raises:
+            DataLossError: another micro-batch was committed under its number, so its rows would be thrown away.
+        """
+        if progress.epoch < self.number:
+            return False
+        repeated = progress.epoch == self.number and progress.offsets in (None, self.offsets)
+        if self.offsets is not None and not repeated:
+            raise DataLossError(
+                f'streaming query {self.query} has written epoch {progress.epoch} to stream "{stream}" before, and '
+                f"its checkpoint comes with epoch {self.number} and other rows, which would be taken for written: the "
+                "checkpoint is older than what was written, as one that was restored from a backup. Use the newest "
+                "checkpoint; or a new one, with options that say where to begin"
+            )
+        return True
 
 
 def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:

@@ -12,8 +12,8 @@ from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write.job import Epoch, TaskMessage, WriteJob
-from pyspark_pravega.connector.write.plan import CONTINUOUS, WritePlan, check_trigger, fenced
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.plan import CONTINUOUS, Epoch, WritePlan, check_trigger, fenced
 
 __all__ = ["BatchWriter", "EpochWriter", "TaskMessage", "take_over"]
 
