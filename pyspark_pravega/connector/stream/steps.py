@@ -124,8 +124,8 @@ class _Behind:
         low, high = oldest, last + 1
         while low < high:
             middle = (low + high) // 2
-            found = ledger.commits([middle])
-            if not found or self._is_read(found[0]):
+            commits = ledger.commits([middle])
+            if not commits or self._is_read(commits[0]):
                 low = middle + 1
             else:
                 high = middle
