@@ -19,6 +19,9 @@ from pyspark_pravega.connector.stream.steps import Range, Segment, Step
 from pyspark_pravega.frames.framing import HEADER_SIZE
 
 Offsets = npt.NDArray[np.int64]
+_TIMES_FOR_A_VERSION = 4
+"""Up to so many times the limits a version that is the first of a batch is read whole: its tasks have written its rows in
+no order, so a part of it may hold rows that are later than those of its next part."""
 _FIRST_STEP, _LONGEST_STEP = 64 << 10, 4 << 20
 
 
@@ -127,6 +130,9 @@ class Admission:
                 ends |= {segment: end for segment, (_, end) in part.items()}
             elif left.taken:
                 break
+            elif _size(part) == step.bytes and self._holds(_Left(limits, times=_TIMES_FOR_A_VERSION), part, step):
+                ends |= {segment: end for segment, (_, end) in part.items()}
+                break
             else:
                 if begun is None or step is not begun.step:
                     begun = _Begun.of(step, available, part)
@@ -142,7 +148,7 @@ class Admission:
         if step.weights is not None:
             # Its ends may lie within events.
             return False
-        size = sum(end - start for start, end in part.values())
+        size = _size(part)
         if left.bytes is not None and size > left.bytes:
             return False
         events = step.events if size == step.bytes else None
@@ -228,8 +234,9 @@ class _Begun:
 class _Left:
     """What of the limits is still left."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.events, self.bytes = limits.max_events, limits.max_bytes
+    def __init__(self, limits: Limits, *, times: int = 1) -> None:
+        self.events = None if limits.max_events is None else times * limits.max_events
+        self.bytes = None if limits.max_bytes is None else times * limits.max_bytes
         self.taken = False
 
     def is_less_than(self, events: int, size: int) -> bool:
@@ -312,6 +319,10 @@ class _Walk:
             # An event that is longer than what was looked at.
             step *= 4
         return False
+
+
+def _size(part: Mapping[Segment, Range]) -> int:
+    return sum(end - start for start, end in part.values())
 
 
 def _later(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
