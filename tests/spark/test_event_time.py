@@ -143,4 +143,4 @@ def test_a_limit_makes_no_row_late_that_was_written_in_order(
     dropped = [one.numRowsDroppedByWatermark for batch in query.recentProgress for one in batch.stateOperators]
     assert sum(dropped) == 0
     assert spark.sql(f"SELECT sum(n), count(*) FROM {target}").first() == (20_000, 469)
-    assert len(query.recentProgress) > 10
+    assert sum(batch.numInputRows > 0 for batch in query.recentProgress) == {"versions": 4, "plain": 14}[way]

@@ -20,8 +20,8 @@ from pyspark_pravega.frames.framing import HEADER_SIZE
 
 Offsets = npt.NDArray[np.int64]
 _TIMES_FOR_A_VERSION = 4
-"""Up to so many times the limits a version that is the first of a batch is read whole: its tasks have written its rows in
-no order, so a part of it may hold rows that are later than those of its next part."""
+"""Up to so many times the limits a version that is the first of a batch is read whole: its tasks have written its rows
+in no order, so a part of it may hold rows that are later than those of its next part."""
 _FIRST_STEP, _LONGEST_STEP = 64 << 10, 4 << 20
 
 
