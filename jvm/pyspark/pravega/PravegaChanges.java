@@ -42,7 +42,6 @@ final class PravegaChanges implements DeltaWrite, DeltaBatchWrite, RequiresDistr
     this.table = table;
     this.info = info;
     this.command = command;
-    refuseMetadata(table, info.schema());
     StructType columns = new StructType();
     for (StructField field : table.schema().fields()) {
       // Of a row that is deleted only the columns are known that identify it.
@@ -80,20 +79,6 @@ final class PravegaChanges implements DeltaWrite, DeltaBatchWrite, RequiresDistr
     }
     order.add(Expressions.sort(Expressions.column(SPARKS_OPERATION), SortDirection.ASCENDING));
     return order.toArray(new SortOrder[0]);
-  }
-
-  /** Spark lets SET and INSERT name metadata columns. */
-  private static void refuseMetadata(PravegaTable table, StructType rows) {
-    List<String> own = Arrays.asList(table.schema().fieldNames());
-    for (String name : rows.fieldNames()) {
-      if (!own.contains(name)) {
-        throw Unchecked.sneak(
-            new PravegaException(
-                "PRAVEGA_UNSUPPORTED_OPERATION",
-                PravegaException.UNSUPPORTED,
-                "column \"" + name + "\" of " + table.name() + " tells where an event lies, and can't be set; leave it out"));
-      }
-    }
   }
 
   private NamedReference[] key() {
