@@ -165,11 +165,12 @@ def test_what_others_have_put_is_not_taken_for_ones_own(made: KeyValueDefinition
     """Two statements that have read the same, and make the same of it, as increments do: one of them is refused."""
     KeyValueJob(plan(made), 1).commit_job([KeyValueJob(plan(made), 1).write_task(rows({1: "1", 2: "1"}))])
     read = versions(made)
-    for change in (
+    changes: list[list[tuple[int, str | None, int | None, int]]] = [
         [(1, None, read[1], DELETES), (1, "2", None, REINSERTS)],
         [(7, "owner", None, INSERTS)],
         [(8, "x", None, INSERTS), (2, None, read[2], DELETES), (2, "2", None, REINSERTS)],
-    ):
+    ]
+    for change in changes:
         first, second = KeyValueJob(plan(made), 1, changes=True), KeyValueJob(plan(made), 1, changes=True)
         messages = [job.write_task(changed(change)) for job in (first, second)]
         first.commit_job(messages[:1])

@@ -137,8 +137,8 @@ def test_a_limit_makes_no_row_late_that_was_written_in_order(
         read = frame.table(source).selectExpr(columns, "split_part(event, ':', 1) AS k")
     sums = read.withWatermark("at", "1 hour").groupBy(sf.window("at", "10 minutes"), "k").agg(sf.count("*").alias("n"))
     spark.sql(f"CREATE TABLE {target} (w TIMESTAMP NOT NULL, k STRING NOT NULL, n BIGINT, PRIMARY KEY (w, k))")
-    rows = sums.selectExpr("window.start AS w", "k", "n").writeStream.outputMode("update").trigger(availableNow=True)
-    query = rows.option("checkpointLocation", str(tmp_path)).toTable(target)
+    written = sums.selectExpr("window.start AS w", "k", "n").writeStream.outputMode("update")
+    query = written.trigger(availableNow=True).option("checkpointLocation", str(tmp_path)).toTable(target)
     query.awaitTermination()
     dropped = [one.numRowsDroppedByWatermark for batch in query.recentProgress for one in batch.stateOperators]
     assert sum(dropped) == 0

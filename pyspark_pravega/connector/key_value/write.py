@@ -197,7 +197,7 @@ class KeyValueJob:
             batches = ChangesOfKeys(key, f'key-value table "{definition.stream}"', kept_column=VERSION).of(batches)
         entries: Entries = {}
         context = TaskContext.get()
-        again = context is not None and (context.attemptNumber() > 0 or context.stageAttemptNumber() > 0)
+        again = context is not None and context.attemptNumber() > 0
         rows = size = held = done = 0
         most_bytes, most_entries, writes_itself = self._most_bytes, self._most_entries, False
         for batch in batches:
