@@ -123,7 +123,7 @@ def _copy(client: Any, target: Any, segment_id: int, sources: Any) -> None:
 
 def _borders(self: Any, end: int) -> bool:
     """All events have one size, so their borders are known without reading."""
-    start = int(self._ends[-1]) if len(self._ends) else self.position
+    start, end = int(self._ends[-1]) if len(self._ends) else self.position, -(-end // EVENT_BYTES) * EVENT_BYTES
     self._ends = np.append(self._ends, np.arange(start + EVENT_BYTES, end + 1, EVENT_BYTES))
     return start < end
 

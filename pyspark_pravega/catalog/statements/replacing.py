@@ -85,8 +85,8 @@ class Replacing(Altering):
                 raise StreamNotFoundError(f'stream "{stream}" does not exist')
             definition = self.create_table(namespace, table, schema, transforms, properties, checks=checks)
             own = min(self.client.controller.current_segments(stream).ids)
-            made = {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False, "segment": own}
-            return definition, made
+            names = {"scope": stream.scope, "stream": stream.name}
+            return definition, {**names, "made": True, "replaces": False, "segment": own}
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
         request = check_request(schema, transforms, properties, checks, self.settings.allows_format)
