@@ -26,11 +26,15 @@ CASTED = "concat(CAST(k AS STRING), ',', CAST(d AS STRING))"
 def make(spark: SparkSession, client: Client, table: str, stream: Stream, *, old: bool) -> None:
     spark.sql(f"CREATE TABLE {table} ({COLUMNS}) TBLPROPERTIES ('segments' = '16')")
     if old:
-        # As tables are that were made before their properties told the texts.
-        ledger = open_ledger(client, stream)
-        assert ledger is not None
-        ledger.change_properties(lambda before: {key: text for key, text in before.items() if key != KEY_TEXTS})
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('team.name' = 'old')")
+        forget_texts(spark, client, table, stream)
+
+
+def forget_texts(spark: SparkSession, client: Client, table: str, stream: Stream) -> None:
+    """Make a table what those are that were made before their properties told the texts."""
+    ledger = open_ledger(client, stream)
+    assert ledger is not None
+    ledger.change_properties(lambda before: {key: text for key, text in before.items() if key != KEY_TEXTS})
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('team.name' = 'old')")
 
 
 @pytest.mark.parametrize("name", ["made", "old", "theirs"])
@@ -63,3 +67,19 @@ def test_a_key_s_text_is_that_of_cast(
         spark.sql(f"UPDATE {table} SET v = v + 10 WHERE k IN (0, 0.00000001)")
         spark.sql(f"DELETE FROM {table} WHERE k = {KEYS[1][0]} AND d = {KEYS[1][1]}")
         assert sorted(row.v for row in spark.sql(f"SELECT v FROM {table}").collect()) == [2, 3, 10]
+
+
+def test_a_key_that_is_given_later_is_in_the_texts_of_the_events(
+    spark: SparkSession, client: Client, namespace: str
+) -> None:
+    table, stream = f"{namespace}.given", Stream(scope_of(namespace), "given")
+    columns = COLUMNS.partition(", PRIMARY KEY")[0]
+    values = ", ".join(f"(CAST({k} AS DECIMAL(10,8)), {d}, {v})" for v, (k, d) in enumerate(KEYS))
+    spark.sql(f"CREATE TABLE {table} ({columns}) TBLPROPERTIES ('segments' = '16', 'routing-key' = 'k,d')")
+    forget_texts(spark, client, table, stream)
+    spark.sql(f"INSERT INTO {table} VALUES {values}")
+    # A routing key that is new has the texts of CAST; the events that are there have others.
+    spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('routing-key')")
+    spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT pk PRIMARY KEY (k, d) NOT ENFORCED")
+    spark.sql(f"INSERT INTO {table} VALUES {values}")
+    assert sorted(row.v for row in spark.sql(f"SELECT v FROM {table}").collect()) == list(range(len(KEYS)))

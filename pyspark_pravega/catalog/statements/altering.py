@@ -31,6 +31,7 @@ from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.table import (
     KEY_PROPERTIES,
     PINNED_SCHEMA,
+    PRIMARY_KEY,
     SCHEMA_TYPE,
     Check,
     TableDefinition,
@@ -351,7 +352,8 @@ class Altering(Schemas):
             load_definition(self.client, self.settings, stream, {SCHEMA_TYPE: type_name})
             merged[SCHEMA_TYPE] = type_name
         check_writes(schema, merged)
-        keys.settle_texts(definition, schema, merged)
+        if PRIMARY_KEY not in merged:
+            keys.settle_texts(definition, schema, merged)
         return merged
 
 

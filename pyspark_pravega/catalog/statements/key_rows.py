@@ -15,9 +15,11 @@ from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import ROUTING_KEY
 from pyspark_pravega.connector.read import KeyedReader
 from pyspark_pravega.connector.table import KEY_PROPERTIES, TableDefinition, shown_key, with_key
-from pyspark_pravega.connector.write import key_places, parts_since
+from pyspark_pravega.connector.write import KEY_TEXTS, key_places, parts_since
 
 _THREADS = 2
+_ASKED = KEY_PROPERTIES | {ROUTING_KEY, KEY_TEXTS}
+"""The properties by which events are looked at."""
 
 
 class KeyRows:
@@ -49,7 +51,7 @@ class KeyRows:
         definition = with_key(replace(self._definition, properties=dict(properties)))
         snapshot = take_snapshot(self._client, definition.stream)
         since: list[SegmentPart] | None = None
-        asked = {name: value for name, value in properties.items() if name in KEY_PROPERTIES | {ROUTING_KEY}}
+        asked = {name: value for name, value in properties.items() if name in _ASKED}
         if self._seen is not None and self._seen[0] == asked:
             since = parts_since(self._client, snapshot, self._seen[1])
         parts = [part for part in (snapshot.parts if since is None else since) if part.size]

@@ -24,7 +24,7 @@ from pyspark_pravega.connector.table import (
     TableKey,
     key_of,
 )
-from pyspark_pravega.connector.write import key_texts
+from pyspark_pravega.connector.write import KEY_TEXTS, key_texts
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 from pyspark_pravega.values import listed
 
@@ -89,7 +89,7 @@ def check_key_properties(
     if not key.is_written:
         if ROUTING_KEY in merged:
             _check_routing(merged[ROUTING_KEY], schema, key)
-        _check_rows(definition, merged, rows)
+        _check_rows(definition, schema, merged, rows)
         return []
     _check_unchanged(definition, before, merged, versions)
     check_keys(schema, definition.format, configuration, merged)
@@ -100,14 +100,14 @@ def check_key_properties(
             f"a key have a field of this name that says what happened to a row. Drop the column; or, where it says "
             f"just that, set '{OPERATION_COLUMN}' = '{own}' together with '{PRIMARY_KEY}'"
         )
-    _check_rows(definition, merged, rows)
+    _check_rows(definition, schema, merged, rows)
     if key.operation is not None or OPERATION in definition.event_schema.fieldNames():
         return []
     return [ADDITION]
 
 
 def settle_texts(definition: TableDefinition, schema: StructType, merged: dict[str, str]) -> None:
-    """Note that routing keys have the texts of CAST, where a table is given another routing key than it has.
+    """Note that routing keys have the texts of CAST, where a stream is given another routing key than it has.
 
     Args:
         definition: what it is as a table.
@@ -195,12 +195,20 @@ def _check_unchanged(
             )
 
 
-def _check_rows(definition: TableDefinition, merged: Mapping[str, str], rows: KeyRows) -> None:
+def _check_rows(definition: TableDefinition, schema: StructType, merged: dict[str, str], rows: KeyRows) -> None:
     """Refuse a key that not all of the events have that are there, unless it is the one that the table has."""
     before = definition.properties
     if all(before.get(name) == merged.get(name) for name in KEY_PROPERTIES | {ROUTING_KEY}):
         return
+    settle_texts(definition, schema, merged)
     fault = rows.fault(merged)
+    if fault is not None and (texts := key_texts(merged.get(ROUTING_KEY), schema)):
+        # The events that are there may have the other texts.
+        others = {**merged, **texts} if KEY_TEXTS not in merged else _without(merged, KEY_TEXTS)
+        if rows.fault(others) is None:
+            merged.clear()
+            merged.update(others)
+            return
     if fault is not None and ROW_COLUMN in merged:
         raise ConfigurationError(
             f'the events of stream "{definition.stream}" don\'t have the primary key {merged[PRIMARY_KEY]}: {fault}. '
@@ -211,6 +219,10 @@ def _check_rows(definition: TableDefinition, merged: Mapping[str, str], rows: Ke
             f'stream "{definition.stream}" can\'t have the primary key {merged[PRIMARY_KEY]}: {fault}. INSERT '
             "OVERWRITE the table with rows that have such a key, or make a new table with the key AS SELECT from it"
         )
+
+
+def _without(properties: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key != name}
 
 
 def _check_routing(text: str, schema: StructType, key: TableKey) -> None:

@@ -35,12 +35,13 @@ from pyspark_pravega.connector.write.plan import (
     check_trigger,
     time_column,
 )
-from pyspark_pravega.connector.write.routing import Routing, key_texts
+from pyspark_pravega.connector.write.routing import KEY_TEXTS, Routing, key_texts
 from pyspark_pravega.connector.write.seen import Seen, is_same, key_places, parts_since, possible_places
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
 __all__ = [
+    "KEY_TEXTS",
     "REAL_TIME",
     "ROW_OPERATION",
     "BatchWriter",

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from pyspark_pravega.catalog.statements.evolution.documents import Document
 from pyspark_pravega.catalog.statements.evolution.messages import Message
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.formats import AVRO, PROTOBUF, Schema, registered_schema
+from pyspark_pravega.serde.types import same_names
 
 REVISION = "pyspark-pravega.revision"
 """Tells a schema from an earlier one that is otherwise the same: the registry keeps one version of each."""
@@ -110,9 +111,34 @@ def widening(before: StructType, rows: StructType, path: Sequence[str] = ()) -> 
             changes.append({**addition, "comment": (field.metadata or {}).get("comment")})
         elif isinstance(known.dataType, StructType) and isinstance(field.dataType, StructType):
             changes += widening(known.dataType, field.dataType, [*path, known.name])
-        elif known.dataType != field.dataType:
-            changes.append({"kind": "UpdateColumnType", "column": [*path, known.name], "type": field.dataType.json()})
+        elif (wanted := _as_known(field.dataType, known.dataType)) != known.dataType:
+            changes.append({"kind": "UpdateColumnType", "column": [*path, known.name], "type": wanted.json()})
     return changes
+
+
+def _as_known(kind: DataType, known: DataType) -> DataType:
+    """The type of rows' values, with the table's own fields where it has them: those may be called otherwise in the
+    rows, in another case, and know their lengths, and which of them can't be null.
+
+    Args:
+        kind: the type.
+        known: the table's.
+    """
+    if isinstance(kind, ArrayType) and isinstance(known, ArrayType):
+        return ArrayType(_as_known(kind.elementType, known.elementType), known.containsNull)
+    if isinstance(kind, MapType) and isinstance(known, MapType):
+        key, value = _as_known(kind.keyType, known.keyType), _as_known(kind.valueType, known.valueType)
+        return MapType(key, value, known.valueContainsNull)
+    if not isinstance(kind, StructType) or not isinstance(known, StructType):
+        return kind
+    names = same_names(kind.fieldNames(), known.fieldNames())
+    meant = {name: field.dataType for name, field in zip(names, kind, strict=True)}
+    own = [
+        StructField(f.name, _as_known(meant[f.name], f.dataType), f.nullable, f.metadata)
+        for f in known
+        if f.name in meant
+    ]
+    return StructType([*own, *(field for name, field in zip(names, kind, strict=True) if name is None)])
 
 
 def due(columns: StructType, changes: Sequence[Change]) -> list[Change]:
