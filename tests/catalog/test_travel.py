@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pyarrow as pa
 import pytest
-from catalog_tools import ids, insert, make, plan, rows
+from catalog_tools import ids, insert, make, plan, rows, write
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import count_rows
@@ -16,7 +16,8 @@ from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.log.keys import commit_key
+from pyspark_pravega.connector.log.entries import commit_content
+from pyspark_pravega.connector.log.keys import STATE, commit_key
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
@@ -27,7 +28,7 @@ from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.connector.stream import changes as stream_changes
 from pyspark_pravega.connector.stream.changes import ChangesSource
-from pyspark_pravega.connector.write import OverwritingJob, Seen
+from pyspark_pravega.connector.write import OverwritingJob, Seen, WriteJob
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -140,6 +141,61 @@ def test_a_cut_has_a_name(catalog: Catalog, stream: Stream, scope: str) -> None:
     assert catalog.call_procedure("drop_cut", [table, "today"]) == [[False]]
     with pytest.raises(VersionNotFoundError, match=r'no version "today".*; known are: first_two'):
         version(catalog, stream, "today")
+
+
+def test_a_name_for_an_old_version_makes_it_no_newer(catalog: Catalog, stream: Stream, scope: str) -> None:
+    """Given by a version's number, by a stream cut, and as JSON; a cut of the end is the last thing with a time."""
+    table, cut = f"{scope}.t", StreamCut(stream, version(catalog, stream, "2").offsets)
+    for number, text in enumerate(("1", cut.to_text(), cut.to_json())):
+        catalog.call_procedure("create_cut", [table, f"cut_{number}", text])
+    now = time.time_ns() // 1000
+    assert ids(catalog, stream, moment_at(catalog.client, stream, now)) == list(range(1, 10))
+    job = WriteJob(replace(plan(catalog.definition(stream)), mode="at-least-once"))
+    write(job, 10)
+    catalog.call_procedure("create_cut", [table, "end", None])
+    for old in ("1", "2"):
+        catalog.call_procedure("create_cut", [table, f"again_{old}", old])
+    later = moment_at(catalog.client, stream, time.time_ns() // 1000 + 1000)
+    assert (later.name, ids(catalog, stream, later)) == ('cut "end"', list(range(1, 11)))
+    assert ids(catalog, stream, moment_at(catalog.client, stream, now)) == list(range(1, 10))
+    # A table that nobody has committed to has named cuts only.
+    other = make(catalog, scope, "others")
+    write(WriteJob(replace(plan(catalog.definition(other)), mode="at-least-once")), 1)
+    text = catalog.client.tail(other).to_json()
+    write(WriteJob(replace(plan(catalog.definition(other)), mode="at-least-once")), 2)
+    for name, given in (("end", None), ("before", text)):
+        catalog.call_procedure("create_cut", [f"{scope}.others", name, given])
+    assert moment_at(catalog.client, other, time.time_ns() // 1000 + 1000).name == 'cut "end"'
+
+
+def test_a_writer_whose_clock_is_ahead_hides_no_version(
+    catalog: Catalog, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Times ascend; until its time has come versions are found by when their own writers have begun them."""
+    ledger = open_ledger(catalog.client, stream)
+    assert ledger is not None
+    year = 365 * 86_400_000
+    for commit in list(ledger.all_commits()):
+        earlier = replace(commit, committed_at=commit.committed_at - 3_600_000)
+        ledger._table.put((commit_key(commit.version), ANY_VERSION, commit_content(earlier)))
+    three = ledger.commits([3])[0]
+    insert(catalog, stream, 10)
+    # As the driver would have noted it: its clock is a year ahead.
+    (ahead,) = ledger.commits([4])
+    wrong = replace(ahead, committed_at=ahead.committed_at + year, started_at=(ahead.started_at or 0) + year)
+    ledger._table.put((commit_key(4), ANY_VERSION, commit_content(wrong)))
+    state = ledger._table.content(STATE)
+    assert state is not None
+    ledger._table.put((STATE, ANY_VERSION, {**state, "committed_at": wrong.committed_at}))
+    assert moment_at(catalog.client, stream, time.time_ns() // 1000).name == "version 4"
+    assert "lies ahead of the clock here" in caplog.text
+    insert(catalog, stream, 11)
+    insert(catalog, stream, 12)
+    assert "times of versions ascend" in caplog.text
+    times = [commit.committed_at for commit in ledger.all_commits()]
+    assert times == sorted(times)
+    for at, number in ((three.committed_at, 3), (time.time_ns() // 1_000_000, 6), (times[3], 4)):
+        assert moment_at(catalog.client, stream, at * 1000).name == f"version {number}"
 
 
 @pytest.mark.parametrize(

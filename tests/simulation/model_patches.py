@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -60,7 +60,7 @@ def modelled() -> Iterator[None]:
         (ledger, "time", time_model),
         (replacing, "shown", tables.shown),
         (replacing, "stream_configuration", tables.stream_configuration),
-        (gathering, "ThreadPoolExecutor", _Turns),
+        (gathering, "ThreadPoolExecutor", Turns),
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
@@ -101,15 +101,18 @@ class _AtOnce:
         return self._found
 
 
-class _Turns:
+class Turns:
     """Threads that run one after another."""
 
     def __init__(self, most: int) -> None: ...
 
-    def __enter__(self) -> _Turns:
+    def __enter__(self) -> Turns:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+    def map(self, run: Callable[..., Any], given: Iterable[Any]) -> Iterator[Any]:
+        return map(run, given)
 
     def submit(self, run: Callable[..., Any], *given: Any) -> Any:
         found = run(*given)

@@ -12,8 +12,9 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+from keyed import history_of
 from model_patches import modelled
-from simulation import History, failures
+from simulation import failures
 
 _AT_ONCE = 250
 
@@ -46,14 +47,14 @@ def main() -> int:
 
 def _failures(seeds: range) -> list[str]:
     gc.disable()
-    texts = failures(seeds)
+    texts = failures(seeds, make=history_of)
     gc.collect()
     return texts
 
 
 def _show(seed: int) -> int:
     with modelled():
-        history = History(seed)
+        history = history_of(seed)
         history.world.trace = []
         try:
             history.run()

@@ -321,6 +321,7 @@ def failures(
     *,
     most: int = 1,
     switch: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    make: Callable[[int], Any] = History,
 ) -> list[str]:
     """Run the histories of some seeds, and say which of them can't be explained.
 
@@ -328,12 +329,13 @@ def failures(
         seeds: which ones.
         most: after so many the rest isn't run.
         switch: brings a fault back.
+        make: makes the history of a seed.
     """
     texts: list[str] = []
     with modelled(), switch():
         for seed in seeds:
             try:
-                History(seed).run()
+                make(seed).run()
             except Exception as error:
                 texts.append(f"seed {seed}: {type(error).__name__}: {error}")
                 if len(texts) == most:

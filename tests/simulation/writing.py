@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
@@ -115,17 +116,31 @@ def _written(
     *,
     fails: bool,
 ) -> Written:
+    first = operation.number * ROWS + len(KEYS) * part
+    if fails:
+        task._begin_shared()
+        assert task._transaction is not None
+        cluster.write(task._transaction, {first + keys[0]: KEYS[keys[0]]})
+        raise EventEncodeError("a row can't be an event")
+    return stage(cluster, task, {first + key: KEYS[key] for key in keys}, part)
+
+
+def stage(cluster: ClusterModel, task: TransactionTask, rows: Mapping[int, float], part: int) -> Written:
+    """What a task has written: rows, in the transaction that the job's tasks share or in its own.
+
+    Args:
+        cluster: where to.
+        task: the task.
+        rows: the events, and where their routing keys lie.
+        part: which of the job's partitions it is.
+    """
     task._begin_shared()
     transaction = task._transaction
     assert transaction is not None
-    first = operation.number * ROWS + len(KEYS) * part
-    if fails:
-        cluster.write(transaction, {first + keys[0]: KEYS[keys[0]]})
-        raise EventEncodeError("a row can't be an event")
-    places = cluster.write(transaction, {first + key: KEYS[key] for key in keys})
+    places = cluster.write(transaction, rows)
     written = {segment_id: (len(some), len(some) * EVENT_BYTES) for segment_id, some in places.items()}
     parts = {segment_id: tuple(some) for segment_id, some in places.items()}
     staged = Staged(transaction=transaction, written=written, parts=parts if task._shares else None)
     return Written(
-        staged=staged, partition=part, rows=len(keys), bytes=len(keys) * EVENT_BYTES, ended_at=clock.now_ms()
+        staged=staged, partition=part, rows=len(rows), bytes=len(rows) * EVENT_BYTES, ended_at=clock.now_ms()
     )

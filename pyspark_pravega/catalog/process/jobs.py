@@ -57,7 +57,7 @@ from pyspark_pravega.connector.read import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
-from pyspark_pravega.connector.table import TableDefinition, check_planned, check_same_stream
+from pyspark_pravega.connector.table import TableDefinition, check_planned, check_same_stream, schema_read
 from pyspark_pravega.connector.write import (
     REAL_TIME,
     CommitReport,
@@ -199,7 +199,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
                     "planned: run it again"
                 )
             check_same_stream(client, definition, [part.segment_id for part in whole.parts])
-            seen = Seen.of(whole, fractions)
+            seen = replace(Seen.of(whole, fractions), schema=schema_read(definition, request.planned))
             snapshot = bounded_snapshot(client, whole, between)
         bounds = Bounds() if definition.key is not None else Bounds.of(request.predicates, own_columns)
         snapshot = narrowed(snapshot, bounds, ledger)

@@ -15,7 +15,17 @@ from pyspark_pravega.connector.log.keys import query_key
 OTHERS = "others"
 """In place of a job: of a version that notes what others have written."""
 _ONLY_WHEN_SET = frozenset(
-    {"replaced_rows", "replaced_table", "cleaning", "added_checks", "truncation_due", "compacted", "released"}
+    {
+        "replaced_rows",
+        "replaced_table",
+        "cleaning",
+        "added_checks",
+        "truncation_due",
+        "compacted",
+        "reached",
+        "replaced_before",
+        "released",
+    }
 )
 """Without replacements and constraints a log looks as it did before there were any."""
 
@@ -115,6 +125,11 @@ class State:
     compacted: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Where the rows lie that the last compaction has written, and nothing else: segment id to the offsets of the first
     byte and behind the last one. Only where that is known, and only while no other version has replaced all rows."""
+    reached: dict[int, int] = field(default_factory=dict)
+    """The stream cut that version `replaced_rows` has reached, which the log may forget; empty in logs that didn't keep
+    it."""
+    replaced_before: int = 0
+    """The one before that took the place of all rows; 0 when there was none."""
     released: int = 0
     """The first version whose rows' events stay, of those that began with other ones: what only versions before it need
     is gone, or is just being removed."""
@@ -128,7 +143,7 @@ class State:
             return self.released
         return max(self.released, self.cleaning.version)
 
-    def after(self, done: Intent, committed_at: int) -> State:
+    def after(self, done: Intent, committed_at: int, cut: Mapping[int, int]) -> State:
         """The state when a commit has become the next version."""
         version, replacement = self.version + 1, done.replacement
         added = replace(self, version=version, pending=None, committed_at=committed_at)
@@ -150,6 +165,8 @@ class State:
             rows=None if replacement.keeps else done.rows,
             bytes=None if replacement.keeps else done.bytes,
             replaced_rows=version,
+            reached=dict(cut),
+            replaced_before=self.replaced_rows,
             replaced_table=self.replaced_table if replacement.id is None else version,
             cleaning=Cleaning(
                 version=version, begins=replacement.begins, stream=stream, held=replacement.base is not None
@@ -243,6 +260,8 @@ def state_of(document: Document | None) -> State:
         added_checks=content.get("added_checks", 0),
         truncation_due=content.get("truncation_due", False),
         compacted={int(segment): (first, behind) for segment, (first, behind) in content.get("compacted", {}).items()},
+        reached=offsets_of(content.get("reached", {})),
+        replaced_before=content.get("replaced_before", 0),
         released=content.get("released", 0),
         stored_as=document.version,
     )

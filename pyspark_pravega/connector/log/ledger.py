@@ -29,6 +29,7 @@ and whichever of them are swept: that entry is written together with the version
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,8 +89,11 @@ from pyspark_pravega.errors import ConflictError
 
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
+_AHEAD_MS = 60_000
 _RETIRED = 100
 _LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
+
+_log = logging.getLogger(__name__)
 
 
 class Ledger:
@@ -172,6 +176,12 @@ class Ledger:
         before = state.committed_at
         if before is None and state.version:
             before = max((commit.committed_at for commit in self.commits([state.version])), default=0)
+        if before is not None and before > committed_at + _AHEAD_MS:
+            _log.warning(
+                'version %d of stream "%s" lies %d s ahead of the clock here, and so will the next one: times of '
+                "versions ascend. Look at the clocks of those who write to it",
+                *(state.version, self.stream, (before - committed_at) // 1000),
+            )
         committed_at = max(committed_at, 1 + (before or 0))
         replacement = done.replacement
         commit = Commit(
@@ -195,10 +205,11 @@ class Ledger:
         changes += [stored_commit(id, noted) for id in {done.job, commit.replacement or OTHERS} - {OTHERS}]
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))
+        after = state.after(done, committed_at, cut)
         if done.query is None or done.epoch is None:
-            completed = self._change(state, state.after(done, committed_at), *changes)
+            completed = self._change(state, after, *changes)
         else:
-            completed = self._complete_epoch(state, state.after(done, committed_at), changes, commit, done.offsets)
+            completed = self._complete_epoch(state, after, changes, commit, done.offsets)
         if commit.version % _SWEEP_EVERY == 0:
             self._sweep(commit.version)
         return completed

@@ -21,7 +21,7 @@ from pyspark_pravega.connector.read.committed import (
     committed_ranges,
     first_whole_version,
 )
-from pyspark_pravega.connector.read.eras import Era, era_at, era_of, eras, only_compacted_since, rows_at
+from pyspark_pravega.connector.read.eras import Era, era_at, era_of, eras, events_of, only_compacted_since, rows_at
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
@@ -76,6 +76,7 @@ __all__ = [
     "era_at",
     "era_of",
     "eras",
+    "events_of",
     "first_told_version",
     "first_whole_version",
     "last_commit",

@@ -21,7 +21,7 @@ from pyspark_pravega.connector.read.versions import (
     snapshot_until,
     truncated,
 )
-from pyspark_pravega.errors import SegmentTruncatedError
+from pyspark_pravega.errors import InvalidStreamCutError, SegmentTruncatedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,10 @@ class Era:
     """The one that began it; 0 for the first one of all."""
     begins: Mapping[int, int] | None
     """The cut, empty for the stream's first event; None in logs that didn't keep it: then it is the stream's head."""
+    reached: Mapping[int, int] | None = None
+    """The cut that this version has reached: moments of the era lie behind it. None where the log has forgotten it."""
+    is_last: bool = False
+    """Whether no other one has begun since."""
     base: int | None = None
     """Where a compaction began it: the first version that lies behind the cut with all of its events."""
 
@@ -45,15 +49,23 @@ def eras(ledger: Ledger | None) -> Iterator[Era]:
     state = State() if ledger is None else ledger.state()
     number = state.replaced_rows
     while ledger is not None and number:
-        commits = ledger.commits([number])
-        if not commits or not commits[0].begins:
-            yield Era(version=number, begins=None)
+        commits, is_last = ledger.commits([number]), number == state.replaced_rows
+        if commits and commits[0].begins:
+            (one,) = commits
+            yield Era(version=number, begins=one.begins, base=one.base, reached=one.cut, is_last=is_last)
+            before = one.replaced
+        elif is_last and state.reached:
+            # The log has forgotten the version, and the state knows where it lies.
+            begins = None if state.cleaning is None else state.cleaning.begins or None
+            yield Era(version=number, begins=begins, reached=state.reached, is_last=True)
+            before = state.replaced_before
+        else:
+            yield Era(version=number, begins=None, is_last=is_last)
             return
-        yield Era(version=number, begins=commits[0].begins, base=commits[0].base)
         if number == state.replaced_table:
             return
-        number = commits[0].replaced
-    yield Era(version=0, begins={})
+        number = before
+    yield Era(version=0, begins={}, is_last=not state.replaced_rows)
 
 
 def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
@@ -72,7 +84,7 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     last = None
     for era in eras(ledger):
         last = last or era
-        if _is_in(client, stream, ledger, moment, era) is False:
+        if _is_in(client, stream, moment, era) is False:
             continue
         try:
             return events_of(client, stream, era, moment)
@@ -98,8 +110,15 @@ def events_of(client: Client, stream: Stream, era: Era, moment: Moment) -> Snaps
     Raises:
         SegmentTruncatedError: some of them are gone.
     """
-    if era.begins is None:
+    if era.begins is None and era.is_last:
         return snapshot_until(client, stream, moment)
+    if era.begins is None:
+        ledger = open_ledger(client, stream)
+        state = State() if ledger is None else ledger.state()
+        if state.cleaning is None or not state.cleaning.held or era.version < state.released:
+            raise truncated(stream, moment.name)
+        # All that is there is kept for it.
+        return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
     if era.begins:
         start = Moment(offsets=dict(era.begins), name=f"version {era.version}")
         return Snapshot(stream=stream, parts=tuple(parts_until(client, stream, start, moment)))
@@ -188,13 +207,13 @@ def era_at(client: Client, ledger: Ledger, moment: Moment) -> Era | None:
         None where it isn't known any more.
     """
     for era in eras(ledger):
-        is_in = _is_in(client, ledger.stream, ledger, moment, era)
+        is_in = _is_in(client, ledger.stream, moment, era)
         if is_in is not False:
             return era if is_in else None
     return None
 
 
-def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment, era: Era) -> bool | None:
+def _is_in(client: Client, stream: Stream, moment: Moment, era: Era) -> bool | None:
     """Whether a moment lies in an era, or behind it; None where the log doesn't know any more how far its first version
     has reached.
     """
@@ -203,10 +222,11 @@ def _is_in(client: Client, stream: Stream, ledger: Ledger | None, moment: Moment
     if moment.version is not None:
         return era.version <= moment.version
     # A cut has no version; it must have the rows that took the place of all others.
-    commits = [] if ledger is None else ledger.commits([era.version])
-    if not commits:
+    if era.reached is None:
         return None
+    # From the era's begin on: before it somebody may just be removing events.
+    start = Moment(offsets=dict(era.begins), name=f"version {era.version}") if era.begins else None
     try:
-        return reaches(parts_until(client, stream, None, moment), commits[0].cut)
-    except SegmentTruncatedError:
+        return reaches(parts_until(client, stream, start, moment), era.reached)
+    except (SegmentTruncatedError, InvalidStreamCutError):
         return False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.client.positions import SegmentRanges, check_cut, parts_between, proper_cut
 from pyspark_pravega.client.segments import segment_states
-from pyspark_pravega.connector.log import VERSION_EVERY, Commit, Ledger, Snapshot, behind, open_ledger
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import VERSION_EVERY, Commit, Ledger, Snapshot, State, behind, open_ledger
 from pyspark_pravega.connector.read.times import mark_before, shown_time
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -17,6 +19,11 @@ from pyspark_pravega.errors import (
     VersionNotFoundError,
     did_you_mean,
 )
+
+CLOCKS_DIFFER_MS = 60_000
+"""How far clocks may differ before a version's time isn't believed."""
+_NOW_MS, _AT_ONCE = 10_000, 500
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +72,7 @@ def moment_of(client: Client, stream: Stream, version: str) -> Moment:
 
 
 def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
-    """The last commit or named cut that was made at a time, or before it; in a stream without any, the last watermark.
+    """The last commit that was made at a time, or before it, or a named cut behind it; without any, the last watermark.
 
     Args:
         client: the cluster.
@@ -77,15 +84,16 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
     """
     ledger = open_ledger(client, stream)
     when, milliseconds = shown_time(microseconds), microseconds // 1000
-    candidates = [
-        (cut.created_at, Moment(offsets=cut.offsets, name=f'cut "{name}"'))
-        for name, cut in ({} if ledger is None else ledger.holders().cuts()).items()
-        if cut.created_at <= milliseconds
-    ]
     commit = None if ledger is None else last_commit(ledger, milliseconds)
-    if commit is not None:
-        candidates.append((commit.committed_at, _of(commit)))
-    if not candidates:
+    last = None if commit is None else _of(commit)
+    since = -1 if commit is None else min(commit.committed_at, commit.started_at or commit.committed_at)
+    cuts = {} if ledger is None else ledger.holders().cuts()
+    for name, cut in sorted(cuts.items(), key=lambda item: item[1].created_at):
+        # One that got its name later may lie before: it names an old version.
+        moment = Moment(offsets=cut.offsets, name=f'cut "{name}"')
+        if since < cut.created_at <= milliseconds and _is_behind(client, stream, moment, last):
+            last = moment
+    if last is None:
         first = None if ledger is None else ledger.first_commit()
         mark = mark_before(client, stream, milliseconds + 1) if first is None else None
         if mark is not None:
@@ -102,7 +110,7 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
             else f"the first one known is of {shown_time(first.committed_at * 1000)}"
         )
         raise VersionNotFoundError(f'stream "{stream}" has no commit or named cut of {when} or before: {known}')
-    return max(candidates, key=lambda candidate: candidate[0])[1]
+    return last
 
 
 def named_cut(client: Client, stream: Stream, name: str) -> StreamCut | None:
@@ -162,7 +170,8 @@ def last_commit(ledger: Ledger, milliseconds: int) -> Commit | None:
         None when there is none, or it isn't known any more.
     """
     # Old versions may be gone; those that are there have ascending times.
-    low, high = 0, ledger.state().version
+    state = ledger.state()
+    low, high = 0, state.version
     commit: Commit | None = None
     while low < high:
         middle = (low + high + 1) // 2
@@ -173,7 +182,41 @@ def last_commit(ledger: Ledger, milliseconds: int) -> Commit | None:
             low, commit = middle, commits[0]
         else:
             high = middle - 1
+    return _beside_wrong_clocks(ledger, state, milliseconds, commit)
+
+
+def _beside_wrong_clocks(ledger: Ledger, state: State, milliseconds: int, commit: Commit | None) -> Commit | None:
+    """What a search by time finds, where the last version lies ahead of the clock here. As times ascend so do all
+    since one whose writer's clock was ahead. What is there was committed before now, and tells when it was begun.
+    """
+    now = now_ms()
+    if state.committed_at is None or state.committed_at <= now + CLOCKS_DIFFER_MS:
+        return commit
+    _log.warning(
+        'version %d of stream "%s" is of %s, which lies ahead of the clock here: a writer\'s clock was ahead, or this '
+        "one is behind. Versions are found by when they were begun",
+        *(state.version, ledger.stream, shown_time(state.committed_at * 1000)),
+    )
+    if abs(milliseconds - now) <= _NOW_MS:
+        return next(iter(ledger.commits([state.version])), commit)
+    first = 0 if commit is None else commit.version
+    for stop in range(state.version, first, -_AT_ONCE):
+        for one in ledger.commits(range(stop, max(first, stop - _AT_ONCE), -1)):
+            if one.started_at is not None and one.started_at <= milliseconds < one.committed_at:
+                return one
     return commit
+
+
+def _is_behind(client: Client, stream: Stream, moment: Moment, other: Moment | None) -> bool:
+    """Whether a moment lies behind another one; None for a stream's head."""
+    if other is None:
+        return True
+    if moment.offsets == other.offsets:
+        return False
+    try:
+        return reaches(parts_until(client, stream, None, moment), other.offsets)
+    except SegmentTruncatedError:
+        return False
 
 
 def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:

@@ -50,6 +50,7 @@ from pyspark_pravega.connector.table.planned import (
     check_planned,
     check_same_stream,
     planned_schema,
+    schema_read,
 )
 from pyspark_pravega.connector.table.registered import ENCODING_HEADER, SCHEMA_TYPE
 from pyspark_pravega.connector.table.rules import (
@@ -113,6 +114,7 @@ __all__ = [
     "raw_definition",
     "routing_key_of",
     "schema_definition",
+    "schema_read",
     "shown_key",
     "split_defaults",
     "whole_key",

@@ -97,6 +97,11 @@ class TableDefinition:
     """What the ids in events' headers stand for; None for events without a schema."""
 
     @property
+    def schema_name(self) -> str:
+        """The schema in the registry, by its type and its id there; empty for events without one."""
+        return "" if self.registered is None else f"{self.registered[0].type} {self.registered[1].id}"
+
+    @property
     def event_schema(self) -> StructType:
         """All fields of an event: of a table with a key there are some that aren't columns."""
         return self.schema if self.key is None else self.key.event_schema

@@ -56,8 +56,9 @@ DELETE = "delete"
 LOG = "$log"
 """Behind the name of a table with a key: its events, as they are."""
 COMPACTED = "=="
-"""Its value where a compaction has written a row once more, as it was when the compaction began: all other events are
-newer, wherever they lie. It is short, as each row of a compacted table has it, and no word of anybody else's."""
+"""Its value where a compaction has written a row once more, as it was when the compaction began, or an overwrite under
+isolation level snapshot in place of what it has read: all other events are newer, wherever they lie. It is short, as
+each row of a compacted table has it, and no word of anybody else's."""
 DELETED = "_deleted"
 """The column of a batch that is to be written, which tells what rows are deleted."""
 
@@ -297,6 +298,19 @@ class ChangeCodec:
                 "the table can't be compacted: its events have no field of texts that says what happened to a row"
             )
         return ChangeCodec(self._codec, replace(self._key, upsert=COMPACTED))
+
+    @property
+    def may_mark(self) -> bool:
+        """Whether `compacting` is no riddle to others who read the events: the field is null in those of rows."""
+        field = self._key.operation
+        if field is None or self._key.upsert is not None:
+            return False
+        return bool(pa.types.is_string(self._codec.schema.field(field).type))
+
+    @property
+    def marks(self) -> bool:
+        """Whether rows are written as older than all other events, wherever these lie."""
+        return self._key.upsert == COMPACTED
 
     def telling(self) -> ChangeCodec:
         """The same for batches that tell which rows are deleted."""

@@ -74,6 +74,31 @@ def check_places(before: TableDefinition, now: TableDefinition, columns: Collect
     _check_places(now.stream, own, later, columns)
 
 
+def schema_read(definition: TableDefinition, planned: StructType | None) -> str:
+    """The schema with whose columns a query reads, `TableDefinition.schema_name`.
+
+    Args:
+        definition: what the stream is as a table.
+        planned: the table's columns, as the query was planned with them; None where nothing was planned before.
+    """
+    if planned is None or _names_in(definition.schema) <= _names_in(planned):
+        return definition.schema_name
+    # The table has more by now: it was an earlier one.
+    return definition.schema_name and f"{definition.schema_name.rpartition(' ')[0]} -1"
+
+
+def _names_in(columns: DataType) -> frozenset[str]:
+    """The names of columns and of fields within them, each with those that it is in."""
+    if isinstance(columns, StructType):
+        within = {f"{field.name}/{name}" for field in columns for name in _names_in(field.dataType)}
+        return frozenset({*columns.fieldNames(), *within})
+    if isinstance(columns, ArrayType):
+        return _names_in(columns.elementType)
+    if isinstance(columns, MapType):
+        return _names_in(columns.keyType) | _names_in(columns.valueType)
+    return frozenset()
+
+
 def changed_table(stream: Stream, what: str) -> TableChangedError:
     """The error of a query whose table has changed.
 

@@ -50,6 +50,7 @@ class DeltaJob(ReadingJob):
         return super().write_partition(partition, self._changes.of(batches))
 
     def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:
+        self._check_columns()
         if self.plan.isolation == SERIALIZABLE and self._seen:
             client, stream = shared_client(self.plan.settings), self.plan.stream
             tail = take_snapshot(client, stream, ledger)

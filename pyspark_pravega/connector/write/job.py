@@ -436,7 +436,6 @@ class WriteJob:
                     # Another writer was waiting for this commit, and has completed its entry.
                     self._is_version(ledger)
                     return
-                # Somebody has noted something else in the log.
             except TransactionError:
                 if self._is_withdrawn(ledger):
                     raise

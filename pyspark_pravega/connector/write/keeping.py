@@ -7,7 +7,7 @@ Readers leave these events out in any case, as the commit log says where the row
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pyspark_pravega.client import Client, StreamCut
@@ -28,6 +28,7 @@ from pyspark_pravega.connector.read import (
     era_at,
     era_of,
     eras,
+    events_of,
     moment_of,
     parts_until,
     reaches,
@@ -133,7 +134,7 @@ def _is_released(client: Client, ledger: Ledger, *, one_more: bool) -> bool:
         return True
     known = list(eras(ledger))
     oldest = min(1 if one_more else 0, len(known) - 1)
-    for era in _needed(client, ledger, holders):
+    for era in _needed(client, ledger, holders, known):
         before = [] if era is None else [i for i, one in enumerate(known) if one.version <= era.version]
         oldest = max(oldest, min(before, default=len(known)))
     if oldest and (oldest == len(known) or not known[oldest].begins):
@@ -157,16 +158,21 @@ def _is_released(client: Client, ledger: Ledger, *, one_more: bool) -> bool:
     return True
 
 
-def _needed(client: Client, ledger: Ledger, holders: Holders) -> Iterator[Era | None]:
+def _needed(client: Client, ledger: Ledger, holders: Holders, known: Sequence[Era]) -> Iterator[Era | None]:
     """The eras of whose events somebody needs some; None for all that there are."""
     for name, cut in holders.cuts.items():
         moment = Moment(offsets=cut.offsets, name=f'cut "{name}"')
+        era = era_at(client, ledger, moment)
         try:
-            parts_until(client, ledger.stream, None, moment)
+            if era is not None:
+                events_of(client, ledger.stream, era, moment)
+            elif all(one.reached is not None for one in known if one.version):
+                # It is one of a table that this one has replaced.
+                continue
         except SegmentTruncatedError:
             # It is gone already.
             continue
-        yield era_at(client, ledger, moment)
+        yield era
     versions = holders.subscribers
     for subscriber in client.controller.subscribers(ledger.stream):
         # Of others, as of those who read the log of events, nobody can be asked how far they are.

@@ -27,7 +27,7 @@ from pyspark_pravega.connector.log import (
 )
 from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import ChangeCodec, load_definition
+from pyspark_pravega.connector.table import SCHEMA_TYPE, ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, StagedTable, WritePlan
 from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
@@ -76,6 +76,22 @@ class ReadingJob(WriteJob):
         self._seen = seen
         return super().commit_job(messages, epoch)
 
+    def _check_columns(self) -> None:
+        """Refuse to write what was read with other columns than the table has by now: values in new ones, which others
+        may have written before it was read, would be lost.
+
+        Raises:
+            WriteConflictError: it has others.
+        """
+        client, stream = shared_client(self.plan.settings), self.plan.stream
+        for name in sorted({one.schema for one in self._seen if one.schema}):
+            kind, _, _ = name.rpartition(" ")
+            if load_definition(client, self.plan.settings, stream, {SCHEMA_TYPE: kind}).schema_name != name:
+                raise WriteConflictError(
+                    f'the rows of stream "{stream}" were not {self._done}: the statement has read them with the '
+                    "columns that the table had before an ALTER TABLE. Nothing was written; run it again"
+                )
+
     def _is_same(self, ledger: Ledger, tail: Snapshot, state: State, seen: Seen) -> bool:
         """Whether what the statement has read still is so; of a table with a key, for the keys that it has named."""
         client, stream = shared_client(self.plan.settings), self.plan.stream
@@ -93,7 +109,23 @@ class OverwritingJob(ReadingJob):
     replaces = True
     _done = "replaced"
 
+    def __init__(self, plan: WritePlan) -> None:
+        """Begin a job.
+
+        Args:
+            plan: how to write.
+
+        Raises:
+            UnsupportedOperationError: its rows aren't committed together.
+        """
+        codec = plan.codec
+        if plan.isolation == SNAPSHOT and plan.staged is None and isinstance(codec, ChangeCodec) and codec.may_mark:
+            # What comes since will lie before these rows, and is newer.
+            plan = replace(plan, codec=codec.compacting())
+        super().__init__(plan)
+
     def _replacement(self, ledger: Ledger, state: State) -> Replacement:
+        self._check_columns()
         client, stream, staged = shared_client(self.plan.settings), self.plan.stream, self.plan.staged
         tail = take_snapshot(client, stream, ledger)
         begins = dict(proper_cut(client, stream, tail.cut))
@@ -102,6 +134,8 @@ class OverwritingJob(ReadingJob):
         news = [one for one in self._seen if not self._is_same(ledger, tail, state, replace(one, keys=None))]
         if news:
             if self.plan.isolation == SERIALIZABLE or staged is not None:
+                raise self._conflict(state, news[0])
+            if isinstance(self.plan.codec, ChangeCodec) and not self.plan.codec.marks:
                 raise self._conflict(state, news[0])
             if state.replaced_rows > news[0].version or any(not one.is_of(self._seen[0]) for one in self._seen):
                 raise self._conflict(state, news[0])

@@ -36,6 +36,8 @@ class Seen:
     """Where the stream ended: segment id to offset in bytes."""
     keys: tuple[float, ...] | None = None
     """Of a table with a key, where in the key space the rows lie that it has looked at, there or not; None for all."""
+    schema: str = ""
+    """The schema with whose columns it has read them, `TableDefinition.schema_name`; empty where that isn't known."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, keys: Floats | None = None) -> Seen:
