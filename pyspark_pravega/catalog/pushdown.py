@@ -22,6 +22,7 @@ from pyspark_pravega.connector.read import BatchReader, ChainPartition, SlicePar
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import Routing, Seen, possible_places
+from pyspark_pravega.serde.codec import Batch, arrow_batch
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1
@@ -273,7 +274,7 @@ class EarlyEnd(DataSourceReader):
         """The reader's."""
         return self.reader.partitions()
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, up to where it is enough.
 
         Args:
@@ -284,7 +285,7 @@ class EarlyEnd(DataSourceReader):
         single = isinstance(partition, SlicePartition) and len(partition.parts) == 1
         for batch in self.reader.read(partition):
             if left is not None and batch.num_rows >= left:
-                yield batch.slice(0, left)
+                yield arrow_batch(batch).slice(0, left)
                 return
             yield batch
             left = None if left is None else left - batch.num_rows
@@ -292,7 +293,7 @@ class EarlyEnd(DataSourceReader):
                 single
                 and self.last < MOST
                 and batch.num_rows
-                and batch.column(OFFSET)[batch.num_rows - 1].as_py() >= self.last
+                and arrow_batch(batch).column(OFFSET)[batch.num_rows - 1].as_py() >= self.last
             ):
                 return
 

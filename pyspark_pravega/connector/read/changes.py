@@ -20,6 +20,7 @@ from pyspark_pravega.connector.read.versions import commit_of, commit_until
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, VersionNotFoundError
 from pyspark_pravega.frames import framing
+from pyspark_pravega.serde.codec import Batch
 
 CHANGE_COLUMNS = StructType(
     [
@@ -160,7 +161,7 @@ class ChangesReader(BatchReader):
         """See `committed_partitions`."""
         return committed_partitions(self._ranges)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, see `BatchReader.read`.
 
         Args:

@@ -30,6 +30,7 @@ from pyspark_pravega.connector.table import COMPACTED, TableDefinition, flat_fie
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
+from pyspark_pravega.serde.codec import Batch
 
 MOST_KEYS = 2_000_000
 """How many keys a task holds in memory at a time, where nobody says so. With 16 letters they take 28 bytes each, and at
@@ -154,7 +155,7 @@ class KeyedReader(BatchReader):
         """A partition for each chain of segments with many events, and for several with few."""
         return arrange_chains(shared_client(self._settings), snapshot)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
 
         Args:
@@ -350,7 +351,7 @@ class KeyedReader(BatchReader):
 
     # What a compaction has written: each key once, and older than all other events
 
-    def _unchanged(self, part: SegmentPart, last: Last) -> Iterator[pa.RecordBatch]:
+    def _unchanged(self, part: SegmentPart, last: Last) -> Iterator[Batch]:
         """The rows of a part of which nothing else is known."""
         some: list[tuple[framing.Frames, int, pa.Table]] = []
         for events in self._frames(part):
@@ -366,7 +367,7 @@ class KeyedReader(BatchReader):
 
     def _others(
         self, some: Sequence[tuple[framing.Frames, int, pa.Table]], segment_id: int, last: Last
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Batch]:
         """The rows of frames with other keys than those in a table; the keys of each are given."""
         if not some:
             return
@@ -385,7 +386,7 @@ class KeyedReader(BatchReader):
 
     # Second pass: rows
 
-    def _rows_at(self, parts: Sequence[SegmentPart], places: Ints, kept: Kept) -> Iterator[pa.RecordBatch]:
+    def _rows_at(self, parts: Sequence[SegmentPart], places: Ints, kept: Kept) -> Iterator[Batch]:
         """The rows of events.
 
         Args:
@@ -421,7 +422,7 @@ class KeyedReader(BatchReader):
             if events.end > last:
                 return
 
-    def _joined(self, some: Sequence[framing.Frames], segment_id: int) -> pa.RecordBatch:
+    def _joined(self, some: Sequence[framing.Frames], segment_id: int) -> Batch:
         whole = some[0]
         if len(some) > 1:
             whole = framing.Frames(

@@ -114,7 +114,7 @@ class BatchReader(DataSourceReader):
         """
         return arrange(shared_client(self._settings), snapshot.parts, minimum=self._min_partitions)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
 
         Args:
@@ -134,12 +134,12 @@ class BatchReader(DataSourceReader):
                 for part in partition.parts:
                     yield from self._read_part(part)
 
-    def _read_part(self, part: SegmentPart) -> Iterator[pa.RecordBatch]:
+    def _read_part(self, part: SegmentPart) -> Iterator[Batch]:
         for events in self._frames(part):
             for batch, _ in self.rows_of(events):
                 yield batch
 
-    def rows_of(self, events: EventBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def rows_of(self, events: EventBatch) -> Iterator[tuple[Batch, int]]:
         """The rows of some events.
 
         Args:

@@ -40,6 +40,7 @@ from pyspark_pravega.connector.read.keyed import (
 from pyspark_pravega.connector.read.reader import output_schema
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.serde.codec import Batch, arrow_batch
 
 DELETE, BEFORE, AFTER = "delete", "update_preimage", "update_postimage"
 _TYPES = (INSERT, DELETE, BEFORE, AFTER)
@@ -163,7 +164,7 @@ class RowChangesReader(KeyedReader):
         """See `row_change_partitions`."""
         return row_change_partitions(shared_client(self._settings), self._changed)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The changes of a partition; those of a key in the order of versions.
 
         Args:
@@ -257,7 +258,7 @@ class RowChangesReader(KeyedReader):
             first = int(ends[done] - counts[done])
             some = slice(first, first + int(here.sum()))
             done += batch.num_rows
-            rows = batch.take(pa.array(np.repeat(np.arange(batch.num_rows), here)))
+            rows = arrow_batch(batch).take(pa.array(np.repeat(np.arange(batch.num_rows), here)))
             yield self._with_changes(rows, types[some], versions[some], times)
 
     def _with_changes(

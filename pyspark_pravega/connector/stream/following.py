@@ -35,6 +35,7 @@ from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import DataLossError, SegmentNotFoundError, SegmentTruncatedError, UnsupportedOperationError
+from pyspark_pravega.serde.codec import arrow_batch
 
 _log = logging.getLogger(__name__)
 
@@ -194,7 +195,8 @@ class RealTimeReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
     def _rows(self, events: EventBatch) -> Iterator[pa.RecordBatch]:
-        for rows, end in self._reader.rows_of(events):
+        for batch, end in self._reader.rows_of(events):
+            rows = arrow_batch(batch)
             if not rows.num_rows:
                 # None of these events is a row.
                 yield self._places({events.segment_id: end})

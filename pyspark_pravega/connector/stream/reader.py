@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -31,6 +30,7 @@ from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, PravegaError
+from pyspark_pravega.serde.codec import Batch
 
 
 class SeveralStreamsReader(DataSourceReader):
@@ -56,7 +56,7 @@ class SeveralStreamsReader(DataSourceReader):
         }
         self.schema = self._readers[self._streams[0]].schema
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, as `BatchReader.read` gives them."""
         if isinstance(partition, SlicePartition):
             yield from self._readers[partition.parts[0].stream].read(partition)
@@ -113,7 +113,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What a micro-batch reads."""
         return self._planner().partitions(SourceOffset.from_dict(start), SourceOffset.from_dict(end))
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition."""
         return self._reader.read(partition)
 
