@@ -19,7 +19,7 @@ pytestmark = pytest.mark.server
 
 
 def table(catalog: Catalog, stream: Stream, kind: str) -> list[dict[str, Any]]:
-    names = catalog.metadata_schema([stream.scope], f"{stream.name}${kind}").fieldNames()
+    names = catalog.metadata_schema([stream.scope], f"{stream.name}${kind}")[1].fieldNames()
     rows = catalog.metadata_rows([stream.scope], f"{stream.name}${kind}", names).rows
     return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -2,9 +2,10 @@ package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Base64;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.OptionalLong;
-import java.util.function.Supplier;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -18,26 +19,66 @@ import scala.Option;
 
 /** A batch read. The catalog process plans it when Spark first asks about it: its ends are fixed from then on. */
 final class PravegaBatch implements Batch {
-  private final PravegaTable table;
-  private final StructType readSchema;
-  private final boolean limited;
-  private final Map<String, String> options;
-  private final Supplier<JsonNode> planner;
+  private final Read read;
   private JsonNode plan;
   private JsonNode narrowed;
   private Scan scan;
 
-  PravegaBatch(
+  PravegaBatch(Read read) {
+    this.read = read;
+  }
+
+  /**
+   * What is read, and when.
+   *
+   * @param moments of the query
+   * @param predicates that only narrow what is read
+   * @param limit how many rows are enough; null for all
+   */
+  record Read(
+      Moments moments,
       PravegaTable table,
-      StructType readSchema,
+      StructType columns,
       Map<String, String> options,
-      boolean limited,
-      Supplier<JsonNode> planner) {
-    this.table = table;
-    this.readSchema = readSchema;
-    this.options = options;
-    this.limited = limited;
-    this.planner = planner;
+      List<Predicate> predicates,
+      Integer limit) {
+    private JsonNode plan() {
+      return moments.ask(
+          table.stream(),
+          known ->
+              table.process.callAgain(
+                  "planScan",
+                  "namespace", table.identifier.namespace(),
+                  "table", table.identifier.name(),
+                  "columns", columns.fieldNames(),
+                  "schema", table.allFields().json(),
+                  "options", options,
+                  "position", table.position(),
+                  "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
+                  "limit", limit,
+                  "moments", known));
+    }
+
+    /** Whether both are the same rows: of one moment, so of one query. */
+    private boolean gives(Read other) {
+      return moments == other.moments
+          && table.isSame(other.table)
+          && columns.equals(other.columns)
+          && options.equals(other.options)
+          && predicates.equals(other.predicates)
+          && Objects.equals(limit, other.limit);
+    }
+  }
+
+  /** Spark reads once what two scans of a query both read. What only came out when the query ran doesn't count. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof PravegaBatch batch && read.gives(batch.read);
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(read.table.stream(), read.columns, read.predicates, read.limit);
   }
 
   /** Says which scan it belongs to. */
@@ -48,7 +89,7 @@ final class PravegaBatch implements Batch {
   /** Plans it, unless that is done. */
   synchronized JsonNode plan() {
     if (plan == null) {
-      plan = planner.get();
+      plan = read.plan();
     }
     return plan;
   }
@@ -57,11 +98,11 @@ final class PravegaBatch implements Batch {
   synchronized void narrow(Predicate[] predicates) {
     JsonNode planned = plan();
     JsonNode left =
-        table.process.callAgain(
+        read.table.process.callAgain(
             "narrowScan",
-            "namespace", table.identifier.namespace(),
-            "table", table.identifier.name(),
-            "options", options,
+            "namespace", read.table.identifier.namespace(),
+            "table", read.table.identifier.name(),
+            "options", read.options,
             "partitions", planned.get("partitions"),
             "seen", planned.get("seen"),
             "places", planned.get("places"),
@@ -114,11 +155,11 @@ final class PravegaBatch implements Batch {
   @Override
   public PartitionReaderFactory createReaderFactory() {
     return readerFactory(
-        table.process.python(),
+        read.table.process.python(),
         Base64.getDecoder().decode(plan().get("function").asText()),
-        readSchema,
+        read.columns,
         (StructType) DataType.fromJson(plan().get("schema").asText()),
-        limited,
+        read.limit != null,
         plan().get("sharedMemory").asLong());
   }
 

@@ -39,6 +39,18 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
     batch.belongsTo(this);
   }
 
+  /** As of batches; each streaming read is one of its own. */
+  @Override
+  public boolean equals(Object other) {
+    return this == other
+        || other instanceof PravegaScan scan && stream == null && scan.stream == null && batch.equals(scan.batch);
+  }
+
+  @Override
+  public int hashCode() {
+    return batch.hashCode();
+  }
+
   @Override
   public StructType readSchema() {
     return readSchema;

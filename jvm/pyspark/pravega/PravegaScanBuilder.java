@@ -2,6 +2,7 @@ package pyspark.pravega;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -25,6 +26,7 @@ final class PravegaScanBuilder
         SupportsPushDownLimit {
   private final PravegaTable table;
   private final CaseInsensitiveStringMap options;
+  private final Moments moments = Moments.ofQuery();
   private StructType wanted;
   private Predicate[] predicates = new Predicate[0];
   private Integer limit;
@@ -78,15 +80,19 @@ final class PravegaScanBuilder
     if (known == null) {
       // Spark asks twice where the answer is no.
       known =
-          table.process.callAgain(
-              "countRows",
-              "namespace", table.identifier.namespace(),
-              "table", table.identifier.name(),
-              "options", options.asCaseSensitiveMap(),
-              "schema", table.allFields().json());
+          moments.ask(
+              table.stream(),
+              said ->
+                  table.process.callAgain(
+                      "countRows",
+                      "namespace", table.identifier.namespace(),
+                      "table", table.identifier.name(),
+                      "options", options.asCaseSensitiveMap(),
+                      "schema", table.allFields().json(),
+                      "moments", said));
     }
     counted =
-        known.isNull()
+        known.get("rows").isNull()
             ? null
             : new CountedScan(
                 table,
@@ -109,26 +115,7 @@ final class PravegaScanBuilder
       return counted;
     }
     Map<String, String> given = options.asCaseSensitiveMap();
-    return new PravegaScan(
-        table,
-        wanted,
-        given,
-        filteredAtRuntime,
-        new PravegaBatch(
-            table,
-            wanted,
-            given,
-            limit != null,
-            () ->
-                table.process.callAgain(
-                    "planScan",
-                    "namespace", table.identifier.namespace(),
-                    "table", table.identifier.name(),
-                    "columns", wanted.fieldNames(),
-                    "schema", table.allFields().json(),
-                    "options", given,
-                    "position", table.position(),
-                    "predicates", Predicates.of(predicates),
-                    "limit", limit)));
+    PravegaBatch.Read read = new PravegaBatch.Read(moments, table, wanted, given, List.of(predicates), limit);
+    return new PravegaScan(table, wanted, given, filteredAtRuntime, new PravegaBatch(read));
   }
 }

@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
@@ -84,6 +85,14 @@ class PravegaTable
   /** The stream's scope and name. */
   String stream() {
     return stream;
+  }
+
+  /** Whether another one is the same part of the same stream, by the same name and with the same columns. */
+  boolean isSame(PravegaTable other) {
+    return process == other.process
+        && identifier.equals(other.identifier)
+        && schema.equals(other.schema)
+        && Objects.equals(position, other.position);
   }
 
   @Override

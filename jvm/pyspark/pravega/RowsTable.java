@@ -28,12 +28,14 @@ final class RowsTable implements SupportsRead {
   private final CatalogProcess process;
   private final String catalog;
   private final Identifier identifier;
+  private final String stream;
   private final StructType schema;
 
   RowsTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
     this.process = process;
     this.catalog = catalog;
     this.identifier = identifier;
+    stream = loaded.get("stream").asText();
     schema = PravegaCatalog.struct(loaded.get("schema"));
   }
 
@@ -65,6 +67,7 @@ final class RowsTable implements SupportsRead {
 
   private final class Builder
       implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit, SupportsPushDownTopN {
+    private final Moments moments = Moments.ofQuery();
     private StructType wanted = schema;
     private Predicate[] predicates = new Predicate[0];
     private Integer limit;
@@ -116,20 +119,27 @@ final class RowsTable implements SupportsRead {
       Rows rows = new Rows(wanted);
       long page = 0;
       do {
-        JsonNode answer =
-            process.callAgain(
-                "metadataRows",
-                "namespace", identifier.namespace(),
-                "table", identifier.name(),
-                "columns", wanted.fieldNames(),
-                "predicates", Predicates.of(predicates),
-                "limit", limit == null ? null : limit - rows.size(),
-                "newestFirst", newestFirst,
-                "page", page);
+        JsonNode answer = page(page, limit == null ? null : limit - rows.size());
         rows.add(answer.get("rows"));
         page = answer.get("next").asLong();
       } while (page != 0);
       return rows;
+    }
+
+    private JsonNode page(long page, Integer most) {
+      return moments.ask(
+          stream,
+          known ->
+              process.callAgain(
+                  "metadataRows",
+                  "namespace", identifier.namespace(),
+                  "table", identifier.name(),
+                  "columns", wanted.fieldNames(),
+                  "predicates", Predicates.of(predicates),
+                  "limit", most,
+                  "newestFirst", newestFirst,
+                  "page", page,
+                  "moments", known));
     }
   }
 }

@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.catalog.process.compactions import Compactions
+from pyspark_pravega.catalog.process.moments import QueryMoment
 from pyspark_pravega.catalog.process.pickles import pickle, pickled_read, unpickle
 from pyspark_pravega.catalog.pushdown import (
     MOST,
@@ -25,7 +26,7 @@ from pyspark_pravega.catalog.pushdown import (
     wanted_fractions,
 )
 from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
-from pyspark_pravega.connector.log import offsets_of, open_ledger, take_snapshot
+from pyspark_pravega.connector.log import offsets_of, open_ledger
 from pyspark_pravega.connector.options import (
     BAD_EVENTS,
     BOUND_KEYS,
@@ -72,7 +73,6 @@ from pyspark_pravega.connector.write import (
     can_unpack,
     check_rows,
     check_trigger,
-    take_over,
     unpack,
     with_dead_letters,
 )
@@ -149,6 +149,8 @@ class ScanRequest:
     """Rows that are enough."""
     planned: StructType | None = None
     """The table's columns as the query was planned with them; None where nothing was planned before."""
+    moment: QueryMoment = field(default_factory=QueryMoment)
+    """When the query reads the table, where the position doesn't say that."""
 
 
 def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
@@ -172,7 +174,10 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     fractions = None if definition.key is None else wanted_fractions(definition, request.predicates)
     if request.position is not None and "changes" in request.position:
         check_no_bounds(between)
-        first, last = ChangesRange.of(request.position["changes"]).versions(ledger, stream)
+        wanted = ChangesRange.of(request.position["changes"])
+        first, last = wanted.versions(ledger, stream)
+        if wanted.to_version is None and ledger is not None:
+            last = min(last, request.moment.last_version(client, ledger))
         if definition.key is not None:
             assert ledger is not None
             changes = row_changes(client, ledger, first, last)
@@ -192,7 +197,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
             moment = Moment(**{**request.position, "offsets": offsets_of(request.position["offsets"])})
             snapshot = (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
         else:
-            whole = take_snapshot(client, stream, ledger)
+            whole = request.moment.snapshot(client, stream, ledger, keyed=definition.key is not None)
             if whole.replaced_table != definition.replaced_table:
                 raise TableChangedError(
                     f'stream "{stream}" was made another table (version {whole.replaced_table}) after this query was '
@@ -264,12 +269,15 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
     check_extents(shared_client(definition.settings), [definition.stream], read)
 
 
-def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple[int, Seen] | None:
+def count_rows(
+    definition: TableDefinition, options: Mapping[str, str], moment: QueryMoment | None = None
+) -> tuple[int, Seen] | None:
     """How many rows a table has, where that is known without reading it; and of which version.
 
     Args:
         definition: what the stream is as a table.
         options: the read's options.
+        moment: when the query reads the table.
 
     Raises:
         ConfigurationError: an option is unknown or malformed.
@@ -286,7 +294,7 @@ def count_rows(definition: TableDefinition, options: Mapping[str, str]) -> tuple
         return None
     client, stream = shared_client(definition.settings), definition.stream
     ledger = open_ledger(client, stream)
-    snapshot = take_snapshot(client, stream, ledger)
+    snapshot = (moment or QueryMoment()).snapshot(client, stream, ledger, keyed=False)
     rows = counted_rows(snapshot, ledger)
     return None if rows is None else (rows, Seen.of(snapshot))
 
@@ -335,21 +343,6 @@ def plan_write(
     if rows is not None:
         check_rows(plan, rows, definition.schema, case_sensitive=case_sensitive)
     return PlannedWrite(plan=pickle(plan), cluster_by=plan.cluster_by, order_by=plan.event_time, at_once=plan.at_once)
-
-
-def take_over_query(plan: bytes, query: str, run: str, epoch: int | None = None) -> None:
-    """Begin or go on with a streaming query; see `connector.writer.take_over`.
-
-    Args:
-        plan: what `plan_write` returned.
-        query: the query's id.
-        run: the driver's.
-        epoch: with which it begins.
-    """
-    settled = unpickle(plan)
-    if not isinstance(settled, KeyValuePlan):
-        # A micro-batch that is repeated puts the same entries again.
-        take_over(settled, query, run, epoch=epoch)
 
 
 class WriteJobs:

@@ -98,6 +98,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         "seen": None,
         "sharedMemory": definition.settings.shared_memory,
         "places": made_as(definition.segments),
+        "moment": None,
         "extent": f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     }
 

@@ -75,6 +75,7 @@ class MetadataTable(TypedDict):
     """Facts about a stream as rows: `orders$commits` and its like."""
 
     rows_of: str
+    stream: str
     schema: str
 
 
@@ -84,6 +85,8 @@ class MetadataPage(TypedDict):
     rows: list[list[Any]]
     next: int
     """Which page comes next, 0 when none does."""
+    moment: str | None
+    """As of `PlannedScan`."""
 
 
 class View(TypedDict):
@@ -160,6 +163,9 @@ class PlannedScan(TypedDict):
     """How many bytes a task shares with its Python worker at most; 0 for none."""
     places: str
     """By what it is known where rows lie, for `narrow_scan`; opaque to the JVM."""
+    moment: str | None
+    """When it reads the table, for further calls of the query (`QueryMoment`); None where they know, or none is told.
+    """
 
 
 class NarrowedScan(TypedDict):
@@ -175,9 +181,11 @@ class NarrowedScan(TypedDict):
 class CountedRows(TypedDict):
     """How many rows a table has, as its commit log has counted them."""
 
-    rows: int
-    seen: str
-    """As of `PlannedScan`."""
+    rows: int | None
+    """None where they have to be counted."""
+    seen: str | None
+    """As of `PlannedScan`, as is the next one."""
+    moment: str | None
 
 
 class Source(TypedDict):

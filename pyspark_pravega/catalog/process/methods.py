@@ -7,9 +7,9 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -17,27 +17,20 @@ from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process import key_values
+from pyspark_pravega.catalog.process.batch_reads import BatchReads
 from pyspark_pravega.catalog.process.jobs import (
-    ScanRequest,
     WriteJobs,
-    all_columns,
     check_read,
-    count_rows,
     merges_schema,
-    plan_scan,
     plan_write,
-    take_over_query,
 )
 from pyspark_pravega.catalog.process.messages import (
     BegunWrite,
     CheckConstraint,
     CommitReport,
-    CountedRows,
     MetadataPage,
     MetadataTable,
-    NarrowedScan,
     Parameter,
-    PlannedScan,
     PlannedWrite,
     Procedure,
     ProcedureResult,
@@ -45,13 +38,14 @@ from pyspark_pravega.catalog.process.messages import (
     Text64,
     View,
 )
+from pyspark_pravega.catalog.process.moments import QueryMoment
 from pyspark_pravega.catalog.process.own_reads import OwnReads
-from pyspark_pravega.catalog.process.pickles import pickle, unpickle
+from pyspark_pravega.catalog.process.pickles import unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.sampling import Sampling
 from pyspark_pravega.catalog.process.stream_reads import StreamReads
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.pushdown import narrowed_chains, places_of, routing_columns
+from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
@@ -59,26 +53,22 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     avro_defaults,
-    check_planned,
     check_schema_is_there,
     checks_of,
     defaults_of,
     with_defaults,
 )
-from pyspark_pravega.connector.write import DeltaJob, Epoch, OverwritingJob, Seen, WriteJob
+from pyspark_pravega.connector.write import DeltaJob, Epoch, OverwritingJob, Seen, WriteJob, take_over
 from pyspark_pravega.errors import (
     PravegaError,
     StreamNotFoundError,
-    TableChangedError,
     UnsupportedOperationError,
     ViewNotFoundError,
 )
 from pyspark_pravega.settings import Settings
 
-_Definition = TypeVar("_Definition", bound="TableDefinition | KeyValueDefinition")
 
-
-class CatalogMethods(StreamReads, OwnReads):
+class CatalogMethods(BatchReads, StreamReads, OwnReads):
     """What Spark's JVM asks of a catalog. Safe for use by several threads.
 
     `protocol.Methods` says what each method does.
@@ -146,11 +136,17 @@ class CatalogMethods(StreamReads, OwnReads):
         limit: int | None = None,
         newestFirst: bool = False,  # noqa: N803
         page: int = 0,
+        moments: list[str] | None = None,
     ) -> MetadataPage:
+        moment = QueryMoment(moments or ())
         metadata_page = self.catalog.metadata_rows(
-            namespace, table, columns, predicates or [], limit=limit, newest_first=newestFirst, page=page
+            *(namespace, table, columns, predicates or []),
+            limit=limit,
+            newest_first=newestFirst,
+            page=page,
+            last_version=moment.last_version,
         )
-        return {"rows": metadata_page.rows, "next": metadata_page.next}
+        return {"rows": metadata_page.rows, "next": metadata_page.next, "moment": moment.news}
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         self.catalog.commit_staged(staged, written=written)
@@ -177,7 +173,8 @@ class CatalogMethods(StreamReads, OwnReads):
 
     def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | Mapping[str, Any]:
         if is_metadata(table):
-            return {"rows_of": table, "schema": self.catalog.metadata_schema(namespace, table).json()}
+            stream, schema = self.catalog.metadata_schema(namespace, table)
+            return {"rows_of": table, "stream": str(stream), "schema": schema.json()}
         try:
             relation = self.catalog.relation(namespace, table)
             if not isinstance(relation, KeyValueDefinition):
@@ -295,89 +292,6 @@ class CatalogMethods(StreamReads, OwnReads):
             return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
-    def count_rows(
-        self, namespace: list[str], table: str, options: dict[str, str], schema: str | None = None
-    ) -> CountedRows | None:
-        relation = self._relation(namespace, table, options)
-        if isinstance(relation, KeyValueDefinition):
-            return None
-        # A count of a column that was NOT NULL comes as one of rows.
-        if schema is not None:
-            check_planned(relation.stream, StructType.fromJson(json.loads(schema)), (), all_columns(relation))
-        counted = count_rows(relation, options)
-        return None if counted is None else {"rows": counted[0], "seen": counted[1].to_json()}
-
-    def plan_scan(
-        self,
-        namespace: list[str],
-        table: str,
-        columns: list[str],
-        options: dict[str, str],
-        position: dict[str, Any] | None = None,
-        predicates: list[dict[str, Any]] | None = None,
-        limit: int | None = None,
-        schema: str | None = None,
-    ) -> PlannedScan:
-        request = ScanRequest(
-            columns=columns,
-            options=options,
-            position=position,
-            predicates=predicates or [],
-            limit=limit,
-            planned=None if schema is None else StructType.fromJson(json.loads(schema)),
-        )
-        definition = self._relation(namespace, table, options)
-        if isinstance(definition, KeyValueDefinition):
-            return key_values.plan_scan(definition, request)
-        now = definition
-        try:
-            scan = plan_scan(definition, request)
-        except TableChangedError:
-            # It makes no difference to the query where its columns are the same.
-            now = self._with_options(self.catalog.load_table(namespace, table, age_s=0), options)
-            if request.planned is None and (now.schema, now.format) != (definition.schema, definition.format):
-                raise
-            scan = plan_scan(now, request)
-        return {
-            "function": text_of(scan.function),
-            "partitions": [text_of(partition) for partition in scan.partitions],
-            "schema": scan.schema.json(),
-            "size": scan.size,
-            "rows": scan.rows,
-            "segments": scan.slices,
-            "seen": None if scan.seen is None else scan.seen.to_json(),
-            "sharedMemory": scan.shared_memory,
-            "places": places_of(now),
-        }
-
-    def narrow_scan(
-        self,
-        namespace: list[str],
-        table: str,
-        options: dict[str, str],
-        partitions: list[Text64],
-        seen: str | None,
-        predicates: list[dict[str, Any]],
-        places: str | None = None,
-    ) -> NarrowedScan | None:
-        definition = self._relation(namespace, table, options)
-        if isinstance(definition, KeyValueDefinition):
-            return key_values.narrow_scan(definition, partitions, predicates, places)
-        if places not in (None, places_of(definition)):
-            # The table has changed while the query ran: where its keys lie now says nothing of what is read.
-            return None
-        planned = [unpickle(bytes_of(partition)) for partition in partitions]
-        read = None if seen is None else Seen.from_json(seen)
-        narrowed = narrowed_chains(definition, planned, read, predicates)
-        if narrowed is None:
-            return None
-        left, read = narrowed
-        return {
-            "partitions": [text_of(pickle(partition)) for partition in left],
-            "segments": len({part.segment_id for partition in left for part in partition.parts}),
-            "seen": None if read is None else read.to_json(),
-        }
-
     def plan_write(
         self,
         namespace: list[str],
@@ -392,9 +306,9 @@ class CatalogMethods(StreamReads, OwnReads):
         columns = None if rows is None else StructType.fromJson(json.loads(rows))
         definition: TableDefinition | KeyValueDefinition
         if staged is not None:
-            definition = self._with_options(self.catalog.staged_relation(staged), options)
+            definition = self.with_options(self.catalog.staged_relation(staged), options)
         else:
-            definition = self._relation(namespace, table, options)
+            definition = self.relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
             return key_values.plan_write(
                 KeyValuePlan.of(
@@ -416,7 +330,10 @@ class CatalogMethods(StreamReads, OwnReads):
         }
 
     def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
-        take_over_query(bytes_of(plan), query, run, epoch)
+        settled = unpickle(bytes_of(plan))
+        if not isinstance(settled, KeyValuePlan):
+            # A micro-batch of key-value tables that is repeated puts the same entries again.
+            take_over(settled, query, run, epoch=epoch)
 
     def begin_write(
         self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False
@@ -466,18 +383,7 @@ class CatalogMethods(StreamReads, OwnReads):
         # The statement's analysis has just looked it up, and counts on what it has found.
         definition = self.catalog.load_table(namespace, table, age_s=age_s)
         check_schema_is_there(definition)
-        return self._with_options(definition, options)
-
-    def _relation(
-        self, namespace: list[str], table: str, options: dict[str, str]
-    ) -> TableDefinition | KeyValueDefinition:
-        relation = self.catalog.relation(namespace, table, age_s=PLANNED_S)
-        if not isinstance(relation, KeyValueDefinition):
-            check_schema_is_there(relation)
-        return self._with_options(relation, options)
-
-    def _with_options(self, definition: _Definition, options: dict[str, str]) -> _Definition:
-        return replace(definition, settings=definition.settings.for_statement(options))
+        return self.with_options(definition, options)
 
 
 def _parameter(parameter: statements.Parameter) -> Parameter:

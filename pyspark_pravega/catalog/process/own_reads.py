@@ -19,13 +19,14 @@ class OwnReads(ABC):
     """Those methods of the catalog process that are about them; see `protocol.Methods`."""
 
     @abstractmethod
-    def _relation(
+    def relation(
         self, namespace: list[str], table: str, options: dict[str, str]
-    ) -> TableDefinition | KeyValueDefinition: ...
+    ) -> TableDefinition | KeyValueDefinition:
+        """A table as the statement's analysis has found it, with the options of a read or a write."""
 
     def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
         """Only the commit log of the table that a write writes to knows its job."""
-        read = self._relation(namespace, table, options)
+        read = self.relation(namespace, table, options)
         if isinstance(read, KeyValueDefinition):
             return False
         ledger = open_ledger(shared_client(read.settings), read.stream)

@@ -115,8 +115,9 @@ class Methods(Protocol):
         limit: int | None = None,
         newestFirst: bool = False,  # noqa: N803
         page: int = 0,
+        moments: list[str] | None = None,
     ) -> MetadataPage:
-        """A page of the rows of a table of facts."""
+        """A page of the rows of a table of facts; `moments` as of `plan_scan`, of its stream."""
 
     # Tables that are made or replaced together with their rows
     def stage_table(
@@ -182,10 +183,12 @@ class Methods(Protocol):
         predicates: list[dict[str, Any]] | None = None,
         limit: int | None = None,
         schema: str | None = None,
+        moments: list[str] | None = None,
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`.
 
-        The schema has the table's columns as the query was planned with them, as Spark's JSON.
+        The schema has the table's columns as the query was planned with them, as Spark's JSON. `moments` is what
+        earlier calls for the query have told of this stream (`PlannedScan.moment`).
         """
 
     def narrow_scan(
@@ -201,9 +204,14 @@ class Methods(Protocol):
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
 
     def count_rows(
-        self, namespace: list[str], table: str, options: dict[str, str], schema: str | None = None
-    ) -> CountedRows | None:
-        """How many rows a table has, where the commit log knows; else None. The schema is as of `plan_scan`."""
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        schema: str | None = None,
+        moments: list[str] | None = None,
+    ) -> CountedRows:
+        """How many rows a table has, where the commit log knows; schema and `moments` are as of `plan_scan`."""
 
     # Streaming reads; offsets are texts that the JVM keeps and hands back
     def open_stream(self, source: Source) -> OpenedStream:

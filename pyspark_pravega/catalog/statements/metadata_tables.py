@@ -31,7 +31,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number
 from pyspark_pravega.client.positions import SegmentRanges, proper_cut
 from pyspark_pravega.client.segments import segment_states
-from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.read import commits_between, last_commit
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import LOG
@@ -114,6 +114,13 @@ _PAGE = 4_000
 """Versions in a page: some megabytes of JSON."""
 
 
+LastVersion = Callable[[Client, Ledger], int]
+
+
+def _last_version(_: Client, ledger: Ledger) -> int:
+    return ledger.state().version
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetadataPage:
     """Some rows of a metadata table."""
@@ -132,8 +139,8 @@ def is_metadata(table: str) -> bool:
 class MetadataTables(CatalogBase):
     """Looks into streams, commit logs and the registry; each row is of the moment when it was asked for."""
 
-    def metadata_schema(self, namespace: Sequence[str], table: str) -> StructType:
-        """The columns of a metadata table.
+    def metadata_schema(self, namespace: Sequence[str], table: str) -> tuple[Stream, StructType]:
+        """The stream and the columns of a metadata table.
 
         Args:
             namespace: the stream's namespace.
@@ -146,7 +153,7 @@ class MetadataTables(CatalogBase):
         if not self.exists(stream):
             self.check_no_key_value(stream)
             raise StreamNotFoundError(f'stream "{stream}" does not exist')
-        return SCHEMAS[kind]
+        return stream, SCHEMAS[kind]
 
     def metadata_rows(
         self,
@@ -158,6 +165,7 @@ class MetadataTables(CatalogBase):
         limit: int | None = None,
         newest_first: bool = False,
         page: int = 0,
+        last_version: LastVersion = _last_version,
     ) -> MetadataPage:
         """Rows of a metadata table, a page of them.
 
@@ -169,13 +177,14 @@ class MetadataTables(CatalogBase):
             limit: how many rows are enough, in all pages together.
             newest_first: whether those are the rows with the greatest `version` and `committed_at`.
             page: what the page before said of the next one; 0 for the first.
+            last_version: tells the last version that there is.
 
         Raises:
             StreamNotFoundError: there is no such stream, or no such metadata table.
         """
         stream, kind = _named(namespace, table)
         if kind == "commits":
-            oldest, newest = self._versions(stream, predicates)
+            oldest, newest = self._versions(stream, predicates, last_version)
             if page and newest_first:
                 newest = page
             elif page:
@@ -198,7 +207,9 @@ class MetadataTables(CatalogBase):
         }
         return MetadataPage(rows=[[row[column] for column in columns] for row in makers[kind](stream)], next=0)
 
-    def _versions(self, stream: Stream, predicates: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    def _versions(
+        self, stream: Stream, predicates: Sequence[Mapping[str, Any]], last_version: LastVersion
+    ) -> tuple[int, int]:
         """The first and the last version that is known and that predicates let through."""
         ledger = open_ledger(self.client, stream)
         first, last = interval_of("version", predicates)
@@ -212,7 +223,7 @@ class MetadataTables(CatalogBase):
         if times[1] < MOST:
             until = last_commit(ledger, times[1] // 1000)
             last = min(last, 0 if until is None else until.version)
-        return max(first, oldest.version), min(last, ledger.state().version)
+        return max(first, oldest.version), min(last, last_version(self.client, ledger))
 
     def _commits(self, stream: Stream, columns: Sequence[str], first: int, last: int) -> Iterator[Row]:
         ledger = open_ledger(self.client, stream)

@@ -1,0 +1,100 @@
+"""One moment for a table in a query: what its first read has found holds for all others.
+
+A query may read a table several times, by any of its names, and ask the commit log for its rows beside. Each read is
+planned by a call of its own. The first one says at which moment it has found the table; the JVM hands that back with
+the query's further calls about the table (`Moments.java`). So this process needs to know nothing of queries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark_pravega.client import Client, SegmentPart, Stream
+from pyspark_pravega.connector.log import Ledger, Snapshot, take_snapshot
+from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
+
+
+@dataclass
+class QueryMoment:
+    """When a query reads a table."""
+
+    known: Sequence[str] = ()
+    """What earlier calls for the query have told; of several clusters, perhaps."""
+    news: str | None = None
+    """What this call has to tell; None where nothing is new."""
+
+    def snapshot(self, client: Client, stream: Stream, ledger: Ledger | None, *, keyed: bool) -> Snapshot:
+        """The whole table at that moment.
+
+        Args:
+            client: the cluster.
+            stream: the stream.
+            ledger: its commit log, if it has one.
+            keyed: whether the table has a key.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            UnavailableError: a commit didn't come to its end for a minute.
+            SegmentTruncatedError: only a version was known, and another one took the place of its rows meanwhile.
+        """
+        known = self._known(client)
+        if known is not None and "parts" in known:
+            return _snapshot_of(stream, known)
+        snapshot = take_snapshot(client, stream, ledger)
+        if known is not None and snapshot.version > known["version"] > 0:
+            # Something was committed since the query has asked for versions.
+            version = moment_of(client, stream, str(known["version"]))
+            past = (rows_at if keyed else snapshot_until)(client, stream, version)
+            snapshot = replace(past, version=known["version"], replaced_table=snapshot.replaced_table)
+        self.news = _text_of(client, snapshot)
+        return snapshot
+
+    def last_version(self, client: Client, ledger: Ledger) -> int:
+        """The table's last version at that moment, for what tells of versions only.
+
+        Args:
+            client: the cluster.
+            ledger: the stream's commit log.
+        """
+        known = self._known(client)
+        if known is None:
+            known = {"controller_uri": client.settings.controller_uri, "version": ledger.state().version}
+            self.news = json.dumps(known)
+        version: int = known["version"]
+        return version
+
+    def _known(self, client: Client) -> dict[str, Any] | None:
+        """The last thing that is known of the moment in a cluster."""
+        contents: list[dict[str, Any]] = [json.loads(text) for text in reversed(self.known)]
+        of_cluster = (one for one in contents if one["controller_uri"] == client.settings.controller_uri)
+        return next(of_cluster, None)
+
+
+def _text_of(client: Client, snapshot: Snapshot) -> str:
+    content = {
+        "controller_uri": client.settings.controller_uri,
+        "parts": [(part.segment_id, part.start, part.end) for part in snapshot.parts],
+        "version": snapshot.version,
+        "replaced_table": snapshot.replaced_table,
+        "current": sorted(snapshot.current),
+        "compacted": dict(snapshot.compacted),
+    }
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _snapshot_of(stream: Stream, content: dict[str, Any]) -> Snapshot:
+    parts = tuple(
+        SegmentPart(stream=stream, segment_id=segment_id, start=start, end=end)
+        for segment_id, start, end in content["parts"]
+    )
+    return Snapshot(
+        stream=stream,
+        parts=parts,
+        version=content["version"],
+        replaced_table=content["replaced_table"],
+        current=frozenset(content["current"]),
+        compacted={int(segment_id): (begin, end) for segment_id, (begin, end) in content["compacted"].items()},
+    )
