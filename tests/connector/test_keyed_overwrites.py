@@ -140,7 +140,7 @@ def test_values_of_a_column_that_a_statement_does_not_know_stay(
         for kind in (OverwritingJob, DeltaJob):
             again = kind(WritePlan.of(known, WriteOptions()))
             if kind is DeltaJob:
-                written = {**written, ROW_OPERATION: pa.array([4])}
+                written = {**written, ROW_OPERATION: pa.array([3])}
             messages = [again.write_partition(0, iter([pa.record_batch(written)]))]
             with pytest.raises(WriteConflictError, match=r"before an ALTER TABLE\. Nothing was written"):
                 again.commit_job(messages, seen=[Seen.from_json(seen.to_json())])

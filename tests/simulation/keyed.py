@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -458,15 +457,6 @@ def cuts_not_verified() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forgotten_eras_believed() -> Iterator[None]:
-    """A cut is taken for one of the last era where the log has forgotten when that began."""
-    eras = import_module("pyspark_pravega.connector.read.eras")
-    is_in: Callable[..., bool | None] = eras._is_in
-    with patch.object(eras, "_is_in", lambda *given: is_in(*given) is not False):
-        yield
-
-
-@contextlib.contextmanager
 def columns_not_compared() -> Iterator[None]:
     """A statement changes rows that it has read without a column, and so loses what is in it."""
     with patch.object(ReadingJob, "_check_columns", lambda self: None):
@@ -477,6 +467,5 @@ FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     tables_looked_up_early,
     holders_not_compared,
     cuts_not_verified,
-    forgotten_eras_believed,
     columns_not_compared,
 )
