@@ -187,7 +187,8 @@ def test_rows_that_are_read_without_the_catalog_are_refused(
     session.sql(f"CREATE TABLE {namespace}.others AS SELECT 7L AS id, 7L AS v")
 
     def rows(stream: str, **more: str) -> DataFrame:
-        options = {**settings.to_options(), "stream": stream, **more}
+        given = settings.to_options()
+        options = {key: given[key] for key in ("controller-uri", "schema-registry-uri")} | {"stream": stream, **more}
         return session.read.format("pravega").options(**options).load()
 
     for statement in (MERGE, UPDATE) if keyed else (OVERWRITE, REPLACE):

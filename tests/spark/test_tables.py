@@ -258,7 +258,7 @@ def test_a_routing_key_may_be_called_as_it_likes(
 @pytest.mark.parametrize("kind", ["", "TBLPROPERTIES ('table-type' = 'key-value')"], ids=["stream", "key-value"])
 def test_properties_that_sessions_set_at_once_are_all_kept(spark: SparkSession, namespace: str, kind: str) -> None:
     table = f"{namespace}.together"
-    spark.sql(f"CREATE TABLE {table} (id INT NOT NULL, PRIMARY KEY (id) NOT ENFORCED) {kind}")
+    spark.sql(f"CREATE TABLE {table} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED) {kind}")
     with ThreadPoolExecutor(6) as threads:
         statements = [f"ALTER TABLE {table} SET TBLPROPERTIES ('own.{number}' = 'v{number}')" for number in range(30)]
         for done in [threads.submit(spark.sql, statement) for statement in statements]:
