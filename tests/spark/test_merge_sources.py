@@ -43,6 +43,8 @@ def test_a_merge_takes_any_source(session: SparkSession, namespace: str, kind: s
     session.sql(f"CREATE TABLE {source} AS SELECT * FROM news")
     assert session.conf.get(GROUP_FILTER) == "false", "as configure says it"
     for name, query in (SOURCES | METADATA).items():
+        if kind == "key-value" and name not in ("exists", "what isn't there", "alias"):
+            continue
         session.conf.set(GROUP_FILTER, str(name in SOURCES).lower())
         session.sql(f"DELETE FROM {target} WHERE true")
         session.sql(f"INSERT INTO {target} VALUES (1, 1), (2, 2)")
