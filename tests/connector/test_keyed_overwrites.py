@@ -57,6 +57,7 @@ def test_what_came_since_stays_and_wins(
     client.controller.scale_to(table.stream, 3)
     put(table, {3: "direct"}, mode="at-least-once")
     changes[3] = "direct"
+    catalog.call_procedure("take_version", [f"{scope}.t"])
     if level == "serializable":
         with pytest.raises(WriteConflictError, match="Nothing was written"):
             overwrite.commit()
