@@ -41,8 +41,8 @@ def names_of(text: str, *, empty: bool = False) -> tuple[str, ...]:
         empty: whether to give those, too, between whose commas nothing stands.
     """
     # Each part of it has a comma behind it then.
-    found = _NAME.finditer(f"{text},")
-    names = (match[2].strip() if match[1] is None else match[1].replace("``", "`") for match in found)
+    matches = _NAME.finditer(f"{text},")
+    names = (match[2].strip() if match[1] is None else match[1].replace("``", "`") for match in matches)
     return tuple(name for name in names if name or empty)
 
 

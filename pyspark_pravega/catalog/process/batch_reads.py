@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.process import key_values
 from pyspark_pravega.catalog.process.jobs import ScanRequest, all_columns, count_rows, plan_scan
 from pyspark_pravega.catalog.process.messages import CountedRows, NarrowedScan, PlannedScan, Text64
@@ -18,9 +21,12 @@ from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.pushdown import narrowed_chains, places_of
 from pyspark_pravega.connector.key_value import KeyValueDefinition
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.options import STREAM
+from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
 from pyspark_pravega.connector.write import Seen
-from pyspark_pravega.errors import TableChangedError
+from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError
 
 Definition = TypeVar("Definition", bound="TableDefinition | KeyValueDefinition")
 
@@ -122,6 +128,29 @@ class BatchReads:
             "segments": len({part.segment_id for partition in left for part in partition.parts}),
             "seen": None if read is None else read.to_json(),
         }
+
+    def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
+        """Only the commit log of the table that a write writes to knows its job."""
+        read = self.relation(namespace, table, options)
+        if isinstance(read, KeyValueDefinition):
+            return False
+        ledger = open_ledger(shared_client(read.settings), read.stream)
+        return ledger is not None and ledger.job(uuid.UUID(job)).is_open()
+
+    def refuse_unknown(self, namespace: list[str], table: str, reads: list[dict[str, str]]) -> None:
+        """A read without the catalog doesn't tell what it has seen. Whose cluster's stream it is isn't asked: its
+        credentials are its own."""
+        written = str(stream_of(namespace, table))
+        for options in reads:
+            given = {key.lower(): value.strip() for key, value in options.items()}
+            scope = given.get("scope") or os.environ.get("PRAVEGA_SCOPE", "")
+            named = [name.strip() for name in given.get(STREAM, "").split(",")]
+            if written in [name if "/" in name else f"{scope}/{name}" for name in named]:
+                raise UnsupportedOperationError(
+                    f'stream "{written}" can\'t be replaced or changed by a statement that reads a stream of this name '
+                    'by format("pravega"), which doesn\'t tell what it has read: read it as a table of a catalog, by '
+                    "spark.table or FROM, or write the rows to another table first"
+                )
 
     def relation(
         self, namespace: list[str], table: str, options: dict[str, str]

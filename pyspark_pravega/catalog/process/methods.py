@@ -39,7 +39,6 @@ from pyspark_pravega.catalog.process.messages import (
     View,
 )
 from pyspark_pravega.catalog.process.moments import QueryMoment
-from pyspark_pravega.catalog.process.own_reads import OwnReads
 from pyspark_pravega.catalog.process.pickles import unpickle
 from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.process.sampling import Sampling
@@ -68,7 +67,7 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.settings import Settings
 
 
-class CatalogMethods(BatchReads, StreamReads, OwnReads):
+class CatalogMethods(BatchReads, StreamReads):
     """What Spark's JVM asks of a catalog. Safe for use by several threads.
 
     `protocol.Methods` says what each method does.
