@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from client_tools import break_creation
 from pyspark.sql.types import StructType
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client
@@ -188,7 +189,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
         snapshot = take_snapshot(client, stream) if version is None else None
         snapshot = snapshot or rows_at(client, stream, moment_of(client, stream, version or ""))
         reader = snapshot_reader(definition, snapshot, ["id", "s", "n"], ReadOptions())
-        read = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+        read = rows_read(reader)
         assert all(row["n"] is None for row in read)
         return {row["id"]: row["s"] for row in read}
 
@@ -199,7 +200,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     seen = analyst.load_table(["rights"], "keyed")
     told = row_changes(analyst.client, create_ledger(analyst.client, seen.stream), 4, 4)
     reader = RowChangesReader(seen, told, ["id", "s", *CHANGE_COLUMNS.fieldNames()])
-    changes = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    changes = rows_read(reader)
     assert {(row["_change_type"], row["id"], row["s"]) for row in changes} == {
         ("update_preimage", 2, "old"),
         ("update_postimage", 2, "newest"),

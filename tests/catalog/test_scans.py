@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from catalog_tools import insert, make
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
@@ -41,7 +42,7 @@ def offset(comparison: str, value: int) -> dict[str, Any]:
 def ids(catalog: Catalog, snapshot: Snapshot, limit: int | None = None, last: int = 2**63 - 1) -> list[int]:
     reader = BatchReader(catalog.definition(snapshot.stream), snapshot, ["id", "_offset"])
     ended = EarlyEnd(reader, limit, last)
-    return [number for part in ended.partitions() for b in ended.read(part) for number in b.column("id").to_pylist()]
+    return [row["id"] for row in rows_read(ended)]
 
 
 def test_a_limit_ends_a_partition(catalog: Catalog, stream: Stream) -> None:

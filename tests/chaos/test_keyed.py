@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
+from readers import rows_read
 from write_processes import KILL, Child, Fault, Lost
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -159,7 +160,7 @@ def read(catalog: Catalog, definition: TableDefinition) -> tuple[Seen, dict[int,
     """The rows, as SELECT sees them."""
     snapshot = take_snapshot(catalog.client, definition.stream)
     reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions())
-    rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    rows = rows_read(reader)
     found = {row["id"]: row["v"] for row in rows}
     assert len(found) == len(rows), rows
     return Seen.of(snapshot), found

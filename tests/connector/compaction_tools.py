@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructType
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client
@@ -50,7 +51,7 @@ def rows_of(
     else:
         snapshot = rows_at(client, stream, moment_of(client, stream, version))
     reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions(max_keys=most))
-    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    rows = rows_read(reader)
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["v"] for row in rows}
 

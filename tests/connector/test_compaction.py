@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from compaction_tools import COLUMNS, STEPS, compact_with, events_of, put, rows_of, runs, two_versions
 from connector_tools import begin, promise, transaction_of
+from readers import rows_read
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -35,6 +36,7 @@ from pyspark_pravega.errors import (
     SegmentTruncatedError,
     WriteConflictError,
 )
+from pyspark_pravega.serde.codec import arrow_batch
 
 pytestmark = [pytest.mark.server]
 
@@ -125,7 +127,7 @@ def test_a_compaction_knows_the_columns_of_what_it_has_read(
     compaction.join()
     assert take_snapshot(client, made.stream).version == 3
     reader = snapshot_reader(altered, take_snapshot(client, made.stream), ["id", "v", "c"], ReadOptions())
-    rows = [tuple(row.values()) for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
+    rows = [tuple(row.values()) for row in rows_read(reader)]
     assert sorted(rows) == [(1, "a2", 42), (2, "two", None), (3, "three", None)]
 
 
@@ -277,7 +279,7 @@ def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Clien
 
 def changes_of(definition: TableDefinition, partitions: Sequence[Any]) -> list[tuple[int, str, int, str | None]]:
     reader = RowChangesReader(definition, None, ["id", "v", *CHANGE_COLUMNS.fieldNames()])
-    rows = [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
+    rows = [row for part in partitions for batch in reader.read(part) for row in arrow_batch(batch).to_pylist()]
     order = ("insert", "delete", "update_preimage", "update_postimage")
     changes = [(row["_commit_version"], row["_change_type"], row["id"], row["v"]) for row in rows]
     return sorted(changes, key=lambda change: (change[0], order.index(change[1]), change[2]))

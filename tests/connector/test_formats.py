@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from client_tools import append, framed
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
@@ -45,7 +46,7 @@ def insert(table: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
 
 def select(client: Client, table: TableDefinition, *columns: str) -> list[dict[str, Any]]:
     reader = BatchReader(table, take_snapshot(client, table.stream), columns)
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return rows_read(reader)
 
 
 def spoil(client: Client, table: TableDefinition, *payloads: bytes) -> None:

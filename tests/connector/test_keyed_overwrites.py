@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from compaction_tools import COLUMNS, put, rows_of
 from pyspark.sql.types import StringType, StructField, StructType
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
@@ -74,7 +75,7 @@ def test_what_came_since_stays_and_wins(
     ledger = open_ledger(client, table.stream)
     assert ledger is not None
     reader = RowChangesReader(table, row_changes(client, ledger, version + 1, version + 1), ["id", "v", *NAMES])
-    told = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    told = rows_read(reader)
     assert sorted((row["_change_type"], row["id"], row["v"]) for row in told) == [
         ("delete", 4, expected[4]),
         ("insert", 11, "new"),
@@ -147,7 +148,7 @@ def test_values_of_a_column_that_a_statement_does_not_know_stay(
                 again.commit_job(messages, seen=[Seen.from_json(seen.to_json())])
             again.abort_job(messages)
         reader = snapshot_reader(altered, take_snapshot(client, table.stream), ["id", "v", "c"], ReadOptions())
-        rows = [tuple(row.values()) for one in reader.partitions() for b in reader.read(one) for row in b.to_pylist()]
+        rows = [tuple(row.values()) for row in rows_read(reader)]
         assert sorted(rows) == [(1, "new", 42), (2, "two", None)]
         now = plan_scan(altered, ScanRequest(columns=["id", "v", "c"], planned=altered.schema)).seen
         assert now is not None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from readers import rows_read
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.segments.reading import read_range
@@ -36,7 +37,7 @@ def select(definition: TableDefinition, columns: Sequence[str]) -> list[dict[str
     """What SELECT does, partition by partition."""
     snapshot = take_snapshot(shared_client(definition.settings), definition.stream)
     reader = BatchReader(definition, snapshot, columns)
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return rows_read(reader)
 
 
 def events_by_segment(settings: Settings, stream: Stream) -> dict[int, list[bytes]]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from interop_tools import insert
 from pyspark.sql.types import LongType, StringType, StructType
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
@@ -58,7 +59,7 @@ def rows_of(definition: TableDefinition, columns: list[str] | None = None) -> li
     """What SELECT gives."""
     snapshot = take_snapshot(Catalog(definition.settings).client, definition.stream)
     reader = snapshot_reader(definition, snapshot, columns or definition.schema.fieldNames(), ReadOptions())
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return rows_read(reader)
 
 
 def test_change_records_of_another_program(catalog: Catalog, scope: str, java: JavaPrograms) -> None:
