@@ -11,8 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from streaming_tools import TIMEOUT_S, Batches, read_stream, run_available, scope_of, start
-from waiting import eventually
+from streaming_tools import Batches, read_stream, run_available, scope_of, start
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -297,35 +296,3 @@ def test_bad_events_stay_bad_behind_a_change(
     finally:
         query.stop()
     assert [row.id for rows in sink.rows.values() for row in rows] == [0, 1]
-
-
-def test_a_real_time_query_stops_before_rows_that_it_was_not_planned_for(
-    spark: SparkSession, namespace: str, tmp_path: Path
-) -> None:
-    name, target = f"{namespace}.s", f"{namespace}.t"
-    conf = {
-        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
-        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
-    }
-    for key, value in conf.items():
-        spark.conf.set(key, value)
-    try:
-        for table in (name, target):
-            spark.sql(f"CREATE TABLE {table} (id BIGINT, v INT)")
-        spark.sql(f"INSERT INTO {name} VALUES (1, 10)")
-        rows = read_stream(spark, name, mode="drop-malformed").selectExpr("id", "v")
-        writer: Any = rows.writeStream.option("checkpointLocation", str(tmp_path)).outputMode("update")
-        query = writer.option("writer-mode", "at-least-once").trigger(realTime="5 seconds").toTable(target)
-        try:
-            eventually(lambda: spark.table(target).count() == 1, within_s=TIMEOUT_S)
-            other = spark.newSession()
-            other.sql(f"ALTER TABLE {name} ALTER COLUMN v TYPE BIGINT")
-            other.sql(f"INSERT INTO {name} VALUES (2, {BIG})")
-            with pytest.raises(StreamingQueryException, match=r'TableChangedError.*column "v" was int, and is bigint'):
-                query.awaitTermination(TIMEOUT_S)
-        finally:
-            query.stop()
-        assert rows_of(spark.table(target)) == [(1, 10)]
-    finally:
-        for key in conf:
-            spark.conf.unset(key)
