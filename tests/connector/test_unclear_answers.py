@@ -77,7 +77,7 @@ def test_a_commit_that_is_said_to_have_failed_is_looked_after(
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_statement_that_fails_leaves_nothing_though_its_commit_was_not_answered(
+def test_a_failed_statement_leaves_nothing_though_nobody_answered(
     client: Client, table: TableDefinition, proxy: AnsweringProxy, done: bool
 ) -> None:
     """If the controller never says that it is done the transaction's state does; where it is open it is thrown away."""
