@@ -305,7 +305,10 @@ class TestContractOnAMergedKey:
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        config = "materialized='incremental', file_format='delta', incremental_strategy='merge', unique_key='id'"
+        config = (
+            "materialized='incremental', file_format='delta', incremental_strategy='merge', unique_key='id', "
+            "on_schema_change='append_new_columns'"
+        )
         query = "select id, id + {{ var('v') }} as v from range({{ var('first') }}, {{ var('first') }} + 2)"
         return {"contracted.sql": f"{{{{ config({config}) }}}} {query}", "schema.yml": CONTRACT % 10}
 
