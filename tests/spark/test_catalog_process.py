@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,28 @@ from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+
+
+@contextmanager
+def soon_ended(spark: SparkSession, namespace: str) -> Iterator[None]:
+    """Catalog processes that nobody asks end after a second; behind the block there is the session's only."""
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.java.lang.System.setProperty("pyspark.pravega.catalog-idle-s", "1")
+    try:
+        yield
+    finally:
+        spark.sql(f"SHOW TABLES IN {namespace}").collect()
+        eventually(lambda: len(catalog_processes()) == 1)
+        jvm.java.lang.System.clearProperty("pyspark.pravega.catalog-idle-s")
+
+
+@pytest.fixture(autouse=True)
+def _one_process(spark: SparkSession, namespace: str) -> None:
+    """Tests before these may have asked catalogs of other configurations."""
+    if len(catalog_processes()) > 1:
+        with soon_ended(spark, namespace):
+            pass
 
 
 def kill_catalog_process() -> None:
@@ -126,29 +148,24 @@ def test_a_token_that_is_renewed_leaves_no_process_behind(
         session.conf.set("spark.sql.catalog.renewed.controller-uri", sandbox.controller_uri)
         session.conf.set("spark.sql.catalog.renewed.schema-registry-uri", sandbox.schema_registry_uri)
         session.conf.set("spark.sql.catalog.renewed.auth-token", f"token-{number}")
-    jvm = spark._jvm
-    assert jvm is not None
     before = set(catalog_processes())
-    jvm.java.lang.System.setProperty("pyspark.pravega.catalog-idle-s", "1")
-    try:
-        rows = sessions[0].range(4, numPartitions=1).mapInArrow(halting(tmp_path), "id bigint")
-        with ThreadPoolExecutor(1) as threads:
-            write = threads.submit(rows.writeTo(f"renewed.{scope}.written").append)
-            eventually(lambda: (tmp_path / "0").exists())
-            (writing,) = set(catalog_processes()) - before
-            for session in sessions[1:]:
-                session.sql(f"SHOW TABLES IN renewed.{scope}").collect()
-            eventually(lambda: len(catalog_processes()) == 2)
-            assert writing in catalog_processes()
+    with soon_ended(spark, namespace):
+        try:
+            rows = sessions[0].range(4, numPartitions=1).mapInArrow(halting(tmp_path), "id bigint")
+            with ThreadPoolExecutor(1) as threads:
+                write = threads.submit(rows.writeTo(f"renewed.{scope}.written").append)
+                eventually(lambda: (tmp_path / "0").exists())
+                (writing,) = set(catalog_processes()) - before
+                for session in sessions[1:]:
+                    session.sql(f"SHOW TABLES IN renewed.{scope}").collect()
+                eventually(lambda: len(catalog_processes()) == 2)
+                assert writing in catalog_processes()
+                (tmp_path / "on").touch()
+                write.result()
+            for session in sessions:
+                assert session.table(f"renewed.{scope}.written").count() == 4
+        finally:
             (tmp_path / "on").touch()
-            write.result()
-        for session in sessions:
-            assert session.table(f"renewed.{scope}.written").count() == 4
-    finally:
-        (tmp_path / "on").touch()
-        spark.sql(f"SHOW TABLES IN {namespace}").collect()
-        eventually(lambda: len(catalog_processes()) == 1)
-        jvm.java.lang.System.clearProperty("pyspark.pravega.catalog-idle-s")
 
 
 def test_statements_that_only_ask_outlive_the_process(spark: SparkSession, namespace: str) -> None:
