@@ -22,7 +22,7 @@ from error_tools import java_traces
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
-from server_tools import KINDS, Servers, kinds_named, wants_thrift
+from server_tools import FORMAT_CLASSES, KINDS, Servers, kinds_named, wants_thrift
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.registry import SchemaRegistry
@@ -239,10 +239,7 @@ def auth_sandbox(servers: Servers) -> Sandbox:
 @pytest.fixture(scope="module")
 def settings(sandbox: Sandbox) -> Settings:
     options = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri}
-    # The formats of tests/serde/ini_format.py.
-    return Settings.resolve(
-        {**options, "timeout": "30", "format-classes": "ini_format:*, no_such_package:*"}, environ={}
-    )
+    return Settings.resolve({**options, "timeout": "30", "format-classes": FORMAT_CLASSES}, environ={})
 
 
 @pytest.fixture(scope="module")

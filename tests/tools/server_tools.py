@@ -32,6 +32,8 @@ RIGHTS = {
 }
 """The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL."""
 
+FORMAT_CLASSES = "ini_format:*, shop_formats:Pairs, nowhere.formats:*, no_such_package:*"
+"""The formats of one's own that tests and pages use, and those that there are none of."""
 SUSPECT = 0.5
 """Of a core: a Pravega that used more while a module ran is looked at when it should be idle."""
 _LOOK_S = 0.5

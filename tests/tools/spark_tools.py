@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from server_tools import FORMAT_CLASSES
 
 import pyspark_pravega
 from pyspark_pravega.sandbox import Sandbox
@@ -59,7 +60,7 @@ class Sessions:
         path = os.environ.get("PYTHONPATH", "")
         if not path.startswith(os.pathsep.join(places)):
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, path]))
-        os.environ["PRAVEGA_FORMAT_CLASSES"] = "ini_format:*, shop_formats:Pairs, nowhere.formats:*"
+        os.environ["PRAVEGA_FORMAT_CLASSES"] = FORMAT_CLASSES
         builder = SparkSession.builder.master("local[4,3]").appName("tests")
         builder = pyspark_pravega.configure(
             builder, controller=sandbox.controller_uri, schema_registry=sandbox.schema_registry_uri
