@@ -40,7 +40,7 @@ final class CatalogProcess {
               .streamReadConstraints(StreamReadConstraints.builder().maxStringLength(Integer.MAX_VALUE).build())
               .build());
   private static final Map<Map<String, Object>, CatalogProcess> PROCESSES = new ConcurrentHashMap<>();
-  private static final Duration MOST_IDLE_LOOK = Duration.ofSeconds(30);
+  private static final Duration MOST_IDLE_LOOK = Duration.ofSeconds(5);
   /** The one that was asked last. */
   private static volatile CatalogProcess latest;
 

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
@@ -18,10 +19,11 @@ import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** A procedure of the catalog process; its parameters and its result are what that says. */
 final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
+  private static final Pattern NAME = Pattern.compile("`[^`]*`|[^.`]+");
+
   private final CatalogProcess process;
   private final String catalog;
   private final JsonNode described;
@@ -108,9 +110,7 @@ final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
     }
     for (int i = 0; i < values.length; i++) {
       if (described.get("parameters").get(i).get("name").asText().equals("table") && values[i] != null) {
-        String text = values[i].toString();
-        List<String> parts =
-            new ArrayList<>(CollectionConverters.asJava(parsed(() -> parser().parseMultipartIdentifier(text))));
+        List<String> parts = parts(values[i].toString());
         while (parts.size() > 2) {
           parts.remove(0);
         }
@@ -121,6 +121,11 @@ final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
         }
       }
     }
+  }
+
+  /** The parts of a table's name as procedures take it, which may be spelled as Pravega does, with dashes. */
+  private static List<String> parts(String text) {
+    return NAME.matcher(text).results().map(part -> part.group().replace("`", "")).collect(Collectors.toList());
   }
 
   private JsonNode step(Object[] values, JsonNode after, List<String> rows) {
