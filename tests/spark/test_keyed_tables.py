@@ -304,9 +304,9 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, se
     t = f"{namespace}.t"
     stream = t.removeprefix("pravega.").replace("_", "-").replace(".", "/")
     spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED)")
-    spark.sql(f"CREATE TABLE {namespace}.plain (id INT, v INT)")
+    spark.sql(f"CREATE TABLE {namespace}.plain (id INT, v INT) TBLPROPERTIES ('segments' = '4')")
     spark.sql(f"INSERT INTO {t} VALUES (1, 1), (2, 2)")
-    spark.sql(f"INSERT INTO {namespace}.plain VALUES (1, 1)")
+    spark.sql(f"INSERT INTO {namespace}.plain SELECT CAST(id AS INT), 1 FROM range(20)")
     create = f"CREATE TABLE {namespace}.n"
     refused = {
         f"{create} (id INT, v INT, PRIMARY KEY (no) NOT ENFORCED)": "no",
@@ -328,7 +328,7 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, se
         f"ALTER TABLE {t} SET TBLPROPERTIES ('mode' = 'permissive')": "permissive",
         f"ALTER TABLE {t} ALTER COLUMN id TYPE BIGINT": "is in its primary key",
         f"ALTER TABLE {t} DROP COLUMN id": "is in its primary key",
-        f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('primary-key' = 'id')": "written with no routing key",
+        f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('primary-key' = 'id')": "written with another routing key",
         f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('delete-values' = 'd')": 'goes with "primary-key"',
         f"UPDATE {t} SET id = 7 WHERE id = 1": "would change the primary key",
         f"UPDATE {t} SET id = 7": r"two rows with the primary key \(id = 7\)",
