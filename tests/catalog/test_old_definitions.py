@@ -111,6 +111,7 @@ def test_a_running_query_does_not_go_on_with_a_table_that_was_made_again(setting
         methods.stream_follow(source, start, 4)
     # Started again it goes on.
     again: Source = {**source, "id": "another", "schema": OTHERS.json()}
+    methods.load_relation([scope], "t")
     methods.open_stream(again)
     assert len(methods.stream_plan(again, start, end)) == 1
 

@@ -104,6 +104,7 @@ def _stream(options: Mapping[str, str], scope: str) -> Any:
         "namespace": [scope],
         "table": "t",
         "columns": ["id"],
+        "schema": COLUMNS.json(),
         "options": dict(options),
         "position": None,
     }
