@@ -36,7 +36,7 @@ from pyspark_pravega.connector.stream import StreamFrontier, frontier
 from pyspark_pravega.connector.write import DeltaJob, job, overwrite
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
-from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError, TransactionError
+from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError
 
 Fault = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -96,18 +96,6 @@ def replaced_rows_visible() -> Iterator[None]:
         return tail
 
     with patch.object(snapshot, "behind", all_of_it):
-        yield
-
-
-@contextlib.contextmanager
-def failed_commits_believed() -> Iterator[None]:
-    """The controller says that a commit failed, and its word is taken for it."""
-
-    def commit(self: Any, stream: Stream, transaction: uuid.UUID, **_: Any) -> None:
-        if self._status("commitTransaction", _request(stream, transaction)) != 0:
-            raise TransactionError("it couldn't be committed")
-
-    with patch.object(ControllerTransactions, "commit_transaction", commit):
         yield
 
 
@@ -334,7 +322,6 @@ FAULTS: tuple[Fault, ...] = (
     cut_noted_before_settling,
     reads_not_compared,
     replaced_rows_visible,
-    failed_commits_believed,
     times_go_back,
     failed_aborts_believed,
     commits_half_visible,

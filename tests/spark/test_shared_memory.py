@@ -103,7 +103,7 @@ def test_events_larger_than_the_ring(spark: SparkSession, namespace: str) -> Non
 
 def test_streams_of_micro_batches(spark: SparkSession, tables: str, tmp_path: Path) -> None:
     for manner in MANNERS:
-        source = spark.readStream.option("shared-memory", manner).option("max-events-per-trigger", 9000)
+        source = spark.readStream.option("shared-memory", manner).option("max-events-per-trigger", 2900)
         seen: list[int] = []
 
         def take(batch: DataFrame, _: int, seen: list[int] = seen) -> None:
