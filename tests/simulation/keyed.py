@@ -410,6 +410,7 @@ def _keyed(history: KeyedHistory) -> Iterator[None]:
         (compaction, "load_definition", looked_up),
         (overwrite, "load_definition", lambda *_: history._definition()),
         (compaction, "snapshot_reader", reader),
+        (compaction, "arrow_batch", lambda rows: rows),
         (seen, "KeyedReader", lambda *_: SimpleNamespace(written_keys=written_keys)),
         (compaction, "checks_of", lambda _: []),
         (compaction, "WritePlan", plans),
