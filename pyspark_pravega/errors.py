@@ -337,6 +337,9 @@ class OperationFailedError(PravegaError):
 class UnclearAnswerError(OperationFailedError, UnavailableError):
     """A server says that a call failed, in a way that doesn't prove that nothing was done: as if no answer had come."""
 
+    condition = "PRAVEGA_UNCLEAR_ANSWER"
+    sqlstate = "08007"
+
 
 class StreamNotSealedError(OperationFailedError):
     """The stream must be sealed first."""

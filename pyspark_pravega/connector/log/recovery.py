@@ -21,7 +21,7 @@ from pyspark_pravega.connector.log.jobs import JobCommit
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
 from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline
-from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError, UnclearAnswerError
 from pyspark_pravega.together import Begun
 
 FIRST_POLL_S = 0.001
@@ -161,7 +161,7 @@ def _only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
     )
 
 
-def not_known_yet(ledger: Ledger, job: str, error: PravegaError) -> UnavailableError:
+def not_known_yet(ledger: Ledger, job: str, error: PravegaError) -> UnclearAnswerError:
     """The error of a job that is being committed, where no server tells how that has ended.
 
     Args:
@@ -169,7 +169,7 @@ def not_known_yet(ledger: Ledger, job: str, error: PravegaError) -> UnavailableE
         job: its id.
         error: what the last one has said.
     """
-    return UnavailableError(
+    return UnclearAnswerError(
         f'stream "{ledger.stream}": job {job} is being committed, and no server tells whether that is done. Who reads '
         "or writes the table next completes it, or throws all of it away: look at the table before you write the same "
         f"rows again ({error})"
@@ -286,7 +286,7 @@ def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[Transacti
     ends_at, pause, reminders = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S, Reminders()
     while not (states := transaction_states(client, stream, intent)) <= AT_REST:
         if time.monotonic() > ends_at:
-            raise UnavailableError(
+            raise UnclearAnswerError(
                 f'the commit of job {intent.job} to stream "{stream}" was accepted, but not finished within '
                 f"{COMMIT_TIMEOUT_S:g} s; it will be: don't write the same rows again, look at the table later"
             )
