@@ -26,7 +26,7 @@ TABLES = ("orders", "copies")
 TWICE, ROWS_TWICE = "twice", 8_000
 """A table, and the rows of it, of whose tasks some run twice at a time."""
 _TASKS = 16
-_ROWS_OF_A_BATCH = 150_000
+_ROWS_OF_A_BATCH = 140_000
 _HELD_TASK = 9
 """Whose executor is killed: others have ended by then."""
 

@@ -17,6 +17,7 @@ import pytest
 from entry_tools import descendants
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from server_tools import FORMAT_CLASSES
 from spark_tools import MEASURED, catalog_processes
 from streaming_tools import OWN_DAEMON, kill_workers, parent_of, scope_of, workers_of
 from transactions import open_transactions
@@ -85,6 +86,7 @@ def test_a_hundred_catalogs_share_one_process(spark: SparkSession, sandbox: Sand
         session.conf.set(f"{prefix}.controller-uri", sandbox.controller_uri)
         session.conf.set(f"{prefix}.schema-registry-uri", sandbox.schema_registry_uri)
         session.conf.set(f"{prefix}.timeout", "10.0")
+        session.conf.set(f"{prefix}.format-classes", FORMAT_CLASSES)
         # To count them would be a query of Spark's.
         return len(session.sql(f"SHOW NAMESPACES IN shared_{number}").collect())
 
