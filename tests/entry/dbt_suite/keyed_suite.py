@@ -299,7 +299,6 @@ models:
 """
 
 
-@pytest.mark.sample
 class TestContractOnAMergedKey:
     """A key's column holds `not_null` by itself; and what a run didn't add to the table the next one adds, or fails."""
 
