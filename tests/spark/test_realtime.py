@@ -441,6 +441,46 @@ def test_what_is_refused_is_said_when_the_query_starts(
         writer(streams[-1], tmp_path / "allowlist").toTable(sink).awaitTermination(TIMEOUT_S)
 
 
+def test_what_goes_wrong_in_a_worker_ends_the_query(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    # Each try of a task comes to what is wrong in this time.
+    spark.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "3000")
+    other = spark.newSession()
+
+    def change(table: str) -> None:
+        other.sql(f"ALTER TABLE {table} ALTER COLUMN v TYPE BIGINT")
+        other.sql(f"INSERT INTO {table} VALUES (2, 5000000000)")
+
+    def spoil(table: str) -> None:
+        write(client, Stream(scope_of(namespace), table.rpartition(".")[2]), ["no event of Avro"])
+
+    def drop(table: str) -> None:
+        other.sql(f"DROP TABLE {table}")
+
+    wrongs: list[tuple[str, Callable[[str], None], str]] = [
+        ("drop-malformed", change, r'TableChangedError.*column "v" was int, and is bigint'),
+        ("fail-fast", spoil, r"EventDecodeError.*segment 0, offset "),
+        ("fail-fast", drop, r"are gone before they were read|doesn't exist|NOT_FOUND"),
+    ]
+    for mode, does_wrong, text in wrongs:
+        table = f"{namespace}.{does_wrong.__name__}"
+        for name in (table, f"{table}_sink"):
+            spark.sql(f"CREATE TABLE {name} (id BIGINT, v INT)")
+        spark.sql(f"INSERT INTO {table} VALUES (1, 10)")
+        begun = writer(read_stream(spark, table, mode=mode), tmp_path / table).trigger(realTime="3 seconds")
+        query = begun.toTable(f"{table}_sink")
+        try:
+            sink = Stream(scope_of(namespace), f"{does_wrong.__name__}-sink")
+            go_on(query, on_news(client, sink, lambda name=f"{table}_sink": spark.table(name).count() == 1))
+            does_wrong(table)
+            with pytest.raises(StreamingQueryException, match=text):
+                query.awaitTermination(60)
+        finally:
+            query.stop()
+        assert [tuple(row) for row in spark.table(f"{table}_sink").collect()] == [(1, 10)]
+
+
 def test_the_continuous_trigger_is_refused(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
     # Seen without the refusal: "Continuous execution does not support task retry", without a word of why.
     spark.sql(f"CREATE TABLE {namespace}.t (value BIGINT)")

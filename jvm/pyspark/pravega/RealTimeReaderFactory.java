@@ -34,6 +34,9 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
   private static final int PAUSE_MS = 100;
   private static final int END_MS = 10_000;
 
+  /** In place of an offset, as `connector/stream/following.py` has it: the worker tells an error next. */
+  private static final int FAILS = -2;
+
   private final PromptRunner.Call call;
   private final int columns;
   private final int columnsOfBatches;
@@ -81,6 +84,7 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
     private ColumnarBatch rows;
     private ColumnarBatch places;
     private int next;
+    private boolean fails;
 
     Reader(Followed partition) {
       place = new TreeMap<>(partition.start());
@@ -101,7 +105,8 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
       long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
       try {
         while (!advance()) {
-          Object arrived = arrivals.poll(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+          long waitNs = fails ? TimeUnit.MILLISECONDS.toNanos(END_MS) : deadline - System.nanoTime();
+          Object arrived = arrivals.poll(waitNs, TimeUnit.NANOSECONDS);
           if (arrived instanceof Failure failure) {
             throw Unchecked.sneak(failure.error());
           }
@@ -125,7 +130,10 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
         int row = next++;
         long segment = places.column(0).getLong(row);
         long offset = places.column(1).getLong(row);
-        if (offset < 0) {
+        if (offset == FAILS) {
+          fails = true;
+          input.end();
+        } else if (offset < 0) {
           place.remove(segment);
         } else {
           place.put(segment, offset);

@@ -48,6 +48,8 @@ PLACE = (
 place: a segment, and the offset up to which it has been read, or `GIVEN_WAY`."""
 GIVEN_WAY = -1
 """In place of an offset: the segment was read to its end, and others have taken its place."""
+FAILS = -2
+"""In place of an offset: the worker is about to tell an error."""
 _WAIT_S = 60.0
 """How long a task waits at a time. What comes wakes it, and so does the batch's end."""
 
@@ -141,7 +143,18 @@ class RealTimeReader:
         Raises:
             DataLossError: events are gone that were to be read.
             EventDecodeError: an event can't be decoded; the message says where it is.
+            TableChangedError: there are events of a later schema, for which the read wasn't planned.
         """
+        try:
+            yield from self._follow(partition, until)
+        except Exception:
+            # Spark's worker tells an error when its input has ended, or after five seconds. The batch may be over by
+            # then: Spark tries the task again, which has no time left to come to what is wrong, and so nobody hears
+            # of it. This has the JVM end the input.
+            yield self._places({min(partition.start): FAILS})
+            raise
+
+    def _follow(self, partition: FollowedPartition, until: Iterable[object]) -> Iterator[pa.RecordBatch]:
         client, over = shared_client(self._settings), threading.Event()
         known = dict(partition.start)
         with told_plainly(), EventTail(client, partition.stream, partition.start) as tail:
