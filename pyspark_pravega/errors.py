@@ -23,6 +23,7 @@
       WriteConflictError          rows were to be replaced or changed that aren't those which the statement has read
       DuplicateKeyError           a statement would give a table two rows with one primary key
       TableChangedError           a table was dropped or replaced after a statement was planned
+      TableBeingDroppedError      a DROP of the table is running, or was broken off
       TransactionError            a transaction can't be begun, written, or committed
         LeaseExpiredError         it was left alone for longer than its lease
         QueryTakenOverError       another driver writes this streaming query's epochs now
@@ -307,6 +308,13 @@ class TableChangedError(PravegaError):
 
     condition = "PRAVEGA_TABLE_CHANGED"
     sqlstate = "40001"
+
+
+class TableBeingDroppedError(PravegaError):
+    """A table's commit log is deleted, and its stream is still there: a DROP is running, or was broken off."""
+
+    condition = "PRAVEGA_TABLE_BEING_DROPPED"
+    sqlstate = "55000"
 
 
 class TransactionError(PravegaError):

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from pyspark_pravega import security
@@ -297,6 +300,27 @@ def controller_addresses(uri: str) -> tuple[tuple[str, int], ...]:
     """
     parts = [urlsplit(f"//{address}") for address in uri.partition("://")[2].split(",")]
     return tuple((part.hostname or "", part.port or 0) for part in parts)
+
+
+def name_one_cluster(first: str, second: str) -> bool:
+    """Whether controllers' URIs name one cluster: as texts, or by an address that both have, as a name or a number.
+
+    Args:
+        first: as `controller_addresses` takes it.
+        second: the same.
+    """
+    return first == second or not _reached(first).isdisjoint(_reached(second))
+
+
+@lru_cache(maxsize=256)
+def _reached(uri: str) -> frozenset[tuple[str, int]]:
+    """The addresses in a controller's URI, and those that their names stand for at this time."""
+    named = controller_addresses(uri)
+    found = set(named)
+    for host, port in named:
+        with suppress(OSError):
+            found |= {(str(info[4][0]), port) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    return frozenset(found)
 
 
 def _addresses(settings: Settings, key: str) -> set[str]:

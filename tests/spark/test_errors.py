@@ -6,7 +6,9 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client import Client, KeyValueTable, Stream
+from pyspark_pravega.client.connections import Connection
+from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.connector.log.keys import ledger_name
 from pyspark_pravega.errors import (
     AuthenticationError,
@@ -202,3 +204,41 @@ def test_a_table_dropped_while_it_is_written_is_not_made_anew(
     spark.sql(f"DROP TABLE {namespace}.gone")
 
     assert ledger_name(Stream(scope, "gone")) not in list(client.controller.list_key_value_tables(scope))
+
+
+def delete_log_segment(client: Client, table: Stream) -> None:
+    """What a controller leaves that dies while it deletes a table's commit log: its name, and no segment."""
+    log = KeyValueTable(client.pool, table.scope, ledger_name(table)).segments
+
+    def delete(connection: Connection) -> wire.SegmentDeleted:
+        name = log.stream.segment_name(log.ids[0])
+        request = wire.DeleteTableSegment(
+            request_id=connection.next_id(), segment=name, must_be_empty=False, token=log.token
+        )
+        return connection.call(request, wire.SegmentDeleted)
+
+    client.pool.call(log.stream, log.ids[0], delete)
+
+
+def test_a_drop_that_was_broken_off_at_the_commit_log_is_completed_by_another(
+    spark: SparkSession, client: Client, namespace: str
+) -> None:
+    scope = namespace.split(".")[1].replace("_", "-")
+    half = [f"half_{number}" for number in range(3)]
+    for name in half:
+        spark.sql(f"CREATE TABLE {namespace}.{name} (id INT)")
+        spark.sql(f"INSERT INTO {namespace}.{name} VALUES (1)")
+        delete_log_segment(client, Stream(scope, name.replace("_", "-")))
+    for statement in ("SELECT * FROM {}", "INSERT INTO {} VALUES (2)", "DESCRIBE {}", "TRUNCATE TABLE {}"):
+        for session in (spark, spark.newSession()):
+            with pytest.raises(AnalysisException, match=r"\[PRAVEGA_TABLE_BEING_DROPPED\] the table .* run DROP TABLE"):
+                session.sql(statement.format(f"{namespace}.{half[0]}")).collect()
+    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == half
+    spark.sql(f"DROP TABLE {namespace}.{half[0]}")
+    spark.newSession().sql(f"DROP TABLE IF EXISTS {namespace}.{half[1]}")
+    assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == half[2:]
+    spark.sql(f"CREATE TABLE {namespace}.{half[0]} (id INT)")
+    spark.sql(f"INSERT INTO {namespace}.{half[0]} VALUES (3)")
+    assert [row.id for row in spark.table(f"{namespace}.{half[0]}").collect()] == [3]
+    spark.sql(f"DROP NAMESPACE {namespace} CASCADE")
+    assert scope not in list(client.controller.list_scopes())

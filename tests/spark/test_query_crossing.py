@@ -302,10 +302,11 @@ def committing(client: Client, settings: Settings, stream: Stream) -> Iterator[C
 
 @pytest.fixture
 def alias(spark: SparkSession) -> str:
-    """Another name for the catalog."""
+    """Another name for the catalog, which has another name for the controller."""
     for key, value in spark.sparkContext.getConf().getAll():
         if key.startswith("spark.sql.catalog.pravega"):
-            spark.conf.set(key.replace("pravega", "crossing_alias", 1), value)
+            named = value.replace("//127.0.0.1:", "//localhost:")
+            spark.conf.set(key.replace("pravega", "crossing_alias", 1), named)
     return "crossing_alias"
 
 

@@ -44,6 +44,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class PravegaCatalog
     implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final String BEING_DROPPED = "PRAVEGA_TABLE_BEING_DROPPED";
   private static final String FORMAT = "format";
   private static final String SESSION_PREFIX = "spark.pravega.";
 
@@ -140,6 +141,19 @@ public class PravegaCatalog
   public Relation loadRelation(Identifier relation) throws NoSuchTableException {
     JsonNode loaded = ask(relation, "loadRelation");
     return Views.is(loaded) ? Views.of(loaded) : table(relation, loaded);
+  }
+
+  /** A table that can't be loaded, as it is being dropped, is there for DROP TABLE, which completes that. */
+  @Override
+  public boolean tableExists(Identifier table) {
+    try {
+      return RelationCatalog.super.tableExists(table);
+    } catch (Exception error) {
+      if (error instanceof PravegaException told && BEING_DROPPED.equals(told.getCondition())) {
+        return true;
+      }
+      throw Unchecked.sneak(error);
+    }
   }
 
   @Override

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -22,11 +21,12 @@ from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
 from pyspark_pravega.catalog.pushdown import narrowed_chains, places_of
 from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.options import STREAM
+from pyspark_pravega.connector.options import METADATA, READ_KEYS, canonical, streams_of
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
 from pyspark_pravega.connector.write import Seen
 from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError
+from pyspark_pravega.settings import Settings
 
 Definition = TypeVar("Definition", bound="TableDefinition | KeyValueDefinition")
 
@@ -142,10 +142,9 @@ class BatchReads:
         credentials are its own."""
         written = str(stream_of(namespace, table))
         for options in reads:
-            given = {key.lower(): value.strip() for key, value in options.items()}
-            scope = given.get("scope") or os.environ.get("PRAVEGA_SCOPE", "")
-            named = [name.strip() for name in given.get(STREAM, "").split(",")]
-            if written in [name if "/" in name else f"{scope}/{name}" for name in named]:
+            given = canonical(options, READ_KEYS, "read option")
+            settings = Settings.resolve().for_statement(given)
+            if METADATA not in given and written in map(str, streams_of(given, settings)):
                 raise UnsupportedOperationError(
                     f'stream "{written}" can\'t be replaced or changed by a statement that reads a stream of this name '
                     'by format("pravega"), which doesn\'t tell what it has read: read it as a table of a catalog, by '

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, take_snapshot
 from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
+from pyspark_pravega.settings import name_one_cluster
 
 
 @dataclass
@@ -69,7 +70,8 @@ class QueryMoment:
     def _known(self, client: Client) -> dict[str, Any] | None:
         """The last thing that is known of the moment in a cluster."""
         contents: list[dict[str, Any]] = [json.loads(text) for text in reversed(self.known)]
-        of_cluster = (one for one in contents if one["controller_uri"] == client.settings.controller_uri)
+        own = client.settings.controller_uri
+        of_cluster = (one for one in contents if name_one_cluster(one["controller_uri"], own))
         return next(of_cluster, None)
 
 

@@ -97,6 +97,7 @@ class KeyValueTable:
 
         Raises:
             KeyValueTableNotFoundError: there is no such table.
+            SegmentNotFoundError: there is its name, and no entries: it is being deleted.
         """
         known = pool.table_segments.get((scope, name))
         if known is not None:
@@ -107,6 +108,7 @@ class KeyValueTable:
             except NotFoundError:
                 pool.table_segments.pop((scope, name), None)
         table = cls(pool, scope, name)
+        table.get([key])
         if len(pool.table_segments) >= _KEPT:
             pool.table_segments.clear()
         pool.table_segments[scope, name] = replace(table.segments, token="")

@@ -17,8 +17,10 @@ from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
     NotFoundError,
+    SegmentNotFoundError,
     StreamNotFoundError,
     StreamSealedError,
+    TableBeingDroppedError,
     UnavailableError,
 )
 
@@ -28,6 +30,9 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
 
     Returns:
         None when it has none: then nobody has written to the stream through this package.
+
+    Raises:
+        TableBeingDroppedError: it was deleted just now, and the stream is still there.
     """
     try:
         return _opened(client, stream)
@@ -61,7 +66,7 @@ def create_ledger(client: Client, stream: Stream, *, to_write: bool = False) -> 
         # If it was there, it is perhaps another one's, who creates the table.
         if is_new:
             # A DROP may be deleting it: its connections are closed then.
-            with suppress(NotFoundError, UnavailableError):
+            with suppress(NotFoundError, UnavailableError, TableBeingDroppedError):
                 _opened(client, stream).abandon()
         raise
     return _opened(client, stream)
@@ -99,8 +104,13 @@ def delete_left_over_logs(client: Client, scope: str, tables: Iterable[str]) -> 
     for table in filter(is_ledger_name, tables):
         # Of a log whose creation was broken off there may be a name, and no table.
         with suppress(KeyValueTableNotFoundError):
-            ledger = Ledger(KeyValueTable.reopened(client.pool, scope, table, key=STATE), Stream(scope, table))
-            if ledger.is_left_over():
+            try:
+                ledger = Ledger(KeyValueTable.reopened(client.pool, scope, table, key=STATE), Stream(scope, table))
+                is_left_over = ledger.is_left_over()
+            except SegmentNotFoundError:
+                # Its deletion was broken off.
+                is_left_over = True
+            if is_left_over:
                 client.controller.delete_key_value_table(scope, table)
 
 
@@ -120,4 +130,11 @@ def _sealed(stream: Stream) -> StreamSealedError:
 
 
 def _opened(client: Client, stream: Stream) -> Ledger:
-    return Ledger(KeyValueTable.reopened(client.pool, stream.scope, ledger_name(stream), key=STATE), stream)
+    try:
+        table = KeyValueTable.reopened(client.pool, stream.scope, ledger_name(stream), key=STATE)
+    except SegmentNotFoundError:
+        raise TableBeingDroppedError(
+            f'the table of stream "{stream}" is being dropped: its commit log is deleted already. Wait until the table '
+            "is gone; if it stays, run DROP TABLE again, which completes it"
+        ) from None
+    return Ledger(table, stream)
