@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
@@ -175,3 +175,58 @@ def test_conditions_on_keys_find_what_they_find_in_parquet(
             assert sorted(row.v for row in spark.table(t).collect()) == sorted(numbers.values()), condition
     finally:
         spark.sql(f"DROP TABLE {parquet}")
+
+
+CHECKS = {
+    "there": "v IS NOT NULL",
+    "few": "coalesce(v, -1) >= 0 AND v < 100 -- and not more",
+    "own": "v <=> w OR w > v",
+    "whole": "NOT (isnull(v) AND isnull(w))",
+}
+"""Conditions that aren't true of a row of which only the key is known."""
+PAIRS = "(SELECT * FROM VALUES (1L, 10), (2L, {second}), (7L, 70) AS x(id, v)) s ON t.id = s.id"
+CHANGING: list[tuple[str, dict[int, int]]] = [
+    ("UPDATE {t} SET v = 5, w = 5 WHERE id = 1", {1: 5}),
+    ("UPDATE {t} SET v = v + 1, w = w + 1 WHERE id IN (2, 3)", {2: 3, 3: 4}),
+    (
+        f"MERGE INTO {{t}} t USING {PAIRS} WHEN MATCHED THEN UPDATE SET v = s.v, w = s.v "
+        "WHEN NOT MATCHED THEN INSERT (id, v, w) VALUES (s.id, s.v, s.v)",
+        {1: 10, 2: 20, 7: 70},
+    ),
+    (f"MERGE INTO {{t}} t USING {PAIRS} WHEN MATCHED AND t.id = 7 THEN DELETE", {7: 0}),
+    (f"MERGE INTO {{t}} t USING {PAIRS} WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN DELETE", {4: 0}),
+    ("DELETE FROM {t} WHERE id = 5 OR v > 1000", {5: 0}),
+]
+"""Statements, and what they make of some keys; 0 for none."""
+VIOLATING = [
+    "UPDATE {t} SET v = NULL WHERE id = 2",
+    "UPDATE {t} SET v = 100, w = 100",
+    "UPDATE {t} SET v = 9, w = 8 WHERE id = 3",
+    "INSERT INTO {t} VALUES (9, NULL, 9)",
+    f"MERGE INTO {{t}} t USING {PAIRS} WHEN MATCHED THEN UPDATE SET v = s.v, w = s.v",
+    f"MERGE INTO {{t}} t USING {PAIRS} WHEN MATCHED AND t.id = 1 THEN DELETE "
+    "WHEN MATCHED THEN UPDATE SET v = s.v, w = s.v WHEN NOT MATCHED THEN INSERT (id, v, w) VALUES (s.id, s.v, s.v)",
+]
+
+
+@pytest.mark.parametrize("kind", ["", "TBLPROPERTIES ('table-type' = 'key-value')"], ids=["keyed", "key-value"])
+def test_rows_that_change_are_held_against_checks_and_deletions_are_not(
+    spark: SparkSession, namespace: str, kind: str
+) -> None:
+    t = f"{namespace}.checked"
+    checks = ", ".join(f"CONSTRAINT {name} CHECK ({condition}\n)" for name, condition in CHECKS.items())
+    spark.sql(f"CREATE TABLE {t} (id BIGINT NOT NULL, v INT, w INT, PRIMARY KEY (id) NOT ENFORCED, {checks}) {kind}")
+    expected = {number: number for number in range(1, 7)}
+    spark.sql(f"INSERT INTO {t} VALUES {', '.join(f'({n}, {n}, {n})' for n in expected)}")
+
+    def rows() -> dict[int, int]:
+        return {row.id: row.v for row in spark.table(t).where("v = w").collect()}
+
+    for statement, changes in CHANGING:
+        spark.sql(statement.format(t=t, second=20))
+        expected = {key: value for key, value in (expected | changes).items() if value}
+        assert rows() == expected, statement
+    for statement in VIOLATING:
+        with pytest.raises(PySparkException, match="CHECK_CONSTRAINT_VIOLATION"):
+            spark.sql(statement.format(t=t, second=2000))
+        assert rows() == expected, statement

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
 import org.apache.spark.sql.connector.catalog.constraints.Check;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
@@ -44,6 +45,23 @@ final class Constraints {
               .build());
     }
     return constraints.toArray(new Constraint[0]);
+  }
+
+  /**
+   * The same for a statement that changes rows: Spark holds all that such a statement writes against them, also what
+   * stands for a row that is deleted, of which it knows the key only and has NULL for all else.
+   */
+  static Constraint[] ofChanges(Constraint[] constraints) {
+    return Arrays.stream(constraints).map(one -> one instanceof Check check ? ofChanges(check) : one).toArray(Constraint[]::new);
+  }
+
+  private static Check ofChanges(Check check) {
+    String condition = PravegaChanges.SPARKS_OPERATION + " = " + RowDeltaUtils.DELETE_OPERATION();
+    return Constraint.check(check.name())
+        .predicateSql(condition + " OR (" + check.predicateSql() + "\n)")
+        .enforced(check.enforced())
+        .validationStatus(check.validationStatus())
+        .build();
   }
 
   /** The names of those that rows are held against. */

@@ -30,7 +30,7 @@ final class PravegaChanges implements DeltaWrite, DeltaBatchWrite, RequiresDistr
   private static final String OPERATION = "_row_operation";
 
   /** Spark's own column for it, in the query's plan. */
-  private static final String SPARKS_OPERATION = "__row_operation";
+  static final String SPARKS_OPERATION = "__row_operation";
 
   private final PravegaTable table;
   private final LogicalWriteInfo info;

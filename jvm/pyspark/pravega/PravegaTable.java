@@ -64,6 +64,7 @@ class PravegaTable
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
   private final Set<String> runs = ConcurrentHashMap.newKeySet();
   private volatile Map<String, String> lastCommit = Map.of();
+  private volatile boolean changesRows;
 
   PravegaTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
     this.process = process;
@@ -150,7 +151,7 @@ class PravegaTable
 
   @Override
   public Constraint[] constraints() {
-    return constraints.clone();
+    return changesRows ? Constraints.ofChanges(constraints) : constraints.clone();
   }
 
   @Override
@@ -214,6 +215,8 @@ class PravegaTable
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     if (!primaryKey.isEmpty()) {
+      // Spark asks for the constraints behind this.
+      changesRows = true;
       return () -> new PravegaRowLevelOperation(this, info.command());
     }
     if (info.command() == RowLevelOperation.Command.DELETE) {
