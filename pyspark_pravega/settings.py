@@ -316,11 +316,11 @@ def name_one_cluster(first: str, second: str) -> bool:
 def _reached(uri: str) -> frozenset[tuple[str, int]]:
     """The addresses in a controller's URI, and those that their names stand for at this time."""
     named = controller_addresses(uri)
-    found = set(named)
+    reached = set(named)
     for host, port in named:
         with suppress(OSError):
-            found |= {(str(info[4][0]), port) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    return frozenset(found)
+            reached |= {(str(info[4][0]), port) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    return frozenset(reached)
 
 
 def _addresses(settings: Settings, key: str) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -458,6 +459,9 @@ def test_what_goes_wrong_in_a_worker_ends_the_query(
     def drop(table: str) -> None:
         other.sql(f"DROP TABLE {table}")
 
+    def has_one_row(table: str) -> bool:
+        return spark.table(table).count() == 1
+
     wrongs: list[tuple[str, Callable[[str], None], str]] = [
         ("drop-malformed", change, r'TableChangedError.*column "v" was int, and is bigint'),
         ("fail-fast", spoil, r"EventDecodeError.*segment 0, offset "),
@@ -472,7 +476,7 @@ def test_what_goes_wrong_in_a_worker_ends_the_query(
         query = begun.toTable(f"{table}_sink")
         try:
             sink = Stream(scope_of(namespace), f"{does_wrong.__name__}-sink")
-            go_on(query, on_news(client, sink, lambda name=f"{table}_sink": spark.table(name).count() == 1))
+            go_on(query, on_news(client, sink, partial(has_one_row, f"{table}_sink")))
             does_wrong(table)
             with pytest.raises(StreamingQueryException, match=text):
                 query.awaitTermination(60)
