@@ -26,7 +26,7 @@ from benchmarks.results import append, describe_machine
 from benchmarks.session import TIMEOUT_S, Bench, progress_of, session_of
 from benchmarks.standing import committed_heap, live_heap, memory_of, stand
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream.offsets import SourceOffset
@@ -106,7 +106,7 @@ def planning(bench: Bench) -> str:
         f"Planning over {_MANY_SEGMENTS:,} segments: a micro-batch {times[0][1]:.2f} s the first time and "
         f"{times[-1][1]:.2f} s later ({len(partitions)} partitions), the "
         f"initial offset {times[0][0]:.2f} s; a batch read {batch:.2f} s "
-        f"({len(scan.partitions)} partitions)."
+        f"({len(scan.reader.partitions())} partitions)."
     )
 
 

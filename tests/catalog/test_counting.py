@@ -10,7 +10,7 @@ import pytest
 from catalog_tools import ids, insert, make, plan, write
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.jobs import count_rows
+from pyspark_pravega.catalog.plans.scans import count_rows
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value.table import KeyValueTable
 from pyspark_pravega.connector.log import Ledger, open_ledger

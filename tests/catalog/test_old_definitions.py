@@ -13,8 +13,8 @@ from pyspark.sql.types import DoubleType, LongType, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.looks import Looks
-from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
-from pyspark_pravega.catalog.process.messages import Source
+from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
+from pyspark_pravega.catalog.plans.streams import Source
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.client import Stream, StreamConfiguration
 from pyspark_pravega.connector.log import take_snapshot
@@ -102,9 +102,9 @@ def test_a_running_query_does_not_go_on_with_a_table_that_was_made_again(setting
         "position": None,
     }
     methods.open_stream(source)
-    start = methods.stream_initial(source)
+    start = methods.streams.initial(source)
     made_again(other, scope, "t", "avro")
-    end = methods.stream_latest(source, start, True, None)
+    end = methods.streams.latest(source, start, True, None)
     with pytest.raises(TableChangedError, match="dropped and made again"):
         methods.stream_plan(source, start, end)
     with pytest.raises(TableChangedError, match="dropped and made again"):

@@ -1,19 +1,24 @@
-"""The Java side of the catalog process's protocol says and reads what `protocol.Methods` declares."""
+"""The Java side of the catalog process's protocol says and reads what the methods take and return."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
 
 from pyspark_pravega.catalog.process import messages
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.catalog.process.protocol import METHODS, Methods, call
+from pyspark_pravega.catalog.process.protocol import call
+from pyspark_pravega.settings import Settings
 
+# Nothing is contacted.
+METHODS = CatalogMethods(Settings.resolve({"controller-uri": "tcp://nowhere:9090"}, environ={})).by_name
+SIGNATURES = {name: inspect.signature(method) for name, method in METHODS.items()}
 JAVA = sorted((Path(__file__).parents[2] / "jvm" / "pyspark" / "pravega").glob("*.java"))
 CALLS = re.compile(r"\b(?:call|callAgain|begin|ask|about|define|end|new CatalogProcess\.Resumption)\(")
 ADDED = {
@@ -64,8 +69,7 @@ def java_calls() -> Iterator[tuple[str, str, set[str]]]:
 
 def parameters(method: str) -> tuple[set[str], set[str]]:
     """All parameters of a method, and those that must be there."""
-    _, signature = METHODS[method]
-    named = {name: parameter for name, parameter in signature.parameters.items() if name != "self"}
+    named = SIGNATURES[method].parameters
     return set(named), {name for name, parameter in named.items() if parameter.default is inspect.Parameter.empty}
 
 
@@ -95,20 +99,27 @@ def test_java_reads_only_what_answers_hold() -> None:
         assert read - known - own.get(path.name, set()) == set(), path.name
 
 
-def test_python_has_each_method_as_it_is_declared() -> None:
-    """Names and defaults of parameters; their types are mypy's matter."""
-    for python_name, declared in METHODS.values():
-        own = inspect.signature(getattr(CatalogMethods, python_name))
-        assert [(p.name, p.default) for p in own.parameters.values()] == [
-            (p.name, p.default) for p in declared.parameters.values()
-        ]
+def test_methods_take_and_return_values_of_json() -> None:
+    """Also those that are passed on: what the JVM doesn't have can't be asked of it."""
+    plain = {str, int, bool, float, type(None), Any}
+
+    def is_plain(kind: Any) -> bool:
+        kind = getattr(kind, "__value__", kind)
+        if kind in plain or is_typeddict(kind) or kind is NoReturn:
+            return True
+        origin, arguments = get_origin(kind), get_args(kind)
+        return origin in (list, dict, Union, UnionType, Sequence, Mapping) and all(map(is_plain, arguments))
+
+    for name, method in METHODS.items():
+        hints = get_type_hints(method)
+        assert hints.keys() >= {*SIGNATURES[name].parameters, "return"}, name
+        assert {hint: kind for hint, kind in hints.items() if not is_plain(kind)} == {}, name
 
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    [("planEverything", {}), ("listTables", {}), ("listTables", {"namespace": ["a"], "also": 1}), ("__init__", {})],
+    [("planEverything", {}), ("listTables", {}), ("listTables", {"namespace": ["a"], "also": 1}), ("answered", {})],
 )
 def test_a_jar_of_another_version_is_told_so(method: str, params: dict[str, Any]) -> None:
-    nobody: Methods = object.__new__(CatalogMethods)
     with pytest.raises(ValueError, match=rf"{method}.*the jar on Spark's class path.*different versions"):
-        call(nobody, method, params)
+        call(METHODS, method, params)

@@ -9,7 +9,7 @@ from catalog_tools import insert, make
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, estimated_rows, narrowed
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, open_ledger
@@ -80,6 +80,6 @@ def test_a_scan_tells_its_size_and_rows(catalog: Catalog, stream: Stream) -> Non
     definition = catalog.definition(stream)
     scan = plan_scan(definition, ScanRequest(columns=["id"]))
     assert scan.size == take_snapshot(catalog.client, stream).size
-    assert (scan.slices, len(scan.partitions)) == (1, 1)
+    assert (scan.slices, len(scan.reader.partitions())) == (1, 1)
     nothing = plan_scan(definition, ScanRequest(columns=["id"], predicates=[offset("<", 0)]))
     assert (nothing.size, nothing.rows, nothing.slices) == (0, 0, 0)

@@ -10,7 +10,7 @@ import pytest
 from catalog_tools import ids, insert, make, plan, rows, write
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.jobs import count_rows
+from pyspark_pravega.catalog.plans.scans import count_rows
 from pyspark_pravega.catalog.pushdown import Bounds, narrowed
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut
 from pyspark_pravega.client.key_value import ANY_VERSION

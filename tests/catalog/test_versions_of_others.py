@@ -16,8 +16,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process import sampling as sampling_module
-from pyspark_pravega.catalog.process.sampling import Sampling, sample
+from pyspark_pravega.catalog.plans import sampling as sampling_module
+from pyspark_pravega.catalog.plans.sampling import Sampling, sample
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.events import EventWriter
 from pyspark_pravega.client.positions import watermarks
@@ -37,7 +37,7 @@ COLUMNS = StructType([StructField("event", BinaryType(), False)])
 SAMPLER = """
 import os, signal, sys, time
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.sampling import Sampling
+from pyspark_pravega.catalog.plans.sampling import Sampling
 from pyspark_pravega.connector.log import Ledger
 from pyspark_pravega.settings import Settings
 

@@ -16,7 +16,7 @@ from readers import rows_read
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.compactions import Compactions
+from pyspark_pravega.catalog.plans.compactions import Compactions
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
 from pyspark_pravega.connector.log import open_ledger, take_snapshot

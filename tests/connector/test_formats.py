@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.snapshot import take_snapshot

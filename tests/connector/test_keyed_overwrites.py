@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process.jobs import ScanRequest, plan_scan
+from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions, WriteOptions

@@ -1,4 +1,6 @@
-"""The catalog process, which Spark's JVM talks to: `service` answers its requests.
+"""The catalog process, which Spark's JVM talks to: it carries, and decides nothing.
 
-`jobs` plans scans and writes, `stream_reads` streaming reads. It uses the catalog and all below.
+`service` answers requests, as `protocol` says: it calls `methods`, whose answers are `messages` (made by `answers`).
+Functions for Spark's workers travel as `pickles`, which open as `arrival` says, in workers that `daemon` makes. It uses
+`catalog.plans`, the catalog and all below.
 """

@@ -20,7 +20,8 @@ from zipfile import BadZipFile, ZipFile
 
 _LOADED = (
     "pyspark.worker",
-    "pyspark_pravega.catalog.process.jobs",
+    "pyspark_pravega.catalog.process.pickles",
+    "pyspark_pravega.catalog.pushdown",
     "pyspark_pravega.serde.native",
     # What the first channel and the first connection load.
     "grpc.experimental",

@@ -1,4 +1,4 @@
-"""What Spark's JVM and the catalog process hand each other: the values that `protocol` speaks of."""
+"""What Spark's JVM and the catalog process hand each other: what `methods` take and return."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Table(TypedDict):
     lookup: list[str]
     """The columns whose values tell where a row lies; none where nothing tells that."""
     position: NotRequired[dict[str, Any]]
-    """Which part of the stream is meant where not all of it is (see `ScanRequest.position`); opaque to the JVM."""
+    """Which part of the stream is meant where not all of it is (see `plans.position_of`); opaque to the JVM."""
     metadata: NotRequired[str]
     """Its metadata columns, as Spark's JSON, where they aren't those of all tables (`Greeting.metadata`)."""
     staged: NotRequired[dict[str, Any]]
@@ -186,19 +186,6 @@ class CountedRows(TypedDict):
     seen: str | None
     """As of `PlannedScan`, as is the next one."""
     moment: str | None
-
-
-class Source(TypedDict):
-    """A streaming read. Every call about it says it all, so that another process can go on with it."""
-
-    id: str
-    namespace: list[str]
-    table: str
-    columns: list[str]
-    schema: str
-    """The table's columns as the query was planned with them, as Spark's JSON."""
-    options: dict[str, str]
-    position: dict[str, Any] | None
 
 
 class OpenedStream(TypedDict):

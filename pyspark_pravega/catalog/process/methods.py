@@ -1,8 +1,9 @@
-"""The methods of the catalog process, as `protocol` declares them."""
+"""The methods of the catalog process: what the JVM says becomes values, and what they come to its answer."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -13,64 +14,54 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.catalog import statements
-from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.process import key_values
-from pyspark_pravega.catalog.process.batch_reads import BatchReads
-from pyspark_pravega.catalog.process.jobs import (
+from pyspark_pravega.catalog.plans import (
+    Planner,
+    QueryMoment,
+    Sampling,
+    ScanRequest,
+    Source,
+    StreamReads,
     WriteJobs,
-    check_read,
-    merges_schema,
-    plan_write,
+    begin_job,
+    forget_commit,
+    id_in_log,
+    position_of,
 )
+from pyspark_pravega.catalog.process import answers
 from pyspark_pravega.catalog.process.messages import (
     BegunWrite,
     CheckConstraint,
     CommitReport,
+    CountedRows,
+    Followed,
     MetadataPage,
     MetadataTable,
-    Parameter,
+    NarrowedScan,
+    OpenedRealTime,
+    OpenedStream,
+    PlannedScan,
     PlannedWrite,
     Procedure,
     ProcedureResult,
     Table,
     Text64,
-    View,
 )
-from pyspark_pravega.catalog.process.moments import QueryMoment
-from pyspark_pravega.catalog.process.pickles import unpickle
-from pyspark_pravega.catalog.process.protocol import bytes_of, text_of
-from pyspark_pravega.catalog.process.sampling import Sampling
-from pyspark_pravega.catalog.process.stream_reads import StreamReads
-from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.pushdown import routing_columns
+from pyspark_pravega.catalog.process.pickles import pickled_follow, pickled_read, pickled_write, text_of, value_of
+from pyspark_pravega.catalog.process.protocol import Method, wire_name
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
-from pyspark_pravega.connector.read import CHANGE_COLUMNS, moment_at, moment_of, rows_at, snapshot_until
-from pyspark_pravega.connector.table import (
-    Check,
-    TableDefinition,
-    avro_defaults,
-    check_schema_is_there,
-    checks_of,
-    defaults_of,
-    with_defaults,
-)
-from pyspark_pravega.connector.write import DeltaJob, Epoch, OverwritingJob, Seen, WriteJob, take_over
-from pyspark_pravega.errors import (
-    PravegaError,
-    StreamNotFoundError,
-    UnsupportedOperationError,
-    ViewNotFoundError,
-)
+from pyspark_pravega.connector.read import CHANGE_COLUMNS
+from pyspark_pravega.connector.table import Check
+from pyspark_pravega.connector.write import Epoch, Seen, can_unpack, take_over
+from pyspark_pravega.errors import PravegaError, StreamNotFoundError, UnsupportedOperationError, ViewNotFoundError
 from pyspark_pravega.settings import Settings
 
 
-class CatalogMethods(BatchReads, StreamReads):
+class CatalogMethods:
     """What Spark's JVM asks of a catalog. Safe for use by several threads.
 
-    `protocol.Methods` says what each method does.
+    Each public method is one of the protocol, but for `answered`. Beside them are those that `by_name` passes on.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -79,11 +70,47 @@ class CatalogMethods(BatchReads, StreamReads):
         Args:
             settings: where the cluster and the registry are.
         """
-        super().__init__(self._definition)
         self.catalog = Catalog(settings)
+        self.planner = Planner(self.catalog)
+        self.streams = StreamReads(self.planner.definition)
         self._writes = WriteJobs()
         self._sampling = Sampling()
         self._left = threading.local()
+        self.by_name = self._by_name()
+        """All methods, by their names on the wire."""
+
+    def _by_name(self) -> dict[str, Method]:
+        catalog, planner, streams = self.catalog, self.planner, self.streams
+        own = [name for name, _ in inspect.getmembers(type(self), inspect.isfunction) if not name.startswith("_")]
+        return {
+            **{wire_name(name): getattr(self, name) for name in own if name != "answered"},
+            "listNamespaces": catalog.list_namespaces,
+            "loadNamespace": catalog.namespace_properties,
+            "createNamespace": catalog.create_namespace,
+            "alterNamespace": catalog.alter_namespace,
+            "dropNamespace": catalog.drop_namespace,
+            "listTables": catalog.list_tables,
+            "supportsChange": catalog.supports_change,
+            "renameTable": catalog.rename_table,
+            "truncateTable": catalog.truncate_table,
+            "refuseRowLevel": catalog.refuse_row_level,
+            "listViews": catalog.list_views,
+            "storeView": catalog.store_view,
+            "dropView": catalog.drop_view,
+            "renameView": catalog.rename_view,
+            "listProcedures": catalog.list_procedures,
+            "checkRead": planner.check_read,
+            "hasJob": planner.has_job,
+            "refuseUnknown": planner.refuse_unknown,
+            "streamInitial": streams.initial,
+            "streamLatest": streams.latest,
+            "streamTarget": streams.target,
+            "streamTail": streams.tail,
+            "streamMerge": streams.merge,
+            "streamCommit": streams.commit,
+            "streamMetrics": streams.metrics,
+            "stopStream": streams.stop,
+        }
 
     def answered(self) -> None:
         """Do what the thread's last call has left until its answer is sent, so that nobody waits for it.
@@ -99,32 +126,67 @@ class CatalogMethods(BatchReads, StreamReads):
     def _when_answered(self, call: Callable[[], object]) -> None:
         self._left.calls = (call,)
 
-    def list_namespaces(self) -> list[str]:
-        return self.catalog.list_namespaces()
+    # Tables
+    def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | Mapping[str, Any]:
+        """A table, facts about one (`orders$commits`), or a view as `View`."""
+        if is_metadata(table):
+            stream, schema = self.catalog.metadata_schema(namespace, table)
+            return {"rows_of": table, "stream": str(stream), "schema": schema.json()}
+        try:
+            relation = self.catalog.relation(namespace, table)
+            if not isinstance(relation, KeyValueDefinition):
+                self._sampling.consider(relation)
+            return answers.table(relation)
+        except StreamNotFoundError:
+            # Streams are more frequent, so views are looked for behind them.
+            try:
+                return self.catalog.load_view(namespace, table)
+            except ViewNotFoundError:
+                pass
+            raise
 
-    def load_namespace(self, namespace: list[str]) -> dict[str, str]:
-        return self.catalog.namespace_properties(namespace)
+    def load_table_at(
+        self, namespace: list[str], table: str, version: str | None = None, timestamp: int | None = None
+    ) -> Table:
+        """A table as it was at a version (its number, or a name) or a time (microseconds since 1970)."""
+        definition, moment = self.planner.at(namespace, table, version, timestamp)
+        table_at = answers.table(definition)
+        table_at["position"] = asdict(moment)
+        return table_at
 
-    def create_namespace(self, namespace: list[str], properties: dict[str, str]) -> None:
-        self.catalog.create_namespace(namespace, properties)
+    def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
+        """A table of what versions have added; the bounds are those of `ChangesRange`."""
+        definition = self.catalog.load_table(namespace, table)
+        schema = StructType([*definition.schema, *CHANGE_COLUMNS])
+        return answers.table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
 
-    def alter_namespace(self, namespace: list[str], changes: list[dict[str, Any]]) -> None:
-        self.catalog.alter_namespace(namespace, changes)
+    def create_table(
+        self,
+        namespace: list[str],
+        table: str,
+        schema: dict[str, Any],
+        transforms: list[dict[str, Any]],
+        properties: dict[str, str],
+        checks: list[CheckConstraint],
+    ) -> Table:
+        """Create a table: its columns as Spark's JSON, its CLUSTERED BY, its properties, its CHECK constraints."""
+        columns, given = StructType.fromJson(schema), [Check(**check) for check in checks]
+        definition = self.catalog.create_relation(namespace, table, columns, transforms, properties, checks=given)
+        return answers.table(definition)
 
-    def drop_namespace(self, namespace: list[str], cascade: bool) -> bool:
-        return self.catalog.drop_namespace(namespace, cascade=cascade)
+    def alter_table(
+        self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
+    ) -> Table:
+        """Change a table, as `Changes.java` describes the changes; `seen` is what the statement has read of it."""
+        return answers.table(self.catalog.alter_relation(namespace, table, changes, _seen(seen)))
 
-    def list_tables(self, namespace: list[str]) -> list[str]:
-        return self.catalog.list_tables(namespace)
-
-    def rename_table(self, namespace: list[str], table: str) -> None:
-        self.catalog.rename_table(namespace, table)
-
-    def truncate_table(self, namespace: list[str], table: str) -> None:
-        self.catalog.truncate_table(namespace, table)
-
-    def refuse_row_level(self, namespace: list[str], table: str, command: str) -> None:
-        self.catalog.refuse_row_level(namespace, table, command)
+    def drop_table(self, namespace: list[str], table: str) -> bool:
+        """Drop a table. Returns whether it was there."""
+        if self.catalog.drop_table(namespace, table):
+            return True
+        if self.catalog.has_view(namespace, table):
+            raise UnsupportedOperationError(f'"{table}" is a view: use DROP VIEW')
+        return False
 
     def metadata_rows(
         self,
@@ -137,6 +199,7 @@ class CatalogMethods(BatchReads, StreamReads):
         page: int = 0,
         moments: list[str] | None = None,
     ) -> MetadataPage:
+        """A page of the rows of a table of facts; `moments` as of `plan_scan`, of its stream."""
         moment = QueryMoment(moments or ())
         metadata_page = self.catalog.metadata_rows(
             *(namespace, table, columns, predicates or []),
@@ -147,108 +210,7 @@ class CatalogMethods(BatchReads, StreamReads):
         )
         return {"rows": metadata_page.rows, "next": metadata_page.next, "moment": moment.news}
 
-    def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
-        self.catalog.commit_staged(staged, written=written)
-        self._when_answered(partial(self.catalog.forget_staged, staged))
-
-    def abort_staged(self, staged: dict[str, Any]) -> None:
-        self.catalog.abort_staged(staged)
-        self._when_answered(partial(self.catalog.forget_staged, staged))
-
-    def list_views(self, namespace: list[str]) -> list[str]:
-        return self.catalog.list_views(namespace)
-
-    def store_view(self, namespace: list[str], table: str, definition: View, create: bool, replace: bool) -> None:
-        self.catalog.store_view(namespace, table, dict(definition), create=create, replace=replace)
-
-    def drop_view(self, namespace: list[str], table: str) -> bool:
-        return self.catalog.drop_view(namespace, table)
-
-    def rename_view(self, namespace: list[str], table: str, to_namespace: list[str], to: str) -> None:
-        self.catalog.rename_view(namespace, table, to_namespace, to)
-
-    def list_procedures(self, namespace: list[str]) -> list[str]:
-        return self.catalog.list_procedures(namespace)
-
-    def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | Mapping[str, Any]:
-        if is_metadata(table):
-            stream, schema = self.catalog.metadata_schema(namespace, table)
-            return {"rows_of": table, "stream": str(stream), "schema": schema.json()}
-        try:
-            relation = self.catalog.relation(namespace, table)
-            if not isinstance(relation, KeyValueDefinition):
-                self._sampling.consider(relation)
-            return _table(relation)
-        except StreamNotFoundError:
-            # Streams are more frequent, so views are looked for behind them.
-            try:
-                return self.catalog.load_view(namespace, table)
-            except ViewNotFoundError:
-                pass
-            raise
-
-    def load_table_at(
-        self, namespace: list[str], table: str, version: str | None = None, timestamp: int | None = None
-    ) -> Table:
-        if is_metadata(table):
-            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without AS OF')
-        definition = self.catalog.load_table(namespace, table)
-        client, stream = self.catalog.client, definition.stream
-        if version is not None:
-            moment = moment_of(client, stream, version)
-        else:
-            assert timestamp is not None
-            moment = moment_at(client, stream, timestamp)
-        # What was truncated away is found out now, not in the middle of a job.
-        (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
-        position: dict[str, Any] = asdict(moment)
-        table_at = _table(definition)
-        table_at["position"] = position
-        return table_at
-
-    def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
-        if is_metadata(table):
-            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without {", ".join(options)}')
-        relation = self.catalog.relation(namespace, table, age_s=PLANNED_S)
-        if isinstance(relation, KeyValueDefinition):
-            key_values.check_options(options)
-        else:
-            check_read(self._definition(namespace, table, options), options)
-
-    def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
-        definition = self.catalog.load_table(namespace, table)
-        schema = StructType([*definition.schema, *CHANGE_COLUMNS])
-        return _table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
-
-    def create_table(
-        self,
-        namespace: list[str],
-        table: str,
-        schema: dict[str, Any],
-        transforms: list[dict[str, Any]],
-        properties: dict[str, str],
-        checks: list[CheckConstraint],
-    ) -> Table:
-        columns = StructType.fromJson(schema)
-        given = [Check(**check) for check in checks]
-        return _table(self.catalog.create_relation(namespace, table, columns, transforms, properties, checks=given))
-
-    def alter_table(
-        self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
-    ) -> Table:
-        reads = [Seen.from_json(text) for text in seen or ()]
-        return _table(self.catalog.alter_relation(namespace, table, changes, reads))
-
-    def supports_change(self, namespace: list[str], table: str, change: dict[str, Any]) -> bool:
-        return self.catalog.supports_change(namespace, table, change)
-
-    def drop_table(self, namespace: list[str], table: str) -> bool:
-        if self.catalog.drop_table(namespace, table):
-            return True
-        if self.catalog.has_view(namespace, table):
-            raise UnsupportedOperationError(f'"{table}" is a view: use DROP VIEW')
-        return False
-
+    # Tables that are made or replaced together with their rows
     def stage_table(
         self,
         namespace: list[str],
@@ -260,6 +222,7 @@ class CatalogMethods(BatchReads, StreamReads):
         create: bool,
         replace: bool,
     ) -> Table:
+        """Prepare a table for its rows; `staged` of the answer goes into the write, and into its end."""
         definition, staged = self.catalog.stage_relation(
             namespace,
             table,
@@ -270,11 +233,23 @@ class CatalogMethods(BatchReads, StreamReads):
             create=create,
             replace=replace,
         )
-        return _table(definition) | {"staged": staged}
+        return answers.table(definition) | {"staged": staged}
 
+    def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
+        """Make a staged table what it is to be. May be done twice."""
+        self.catalog.commit_staged(staged, written=written)
+        self._when_answered(partial(self.catalog.forget_staged, staged))
+
+    def abort_staged(self, staged: dict[str, Any]) -> None:
+        """Leave things as they were before. May be done twice."""
+        self.catalog.abort_staged(staged)
+        self._when_answered(partial(self.catalog.forget_staged, staged))
+
+    # Procedures
     def describe_procedure(self, namespace: list[str], name: str) -> Procedure:
+        """A procedure, for the analysis of CALL."""
         procedure = self.catalog.procedure(namespace, name)
-        parameters = [_parameter(parameter) for parameter in procedure.parameters]
+        parameters = [answers.parameter(parameter) for parameter in procedure.parameters]
         return {"name": procedure.name, "description": procedure.description, "parameters": parameters}
 
     def call_procedure(
@@ -285,12 +260,114 @@ class CatalogMethods(BatchReads, StreamReads):
         after: dict[str, Any] | None = None,
         rows: list[str] | None = None,
     ) -> ProcedureResult:
+        """Do what a procedure does, in the catalog of that name.
+
+        `after` is that of the statement that was done just now, and `rows` are its rows as JSON, where they are wanted.
+        """
         caller = Caller(catalog=catalog, after=after or {}, rows=[json.loads(row) for row in rows or ()])
         step = self.catalog.procedure_step(caller, name, arguments)
         if isinstance(step, Statement):
             return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
+    # Batch reads
+    def plan_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        columns: list[str],
+        options: dict[str, str],
+        position: dict[str, Any] | None = None,
+        predicates: list[dict[str, Any]] | None = None,
+        limit: int | None = None,
+        schema: str | None = None,
+        moments: list[str] | None = None,
+    ) -> PlannedScan:
+        """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`.
+
+        The schema has the table's columns as the query was planned with them, as Spark's JSON. `moments` is what
+        earlier calls for the query have told of this stream (`PlannedScan.moment`).
+        """
+        request = ScanRequest(
+            columns=columns,
+            options=options,
+            position=position_of(position),
+            predicates=predicates or [],
+            limit=limit,
+            planned=_columns(schema),
+            moment=QueryMoment(moments or ()),
+        )
+        return answers.scan(self.planner.plan_scan(namespace, table, request), request.moment.news)
+
+    def narrow_scan(
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        partitions: list[Text64],
+        seen: str | None,
+        predicates: list[dict[str, Any]],
+        places: str | None = None,
+    ) -> NarrowedScan | None:
+        """What of a planned read further predicates leave, as of the same moment; None for all of it."""
+        planned = [value_of(partition) for partition in partitions]
+        read = None if seen is None else Seen.from_json(seen)
+        left = self.planner.narrow_scan(namespace, table, options, planned, read, predicates, places)
+        return None if left is None else answers.narrowed_scan(left)
+
+    def count_rows(
+        self,
+        namespace: list[str],
+        table: str,
+        options: dict[str, str],
+        schema: str | None = None,
+        moments: list[str] | None = None,
+    ) -> CountedRows:
+        """How many rows a table has, where the commit log knows; schema and `moments` are as of `plan_scan`."""
+        moment = QueryMoment(moments or ())
+        counted = self.planner.count_rows(namespace, table, options, _columns(schema), moment)
+        rows, seen = (None, None) if counted is None else (counted[0], counted[1].to_json())
+        return {"rows": rows, "seen": seen, "moment": moment.news}
+
+    # Streaming reads
+    def open_stream(self, source: Source) -> OpenedStream:
+        """Begin a streaming read, or go on with it in another process."""
+        read = self.streams.open(source)
+        # The partitions are planned with each micro-batch; the one that stands for none isn't needed.
+        function, _ = pickled_read(read.reader, read.reader.schema)
+        options = read.options
+        return {
+            "function": function,
+            "schema": read.reader.schema.json(),
+            "maxEvents": options.max_events,
+            "maxBytes": options.max_bytes,
+            "minEvents": options.min_events,
+            "maxDelayMs": round(options.max_delay_s * 1000),
+            "sharedMemory": read.shared_memory,
+        }
+
+    def stream_plan(self, source: Source, start: str, end: str) -> list[Text64]:
+        """The pickled partitions of a micro-batch."""
+        return [text_of(partition) for partition in self.streams.plan(source, start, end)]
+
+    def open_real_time(self, source: Source) -> OpenedRealTime:
+        """Begin to read as a query with the real-time trigger does.
+
+        The function takes the pickled partition, and ends when its input does. Its batches have the columns of the
+        schema: those that are wanted, perhaps another one, and in the last three where each row's event ends (a segment
+        and an offset; below 0 when the segment has given way to others) and whether there is a row at all.
+        """
+        reader = self.streams.open_real_time(source)
+        return {"function": pickled_follow(reader), "schema": reader.schema.json()}
+
+    def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
+        """The partitions of a real-time batch; `cores` is how many tasks can run at a time."""
+        return [
+            {"partition": text_of(one), "start": {str(segment_id): at for segment_id, at in one.start.items()}}
+            for one in self.streams.follow(source, start, cores)
+        ]
+
+    # Writes
     def plan_write(
         self,
         namespace: list[str],
@@ -302,34 +379,23 @@ class CatalogMethods(BatchReads, StreamReads):
         rows: str | None = None,
         case_sensitive: bool = False,
     ) -> PlannedWrite:
-        columns = None if rows is None else StructType.fromJson(json.loads(rows))
-        definition: TableDefinition | KeyValueDefinition
-        if staged is not None:
-            definition = self.with_options(self.catalog.staged_relation(staged), options)
-        else:
-            definition = self.relation(namespace, table, options)
-        if isinstance(definition, KeyValueDefinition):
-            return key_values.plan_write(
-                KeyValuePlan.of(
-                    definition, options, trigger=trigger, checks=checks, rows=columns, case_sensitive=case_sensitive
-                )
-            )
-        if columns is not None and merges_schema(options):
-            self.catalog.merge_schema(namespace, table, columns)
-            definition = self._definition(namespace, table, options)
-        becomes = None if staged is None else self.catalog.staged_table(staged)
-        planned = plan_write(
-            definition, options, trigger, checks=checks, rows=columns, case_sensitive=case_sensitive, staged=becomes
+        """Settle a write, before Spark plans its query.
+
+        `checks` names the constraints that Spark checks its rows against; None where it does no such thing. `rows` are
+        the columns of a streaming query's rows, as Spark's JSON, and `case_sensitive` says whether names of theirs that
+        differ from the table's in case are different ones.
+        """
+        plan = self.planner.plan_write(
+            *(namespace, table, options, staged, trigger),
+            checks=checks,
+            rows=_columns(rows),
+            case_sensitive=case_sensitive,
         )
-        return {
-            "plan": text_of(planned.plan),
-            "clusterBy": list(planned.cluster_by),
-            "orderBy": planned.order_by,
-            "atOnce": planned.at_once,
-        }
+        return answers.planned_write(plan)
 
     def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
-        settled = unpickle(bytes_of(plan))
+        """Begin or go on with a streaming query, with an epoch: earlier runs of it can't commit any more."""
+        settled = value_of(plan)
         if not isinstance(settled, KeyValuePlan):
             # A micro-batch of key-value tables that is repeated puts the same entries again.
             take_over(settled, query, run, epoch=epoch)
@@ -337,18 +403,25 @@ class CatalogMethods(BatchReads, StreamReads):
     def begin_write(
         self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False
     ) -> BegunWrite:
-        columns = None if packed is None else StructType.fromJson(json.loads(packed))
-        kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
-        write = self._writes.begin(bytes_of(plan), partitions, packed=columns, kind=kind)
-        return {
-            "writer": text_of(write.writer),
-            "function": text_of(write.function),
-            "packed": write.packed,
-            "job": write.job,
+        """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
+
+        With `changes` its rows say in a last column, `_row_operation`, what is to become of them.
+        """
+        columns = _columns(packed)
+        unpacked = columns if columns is not None and can_unpack(columns) else None
+        job = begin_job(value_of(plan), partitions, overwrite=overwrite, changes=changes)
+        begun: BegunWrite = {
+            "writer": text_of(job),
+            "function": pickled_write(job, unpacked),
+            "packed": unpacked is not None,
+            "job": id_in_log(job),
         }
+        self._writes.keep_alive(job, partitions)
+        return begun
 
     def resume_write(self, writer: Text64, partitions: int) -> None:
-        self._writes.resume(bytes_of(writer), partitions)
+        """Keep a write's transactions open in a process that has taken another one's place."""
+        self._writes.keep_alive(value_of(writer), partitions)
 
     def commit_write(
         self,
@@ -360,11 +433,15 @@ class CatalogMethods(BatchReads, StreamReads):
         seen: list[str] | None = None,
         offsets: list[str | None] | None = None,
     ) -> CommitReport:
+        """Make a write visible. May be done twice. With query, run and epoch it is that micro-batch.
+
+        Where it replaces or changes rows, `seen` is what the statement has read of them: each `PlannedScan.seen`.
+        """
         ends = None if offsets is None else hashlib.sha256(json.dumps(offsets).encode()).hexdigest()[:32]
         of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch, offsets=ends)
-        reads = [Seen.from_json(text) for text in seen or ()]
-        report = self._writes.commit(bytes_of(writer), _messages(messages), of_query, reads)
-        self._when_answered(partial(self._writes.forget, bytes_of(writer)))
+        job = value_of(writer)
+        report = self._writes.commit(job, _messages(messages), of_query, _seen(seen))
+        self._when_answered(partial(forget_commit, job))
         return {
             "rows": report.rows,
             "bytes": report.bytes,
@@ -374,58 +451,17 @@ class CatalogMethods(BatchReads, StreamReads):
         }
 
     def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
-        self._writes.abort(bytes_of(writer), _messages(messages))
-
-    def _definition(
-        self, namespace: list[str], table: str, options: dict[str, str], age_s: float = PLANNED_S
-    ) -> TableDefinition:
-        # The statement's analysis has just looked it up, and counts on what it has found.
-        definition = self.catalog.load_table(namespace, table, age_s=age_s)
-        check_schema_is_there(definition)
-        return self.with_options(definition, options)
+        """Throw a write away. May be done twice."""
+        self._writes.abort(value_of(writer), _messages(messages))
 
 
-def _parameter(parameter: statements.Parameter) -> Parameter:
-    return {
-        "name": parameter.name,
-        "type": parameter.type,
-        "comment": parameter.comment,
-        "default": parameter.default,
-        "columns": parameter.columns,
-        "condition": parameter.condition,
-    }
+def _columns(schema: str | None) -> StructType | None:
+    return None if schema is None else StructType.fromJson(json.loads(schema))
 
 
-def _messages(messages: list[Text64 | None]) -> list[bytes | None]:
-    return [None if message is None else bytes_of(message) for message in messages]
+def _seen(texts: list[str] | None) -> list[Seen]:
+    return [Seen.from_json(text) for text in texts or ()]
 
 
-def _row_id(definition: TableDefinition) -> list[str]:
-    """The columns of an event that deletes a row: its key, and what no event can be without."""
-    if definition.key is None:
-        return []
-    needed = [field.name for field in definition.schema if not field.nullable]
-    return [*definition.key.columns, *(name for name in needed if name not in definition.key.columns)]
-
-
-def _table(definition: TableDefinition | KeyValueDefinition) -> Table:
-    if isinstance(definition, KeyValueDefinition):
-        return key_values.table_of(definition)
-    defaults = defaults_of(definition.properties)
-    if definition.registered is not None:
-        # Of a schema that others have made, its own ones.
-        schema = definition.registered[0]
-        defaults = {**avro_defaults(schema.serialization_format, schema.schema_data), **defaults}
-    return {
-        "schema": with_defaults(definition.schema, defaults).json(),
-        "checks": [
-            {"name": check.name, "condition": check.condition, "enforced": check.enforced}
-            for check in checks_of(definition.properties)
-        ],
-        "properties": shown_properties(definition),
-        "stream": str(definition.stream),
-        "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
-        "primaryKey": [] if definition.key is None else list(definition.key.columns),
-        "rowId": _row_id(definition),
-        "lookup": list(routing_columns(definition)),
-    }
+def _messages(messages: list[Text64 | None]) -> list[Any]:
+    return [None if message is None else value_of(message) for message in messages]

@@ -1,24 +1,32 @@
-"""What Spark's Python workers open: values, and reads with their partitions."""
+"""What Spark's Python workers open, and what the JVM keeps for this process: pickles, which travel as base 64."""
 
 from __future__ import annotations
 
+import base64
 import io
 import struct
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
+from pyspark_pravega.catalog.process.messages import Text64
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.handover import Handover
+from pyspark_pravega.connector.key_value import KeyValueJob
+from pyspark_pravega.connector.stream import RealTimeReader
+from pyspark_pravega.connector.write import WriteJob, unpack
 
 _INT = struct.Struct(">i")
+_WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 
 
-def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, list[bytes]]:
+def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[Text64, list[Text64]]:
     """A read as Spark's Python runner takes it.
 
     Args:
@@ -26,7 +34,7 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
         schema: what its batches hold.
 
     Returns:
-        The pickled read function, and the pickled partitions: at least one.
+        The read function, and the partitions: at least one.
     """
     out = io.BytesIO()
     write_read_func_and_partitions(
@@ -45,8 +53,47 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[bytes, l
     rest, partitions = rest[4:], []
     for _ in range(count):
         partition, rest = _block(rest)
-        partitions.append(partition)
-    return sealed(function), partitions
+        partitions.append(_text(partition))
+    return _text(sealed(function)), partitions
+
+
+def pickled_follow(reader: RealTimeReader) -> Text64:
+    """A read of a real-time query as Spark's Python runner takes it: its function, whose input begins with a partition.
+
+    Args:
+        reader: what each task does.
+    """
+
+    def follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition = pickleSer.loads(next(batches).column(0)[0].as_py())  # type: ignore[no-untyped-call]
+        yield from reader.read(partition, batches)
+
+    return _text(sealed(pickle((follow, reader.schema))))
+
+
+def pickled_write(job: WriteJob | KeyValueJob, packed: StructType | None) -> Text64:
+    """A write as Spark's Python runner takes it: its function, which returns the task's message.
+
+    Args:
+        job: the write.
+        packed: the columns of the rows, where they come as they lie in the JVM's memory; see `unpack`.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        message = pickle(job.write_task(batches if packed is None else unpack(batches, packed)))
+        yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
+
+    return _text(sealed(pickle((write, _WRITE_RESULT))))
+
+
+def text_of(value: object) -> Text64:
+    """A value's pickle, as it travels."""
+    return _text(pickle(value))
+
+
+def value_of(text: Text64) -> Any:
+    """The value whose pickle has travelled."""
+    return unpickle(base64.b64decode(text))
 
 
 def pickle(value: object) -> bytes:
@@ -63,3 +110,7 @@ def unpickle(data: bytes) -> Any:
 def _block(data: memoryview) -> tuple[bytes, memoryview]:
     (length,) = _INT.unpack(data[:4])
     return bytes(data[4 : 4 + length]), data[4 + length :]
+
+
+def _text(data: bytes) -> Text64:
+    return base64.b64encode(data).decode()

@@ -1,7 +1,7 @@
 """The catalog process: answers Spark's JVM over pipes, one JSON document a line.
 
 The first line configures it: `{"options": {...}, "session": {...}}`. Then come requests, answered in any order;
-`protocol` says which there are. The process ends with its standard input.
+`methods` says which there are. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
 from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.catalog.process.protocol import Methods, call
+from pyspark_pravega.catalog.process.protocol import Method, call
 from pyspark_pravega.connector.options import BOUND_KEYS, TRIGGER_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (
@@ -55,18 +55,18 @@ _KINDS: list[tuple[type[PravegaError], str]] = [
 _log = logging.getLogger(__name__)
 
 
-def answer(service: Methods, request: dict[str, Any]) -> dict[str, Any]:
+def answer(methods: Mapping[str, Method], request: dict[str, Any]) -> dict[str, Any]:
     """Answer a request.
 
     Args:
-        service: does what is asked.
+        methods: by their names on the wire.
         request: id, method and params.
 
     Returns:
         id and result, or id and error.
     """
     try:
-        return {"id": request["id"], "result": call(service, request["method"], request["params"])}
+        return {"id": request["id"], "result": call(methods, request["method"], request["params"])}
     except PravegaError as error:
         return {"id": request["id"], "error": describe(error)}
     except Exception as error:
@@ -107,7 +107,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
     def respond(request: dict[str, Any]) -> None:
         try:
-            send(answer(service, request))
+            send(answer(service.by_name, request))
         except BaseException as error:
             # Whatever it is, as the exit that a class of the user's asks for: the JVM waits for an answer.
             _log.exception("%s failed", request["method"])

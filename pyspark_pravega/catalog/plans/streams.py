@@ -1,27 +1,23 @@
-"""Streaming reads that Spark's JVM asks for: planned here, run by Spark's Python workers."""
+"""Streaming reads: their offsets, and what each micro-batch or real-time batch reads."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypedDict
 
-import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
-from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.base import PLANNED_S
-from pyspark_pravega.catalog.process.arrival import sealed
-from pyspark_pravega.catalog.process.jobs import all_columns, in_mode
-from pyspark_pravega.catalog.process.messages import Followed, OpenedRealTime, OpenedStream, Source, Text64
-from pyspark_pravega.catalog.process.pickles import pickle, pickled_read
-from pyspark_pravega.catalog.process.protocol import text_of
+from pyspark_pravega.catalog.plans.asked import Position, all_columns, in_mode, position_of
 from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import (
     ChangesSource,
+    FollowedPartition,
     RealTimeReader,
     SeveralStreamsReader,
     StreamSource,
@@ -44,6 +40,20 @@ _LOOK_S = 5.0
 """For how long a micro-batch waits at most to know whether its table has changed."""
 
 
+class Source(TypedDict):
+    """A streaming read. Every call about it says it all, so that another process can go on with it."""
+
+    id: str
+    namespace: list[str]
+    table: str
+    columns: list[str]
+    schema: str
+    """The table's columns as the query was planned with them, as Spark's JSON."""
+    options: dict[str, str]
+    position: dict[str, Any] | None
+    """See `position_of`."""
+
+
 class StreamRead:
     """One query's read of one table."""
 
@@ -52,7 +62,7 @@ class StreamRead:
         definition: TableDefinition,
         columns: list[str],
         options: Mapping[str, str],
-        position: Mapping[str, Any] | None = None,
+        position: Position | None = None,
         planned: StructType | None = None,
     ) -> None:
         """Begin a read.
@@ -61,7 +71,7 @@ class StreamRead:
             definition: what the stream is as a table.
             columns: the wanted columns.
             options: the read's options.
-            position: see `ScanRequest`: CHANGES are read by version, anything else by stream cut.
+            position: CHANGES are read by version, anything else by stream cut.
             planned: the table's columns as the query was planned with them; None where nothing was planned before.
 
         Raises:
@@ -70,8 +80,7 @@ class StreamRead:
         """
         self._planned, self._table, self._columns = planned, definition, columns
         self.check_table(definition)
-        changes = None if position is None else position.get("changes")
-        if changes is None:
+        if not isinstance(position, ChangesRange):
             definition.check_appended("a streaming read")
         given = canonical(options, TABLE_READ_KEYS, "read option")
         if MODE in given:
@@ -82,14 +91,14 @@ class StreamRead:
         self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
         self.source: Any
-        if changes is not None:
+        if isinstance(position, ChangesRange):
             check_no_bounds(self.options)
             keyed = definition.key is not None
             if keyed:
                 self.reader = RowChangesReader(definition, None, columns, max_keys=self.options.max_keys)
             else:
                 self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
-            self.source = ChangesSource(client, stream, ChangesRange.of(changes), self.options, keyed=keyed)
+            self.source = ChangesSource(client, stream, position, self.options, keyed=keyed)
         else:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)
@@ -156,9 +165,9 @@ class StreamRead:
 
 
 class StreamReads:
-    """All streaming reads of a catalog process, as methods that the JVM calls. Safe for use by several threads.
+    """All streaming reads of a catalog process. Safe for use by several threads.
 
-    Each call says all that is needed to begin its read: so another process can go on with it.
+    Each call says all that is needed to begin its read, so another process can go on with it. Offsets are texts.
     """
 
     def __init__(self, load: Callable[[list[str], str, dict[str, str], float], TableDefinition]) -> None:
@@ -171,67 +180,107 @@ class StreamReads:
         self._reads: dict[str, StreamRead] = {}
         self._lock = threading.Lock()
 
+    def open(self, source: Source) -> StreamRead:
+        """Begin a query's read, or go on with it in another process."""
+        read = self._read(source)
+        read.check_decoded()
+        with read.lock:
+            read.source.subscribe()
+        return read
+
+    def open_real_time(self, source: Source) -> RealTimeReader:
+        """Begin to read as a query with the real-time trigger does."""
+        read = self._read(source)
+        read.check_decoded()
+        return read.real_time()
+
+    def initial(self, source: Source) -> str:
+        """Where a new query begins."""
+        read = self._read(source)
+        with read.lock:
+            return str(read.source.initial_offset().to_json())
+
+    def latest(self, source: Source, start: str, limited: bool, target: str | None) -> str:
+        """Where the next micro-batch ends; within the limits if it has any, not beyond the target."""
+        read = self._read(source)
+        end = None if target is None else read.source.offset(target)
+        with read.lock:
+            return str(read.source.latest_offset(read.source.offset(start), limited=limited, target=end).to_json())
+
+    def target(self, source: Source) -> str:
+        """Where Trigger.AvailableNow ends."""
+        read = self._read(source)
+        with read.lock:
+            return str(read.source.target().to_json())
+
+    def tail(self, source: Source) -> str:
+        """Where the stream ends."""
+        read = self._read(source)
+        with read.lock:
+            return str(read.source.tail().to_json())
+
+    def plan(self, source: Source, start: str, end: str) -> Sequence[InputPartition]:
+        """The partitions of a micro-batch."""
+        read = self._read(source)
+        # Begun when the end is settled: it finds the schema of all events before that.
+        looked = self._begin_look(read, source)
+        with read.lock:
+            partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
+            read.check_stream({part.segment_id for partition in partitions for part in partition.parts})
+        _check_look(read, looked)
+        return list(partitions)
+
+    def follow(self, source: Source, start: str, cores: int) -> Sequence[FollowedPartition]:
+        """The partitions of a real-time batch; `cores` is how many tasks can run at a time."""
+        read = self._read(source)
+        looked = self._begin_look(read, source)
+        with read.lock:
+            partitions = read.source.follow(read.source.offset(start), cores)
+            read.check_stream({segment_id for one in partitions for segment_id in one.start})
+        _check_look(read, looked)
+        return list(partitions)
+
+    def merge(self, source: Source, start: str, positions: list[dict[str, int]]) -> str:
+        """Where a real-time batch has ended: of each of its tasks, the segments and how far it has read them."""
+        read = self._read(source)
+        merged = {int(segment_id): offset for one in positions for segment_id, offset in one.items()}
+        with read.lock:
+            (stream,) = read.source.streams
+            return str(read.source.merge(read.source.offset(start), {stream: merged}).to_json())
+
+    def commit(self, source: Source, end: str) -> None:
+        """Note that a query has consumed what is before an offset."""
+        read = self._read(source)
+        with read.lock:
+            read.source.commit(read.source.offset(end))
+
+    def metrics(self, source: Source, consumed: str) -> dict[str, str]:
+        """How far an offset is behind the tail."""
+        read = self._read(source)
+        with read.lock:
+            figures: dict[str, str] = read.source.metrics(read.source.offset(consumed))
+            return figures
+
+    def stop(self, id: str) -> None:
+        """Forget a streaming read."""
+        with self._lock:
+            self._reads.pop(id, None)
+
     def _read(self, source: Source) -> StreamRead:
         with self._lock:
             read = self._reads.get(source["id"])
         if read is None:
             options = source["options"]
             definition = self._load(source["namespace"], source["table"], options, PLANNED_S)
-            planned = StructType.fromJson(json.loads(source["schema"]))
-            new_read = StreamRead(definition, source["columns"], options, source["position"], planned)
+            planned, position = StructType.fromJson(json.loads(source["schema"])), position_of(source["position"])
+            new_read = StreamRead(definition, source["columns"], options, position, planned)
             with self._lock:
                 read = self._reads.setdefault(source["id"], new_read)
         return read
 
-    def open_stream(self, source: Source) -> OpenedStream:
-        read = self._read(source)
-        read.check_decoded()
-        with read.lock:
-            read.source.subscribe()
-        # The partitions are planned with each micro-batch; the one that stands for none isn't needed.
-        function, _ = pickled_read(read.reader, read.reader.schema)
-        options = read.options
-        return {
-            "function": text_of(function),
-            "schema": read.reader.schema.json(),
-            "maxEvents": options.max_events,
-            "maxBytes": options.max_bytes,
-            "minEvents": options.min_events,
-            "maxDelayMs": round(options.max_delay_s * 1000),
-            "sharedMemory": read.shared_memory,
-        }
-
-    def stream_initial(self, source: Source) -> str:
-        read = self._read(source)
-        with read.lock:
-            return str(read.source.initial_offset().to_json())
-
-    def stream_latest(self, source: Source, start: str, limited: bool, target: str | None) -> str:
-        read = self._read(source)
-        end = None if target is None else read.source.offset(target)
-        with read.lock:
-            return str(read.source.latest_offset(read.source.offset(start), limited=limited, target=end).to_json())
-
-    def stream_target(self, source: Source) -> str:
-        read = self._read(source)
-        with read.lock:
-            return str(read.source.target().to_json())
-
-    def stream_tail(self, source: Source) -> str:
-        read = self._read(source)
-        with read.lock:
-            return str(read.source.tail().to_json())
-
-    def stream_plan(self, source: Source, start: str, end: str) -> list[Text64]:
-        read = self._read(source)
-        # Begun when the end is settled: it finds the schema of all events before that.
-        looked = Begun(lambda: self._look(source)) if read.is_looked_after else None
-        with read.lock:
-            partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
-            read.check_stream({part.segment_id for partition in partitions for part in partition.parts})
-        if looked is not None and (now := looked.result()) is not None:
-            read.check_table(now)
-        return [text_of(pickle(partition)) for partition in partitions]
+    def _begin_look(self, read: StreamRead, source: Source) -> Begun[TableDefinition | None] | None:
+        """Begin to look what the table is, where its events don't tell that."""
+        return Begun(lambda: self._look(source)) if read.is_looked_after else None
 
     def _look(self, source: Source) -> TableDefinition | None:
         """What the table is now; None where nobody tells, and so nobody can have changed it."""
@@ -241,48 +290,7 @@ class StreamReads:
         except PravegaError:
             return None
 
-    def open_real_time(self, source: Source) -> OpenedRealTime:
-        read = self._read(source)
-        read.check_decoded()
-        reader = read.real_time()
 
-        def follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            partition = pickleSer.loads(next(batches).column(0)[0].as_py())  # type: ignore[no-untyped-call]
-            yield from reader.read(partition, batches)
-
-        return {"function": text_of(sealed(pickle((follow, reader.schema)))), "schema": reader.schema.json()}
-
-    def stream_follow(self, source: Source, start: str, cores: int) -> list[Followed]:
-        read = self._read(source)
-        looked = Begun(lambda: self._look(source)) if read.is_looked_after else None
-        with read.lock:
-            partitions = read.source.follow(read.source.offset(start), cores)
-            read.check_stream({segment_id for one in partitions for segment_id in one.start})
-        if looked is not None and (now := looked.result()) is not None:
-            read.check_table(now)
-        return [
-            {"partition": text_of(pickle(one)), "start": {str(segment_id): at for segment_id, at in one.start.items()}}
-            for one in partitions
-        ]
-
-    def stream_merge(self, source: Source, start: str, positions: list[dict[str, int]]) -> str:
-        read = self._read(source)
-        merged = {int(segment_id): offset for one in positions for segment_id, offset in one.items()}
-        with read.lock:
-            (stream,) = read.source.streams
-            return str(read.source.merge(read.source.offset(start), {stream: merged}).to_json())
-
-    def stream_commit(self, source: Source, end: str) -> None:
-        read = self._read(source)
-        with read.lock:
-            read.source.commit(read.source.offset(end))
-
-    def stream_metrics(self, source: Source, consumed: str) -> dict[str, str]:
-        read = self._read(source)
-        with read.lock:
-            figures: dict[str, str] = read.source.metrics(read.source.offset(consumed))
-            return figures
-
-    def stop_stream(self, id: str) -> None:
-        with self._lock:
-            self._reads.pop(id, None)
+def _check_look(read: StreamRead, looked: Begun[TableDefinition | None] | None) -> None:
+    if looked is not None and (now := looked.result()) is not None:
+        read.check_table(now)

@@ -1,0 +1,88 @@
+"""What a read asks of a table: its columns, its options, and which part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.connector.log import offsets_of
+from pyspark_pravega.connector.options import BAD_EVENTS, MODE
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Moment
+from pyspark_pravega.connector.table import TableDefinition, check_planned
+from pyspark_pravega.connector.write import with_dead_letters
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.serde.lenient import PERMISSIVE
+
+Position = Moment | ChangesRange
+"""Which part of a table is read: its rows at a moment of the past, or what versions have changed."""
+
+
+def position_of(position: Mapping[str, Any] | None) -> Position | None:
+    """A position as the JVM hands it back.
+
+    Args:
+        position: a `Moment` as JSON, or `{"changes": ...}`, a range as the JVM says it; None for the table as it is.
+    """
+    if position is None:
+        return None
+    if "changes" in position:
+        return ChangesRange.of(position["changes"])
+    return Moment(**{**position, "offsets": offsets_of(position["offsets"])})
+
+
+def all_columns(definition: TableDefinition) -> StructType:
+    """A table's columns with those of CHANGES, its own last: they are stronger than others of their names.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    return StructType([*CHANGE_COLUMNS, *definition.schema])
+
+
+def as_asked(
+    definition: TableDefinition, columns: Sequence[str], options: Mapping[str, str], planned: StructType | None
+) -> TableDefinition:
+    """A table as a batch read's options take it.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: the wanted columns.
+        options: the read's own, by their canonical names.
+        planned: the table's columns as the query was planned with them; None where nothing was planned before.
+
+    Raises:
+        ConfigurationError: an option is malformed, or the columns contradict it.
+        TableChangedError: the table isn't any more what the query was planned with.
+    """
+    if planned is not None:
+        check_planned(definition.stream, planned, columns, all_columns(definition))
+    if MODE in options:
+        definition = in_mode(definition, options[MODE], columns)
+    if BAD_EVENTS in options:
+        definition = with_dead_letters(definition, options[BAD_EVENTS], options.get(MODE))
+    return definition
+
+
+def in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
+    """A table as a read with the option `mode` takes it.
+
+    Args:
+        definition: what the stream is as a table.
+        mode: one of `serde.lenient.MODES`.
+        columns: the wanted columns.
+
+    Raises:
+        ConfigurationError: there is no such mode, or columns that can't be null would have to be.
+    """
+    definition_in_mode = definition.with_mode(mode)
+    # Spark has taken the table's columns for what they were before it told the option.
+    strict = [f.name for f in definition.schema if not f.nullable and f.name in columns]
+    if strict and definition_in_mode.mode == PERMISSIVE:
+        raise ConfigurationError(
+            f"mode permissive puts nulls into the columns of events that can't be decoded, and {', '.join(strict)} of "
+            f'stream "{definition.stream}" can\'t be null: make "mode" a property of the table, or read with '
+            'spark.read.format("pravega")'
+        )
+    return definition_in_mode

@@ -1,0 +1,89 @@
+"""Batch reads of a key-value table: its entries, gone through or looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_pravega import settings
+from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, made_as, narrowed
+from pyspark_pravega.connector.options import canonical, reads_own
+from pyspark_pravega.connector.table import check_planned
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuse options of a read that mean nothing here.
+
+    Args:
+        options: the read's.
+
+    Raises:
+        ConfigurationError: one is unknown or malformed.
+    """
+    canonical(reads_own(options), settings.KEYS, "read option of a key-value table")
+
+
+def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedScan:
+    """Plan a read.
+
+    Args:
+        definition: the table.
+        request: what is wanted; its predicates are those of `Wanted.of`.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+        TableChangedError: the table isn't any more what the query was planned with.
+    """
+    if request.planned is not None:
+        check_planned(definition.stream, request.planned, request.columns, definition.schema)
+    check_options(request.options)
+    wanted = Wanted.of(definition, request.predicates)
+    reader = KeyValueReader(definition, request.columns, wanted, request.limit)
+    there = definition.open().extent()
+    rows, size, count = there.entries, there.bytes, len(reader.partitions())
+    if wanted.keys is not None:
+        size = size * len(wanted.keys) // max(1, rows)
+        rows = len(wanted.keys)
+    return PlannedScan(
+        reader=reader,
+        schema=reader.schema,
+        size=size,
+        rows=rows,
+        slices=count,
+        shared_memory=definition.settings.shared_memory,
+        places=made_as(definition.segments),
+        extent=f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
+    )
+
+
+def narrow_scan(
+    definition: KeyValueDefinition,
+    partitions: Sequence[InputPartition],
+    predicates: Sequence[Mapping[str, Any]],
+    places: str | None = None,
+) -> NarrowedScan | None:
+    """What of a planned read further predicates leave.
+
+    Args:
+        definition: the table.
+        partitions: those of the plan.
+        predicates: see `Wanted.of`.
+        places: as of the plan; None where it doesn't tell.
+
+    Returns:
+        None for all of it.
+    """
+    if places not in (None, made_as(definition.segments)):
+        return None
+    left = narrowed(definition, partitions, predicates)
+    if left is None:
+        return None
+    keys = sum(len(one.keys) for one in left)
+    return NarrowedScan(partitions=left, slices=len(left), extent=_looked_up(keys, len(left)))
+
+
+def _looked_up(keys: int, partitions: int) -> str:
+    return f"{keys} keys looked up in {partitions} partitions"

@@ -1,0 +1,247 @@
+"""What a statement's reads and writes are planned with: its table is found, and what it is settles who plans."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.base import PLANNED_S
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.names import stream_of
+from pyspark_pravega.catalog.plans import key_values, scans, writes
+from pyspark_pravega.catalog.plans.asked import all_columns
+from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.catalog.statements import is_metadata
+from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.options import METADATA, READ_KEYS, canonical, streams_of
+from pyspark_pravega.connector.read import Moment, moment_at, moment_of, rows_at, snapshot_until
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
+from pyspark_pravega.connector.write import Seen
+from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError
+from pyspark_pravega.settings import Settings
+
+Definition = TypeVar("Definition", bound="TableDefinition | KeyValueDefinition")
+
+
+class Planner:
+    """Plans what statements read and write. Safe for use by several threads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Plan for a catalog.
+
+        Args:
+            catalog: finds tables.
+        """
+        self._catalog = catalog
+
+    def definition(
+        self, namespace: Sequence[str], table: str, options: Mapping[str, str], age_s: float = PLANNED_S
+    ) -> TableDefinition:
+        """What a stream is as a table, with the options of a read or a write.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            options: the read's or the write's.
+            age_s: how long ago it may have been looked up: a statement counts on what its analysis has found.
+        """
+        definition = self._catalog.load_table(namespace, table, age_s=age_s)
+        check_schema_is_there(definition)
+        return _with_options(definition, options)
+
+    def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
+        """Refuse options of a read that are malformed, mean nothing in the table, or contradict each other."""
+        if is_metadata(table):
+            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without {", ".join(options)}')
+        relation = self._catalog.relation(namespace, table, age_s=PLANNED_S)
+        if isinstance(relation, KeyValueDefinition):
+            key_values.check_options(options)
+        else:
+            scans.check_read(self.definition(namespace, table, options), options)
+
+    def at(
+        self, namespace: Sequence[str], table: str, version: str | None, timestamp: int | None
+    ) -> tuple[TableDefinition, Moment]:
+        """A table at a moment of the past, which is still there.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            version: see `moment_of`; None where there is a time.
+            timestamp: in microseconds since 1970.
+        """
+        if is_metadata(table):
+            raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without AS OF')
+        definition = self._catalog.load_table(namespace, table)
+        client, stream = self._catalog.client, definition.stream
+        if version is not None:
+            moment = moment_of(client, stream, version)
+        else:
+            assert timestamp is not None
+            moment = moment_at(client, stream, timestamp)
+        # What was truncated away is found out now, not in the middle of a job.
+        (snapshot_until if definition.key is None else rows_at)(client, stream, moment)
+        return definition, moment
+
+    def plan_scan(self, namespace: Sequence[str], table: str, request: ScanRequest) -> PlannedScan:
+        """Plan a batch read: its ends are fixed from here on.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            request: what is wanted.
+        """
+        definition = self._relation(namespace, table, request.options)
+        if isinstance(definition, KeyValueDefinition):
+            return key_values.plan_scan(definition, request)
+        try:
+            return scans.plan_scan(definition, request)
+        except TableChangedError:
+            # It makes no difference to the query where its columns are the same.
+            now = _with_options(self._catalog.load_table(namespace, table, age_s=0), request.options)
+            if request.planned is None and (now.schema, now.format) != (definition.schema, definition.format):
+                raise
+            return scans.plan_scan(now, request)
+
+    def narrow_scan(
+        self,
+        namespace: Sequence[str],
+        table: str,
+        options: Mapping[str, str],
+        partitions: Sequence[InputPartition],
+        seen: Seen | None,
+        predicates: Sequence[Mapping[str, Any]],
+        places: str | None = None,
+    ) -> NarrowedScan | None:
+        """What of a planned read further predicates leave, as of the same moment; None for all of it.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            options: the read's.
+            partitions: those of the plan.
+            seen: as of the plan, as is `places`.
+            predicates: see `ScanRequest`.
+            places: None where the plan doesn't tell.
+        """
+        definition = self._relation(namespace, table, options)
+        if isinstance(definition, KeyValueDefinition):
+            return key_values.narrow_scan(definition, partitions, predicates, places)
+        return scans.narrow_scan(definition, partitions, seen, predicates, places)
+
+    def count_rows(
+        self,
+        namespace: Sequence[str],
+        table: str,
+        options: Mapping[str, str],
+        planned: StructType | None,
+        moment: QueryMoment,
+    ) -> tuple[int, Seen] | None:
+        """How many rows a table has, where the commit log knows; and of which version.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            options: the read's.
+            planned: see `ScanRequest`, as for the next one.
+            moment: when the query reads the table.
+        """
+        relation = self._relation(namespace, table, options)
+        if isinstance(relation, KeyValueDefinition):
+            return None
+        # A count of a column that was NOT NULL comes as one of rows.
+        if planned is not None:
+            check_planned(relation.stream, planned, (), all_columns(relation))
+        return scans.count_rows(relation, options, moment)
+
+    def plan_write(
+        self,
+        namespace: Sequence[str],
+        table: str,
+        options: Mapping[str, str],
+        staged: dict[str, Any] | None = None,
+        trigger: str | None = None,
+        *,
+        checks: Sequence[str] | None = None,
+        rows: StructType | None = None,
+        case_sensitive: bool = False,
+    ) -> writes.Plan:
+        """Settle a write, before Spark plans its query.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            options: the write's.
+            staged: what the table becomes with its rows; None where it stays what it is.
+            trigger: of a streaming query, where it isn't one of micro-batches.
+            checks: the names of the constraints that Spark checks rows against; None where it does no such thing.
+            rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
+            case_sensitive: whether names of theirs that differ from the table's in case are different ones.
+        """
+        definition: TableDefinition | KeyValueDefinition
+        if staged is not None:
+            definition = _with_options(self._catalog.staged_relation(staged), options)
+        else:
+            definition = self._relation(namespace, table, options)
+        if isinstance(definition, KeyValueDefinition):
+            return KeyValuePlan.of(
+                definition, options, trigger=trigger, checks=checks, rows=rows, case_sensitive=case_sensitive
+            )
+        if rows is not None and writes.merges_schema(options):
+            self._catalog.merge_schema(namespace, table, rows)
+            definition = self.definition(namespace, table, options)
+        becomes = None if staged is None else self._catalog.staged_table(staged)
+        return writes.plan_write(
+            definition, options, trigger, checks=checks, rows=rows, case_sensitive=case_sensitive, staged=becomes
+        )
+
+    def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
+        """Whether the log of a table that is read has the job of a write that runs: then it is the written table."""
+        read = self._relation(namespace, table, options)
+        if isinstance(read, KeyValueDefinition):
+            return False
+        ledger = open_ledger(shared_client(read.settings), read.stream)
+        return ledger is not None and ledger.job(uuid.UUID(job)).is_open()
+
+    def refuse_unknown(self, namespace: list[str], table: str, reads: list[dict[str, str]]) -> None:
+        """Refuse to replace or change rows of a table that the statement reads without the catalog.
+
+        Such a read doesn't tell what it has seen. Whose cluster's stream it is isn't asked: its credentials are its
+        own.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            reads: the options of all such reads.
+        """
+        written = str(stream_of(namespace, table))
+        for options in reads:
+            given = canonical(options, READ_KEYS, "read option")
+            settings = Settings.resolve().for_statement(given)
+            if METADATA not in given and written in map(str, streams_of(given, settings)):
+                raise UnsupportedOperationError(
+                    f'stream "{written}" can\'t be replaced or changed by a statement that reads a stream of this name '
+                    'by format("pravega"), which doesn\'t tell what it has read: read it as a table of a catalog, by '
+                    "spark.table or FROM, or write the rows to another table first"
+                )
+
+    def _relation(
+        self, namespace: Sequence[str], table: str, options: Mapping[str, str]
+    ) -> TableDefinition | KeyValueDefinition:
+        """A table as the statement's analysis has found it, with the options of a read or a write."""
+        relation = self._catalog.relation(namespace, table, age_s=PLANNED_S)
+        if not isinstance(relation, KeyValueDefinition):
+            check_schema_is_there(relation)
+        return _with_options(relation, options)
+
+
+def _with_options(definition: Definition, options: Mapping[str, str]) -> Definition:
+    return replace(definition, settings=definition.settings.for_statement(options))

@@ -1,0 +1,334 @@
+"""Batch reads of a stream: a function for each kind of read, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.plans.asked import Position, as_asked
+from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.pushdown import (
+    MOST,
+    OFFSET,
+    Bounds,
+    EarlyEnd,
+    counted_rows,
+    estimated_rows,
+    narrowed,
+    narrowed_chains,
+    places_of,
+    wanted_fractions,
+)
+from pyspark_pravega.client import Client, SegmentPart, Stream
+from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
+from pyspark_pravega.connector.options import (
+    BAD_EVENTS,
+    BOUND_KEYS,
+    MODE,
+    TABLE_READ_KEYS,
+    ReadOptions,
+    canonical,
+    reads_own,
+)
+from pyspark_pravega.connector.read import (
+    BatchReader,
+    ChangesRange,
+    ChangesReader,
+    Moment,
+    RowChangesReader,
+    bounded_snapshot,
+    check_bounds,
+    check_extents,
+    committed_ranges,
+    parts_of_keys,
+    row_changes,
+    rows_at,
+    snapshot_reader,
+    snapshot_until,
+)
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.stream import check_no_bounds
+from pyspark_pravega.connector.table import TableDefinition, check_same_stream, schema_read
+from pyspark_pravega.connector.write import Seen
+from pyspark_pravega.errors import ConfigurationError, TableChangedError
+from pyspark_pravega.serde.lenient import DROP_MALFORMED
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanRequest:
+    """What a query wants of a table."""
+
+    columns: Sequence[str]
+    """The wanted columns; none for rows only."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The read's options."""
+    position: Position | None = None
+    """Which part of the table; None for all of it as it is now."""
+    predicates: Sequence[Mapping[str, Any]] = ()
+    """See `Bounds.of`, `wanted_fractions` and, of a key-value table, `Wanted.of`."""
+    limit: int | None = None
+    """Rows that are enough."""
+    planned: StructType | None = None
+    """The table's columns as the query was planned with them; None where nothing was planned before."""
+    moment: QueryMoment = field(default_factory=QueryMoment)
+    """When the query reads the table, where the position doesn't say that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedScan:
+    """A read whose ends are fixed."""
+
+    reader: DataSourceReader
+    """Reads the partitions, in tasks."""
+    schema: StructType
+    """What its batches hold."""
+    size: int
+    """Bytes of events, frames included."""
+    rows: int | None
+    """About how many rows that is; None when there's nothing to tell by."""
+    slices: int
+    """Number of segments that hold events; of a key-value table, of its partitions."""
+    shared_memory: int
+    """How many bytes a task shares with its worker at most; 0 for none."""
+    places: str
+    """By what it is known where rows lie, for `narrow_scan`."""
+    seen: Seen | None = None
+    """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
+    extent: str | None = None
+    """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowedScan:
+    """What of a `PlannedScan` is left when a join's other side has told its keys."""
+
+    partitions: Sequence[InputPartition]
+    slices: int
+    seen: Seen | None = None
+    extent: str | None = None
+    """As of `PlannedScan`."""
+
+
+def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
+    """Plan a read of a stream.
+
+    Args:
+        definition: what the stream is as a table.
+        request: what is wanted.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+        TableChangedError: the table isn't any more what the query was planned with.
+    """
+    read = _Read.of(definition, request)
+    if isinstance(request.position, ChangesRange):
+        check_no_bounds(read.options)
+        return _row_changes(read, request.position) if read.is_keyed else _changes(read, request.position)
+    if isinstance(request.position, Moment):
+        snapshot, seen = _at(read, request.position), None
+    else:
+        snapshot, seen = _now(read)
+    return _last_rows(read, snapshot, seen) if read.is_keyed else _rows(read, snapshot, seen)
+
+
+def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
+    """CHANGES of a table without a key: the events that versions have added. It needs the versions' entries only."""
+    first, last = read.versions(wanted)
+    ledger = read.ledger if first <= last else None
+    committed = [] if ledger is None else committed_ranges(read.client, ledger, first, last)
+    reader = ChangesReader(read.definition, committed, read.request.columns)
+    return read.planned(reader, [one.part for one in committed])
+
+
+def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
+    """CHANGES of a table with a key: what became of each row. It needs the rows before those versions, too."""
+    assert read.ledger is not None
+    first, last = read.versions(wanted)
+    changes = row_changes(read.client, read.ledger, first, last)
+    reader = RowChangesReader(read.definition, changes, read.request.columns, max_keys=read.options.max_keys)
+    return read.planned(reader, [] if changes is None else [one.part for one in changes.ranges])
+
+
+def _rows(read: _Read, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
+    """The events of a table without a key: those in a snapshot, within the offsets that predicates let through."""
+    return read.planned_snapshot(narrowed(snapshot, read.bounds, read.ledger), seen)
+
+
+def _last_rows(read: _Read, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
+    """The rows of a table with a key: of a snapshot, the segments that the wanted keys have ever gone to."""
+    if read.fractions is not None:
+        snapshot = parts_of_keys(read.client, snapshot, read.fractions)
+    return read.planned_snapshot(snapshot, seen)
+
+
+def _now(read: _Read) -> tuple[Snapshot, Seen]:
+    """A table as it is at the query's moment, between the bounds of the read's options; and what is seen of it so."""
+    definition, stream = read.definition, read.stream
+    whole = read.request.moment.snapshot(read.client, stream, read.ledger, keyed=read.is_keyed)
+    if whole.replaced_table != definition.replaced_table:
+        raise TableChangedError(
+            f'stream "{stream}" was made another table (version {whole.replaced_table}) after this query was '
+            "planned: run it again"
+        )
+    check_same_stream(read.client, definition, [part.segment_id for part in whole.parts])
+    seen = replace(Seen.of(whole, read.fractions), schema=schema_read(definition, read.request.planned))
+    return bounded_snapshot(read.client, whole, read.options), seen
+
+
+def _at(read: _Read, moment: Moment) -> Snapshot:
+    """A table as it was at a moment of the past."""
+    if read.options.has_bounds:
+        raise ConfigurationError(
+            f'version "{moment.name}" of stream "{read.stream}" says where this read ends, and it '
+            "begins at the version's first row: give no start or end by an option, or read without AS OF"
+        )
+    return (rows_at if read.is_keyed else snapshot_until)(read.client, read.stream, moment)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What each kind of read begins with."""
+
+    definition: TableDefinition
+    """The table, as the read's options take it."""
+    request: ScanRequest
+    options: ReadOptions
+    client: Client
+    ledger: Ledger | None
+    bounds: Bounds
+    """Which events a query may want of a table without a key."""
+    fractions: Any
+    """Where the wanted keys lie in the key space; None where that isn't known, or there is no key."""
+
+    @classmethod
+    def of(cls, definition: TableDefinition, request: ScanRequest) -> _Read:
+        given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
+        definition = as_asked(definition, request.columns, given, request.planned)
+        client, is_keyed = shared_client(definition.settings), definition.key is not None
+        return cls(
+            definition=definition,
+            request=request,
+            options=ReadOptions.parse(given),
+            client=client,
+            ledger=open_ledger(client, definition.stream),
+            bounds=Bounds() if is_keyed else Bounds.of(request.predicates, definition.schema.fieldNames()),
+            fractions=wanted_fractions(definition, request.predicates) if is_keyed else None,
+        )
+
+    @property
+    def stream(self) -> Stream:
+        return self.definition.stream
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.definition.key is not None
+
+    def versions(self, wanted: ChangesRange) -> tuple[int, int]:
+        """The first and the last version of a range, up to the query's moment where the range has no end."""
+        first, last = wanted.versions(self.ledger, self.stream)
+        if wanted.to_version is None and self.ledger is not None:
+            last = min(last, self.request.moment.last_version(self.client, self.ledger))
+        return first, last
+
+    def planned_snapshot(self, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
+        """A read of what is in a snapshot."""
+        reader = snapshot_reader(self.definition, snapshot, self.request.columns, self.options)
+        return self.planned(reader, [part for part in snapshot.parts if part.size], seen)
+
+    def planned(self, reader: BatchReader, parts: Sequence[SegmentPart], seen: Seen | None = None) -> PlannedScan:
+        """A read of some parts of segments."""
+        if seen is None:
+            check_same_stream(self.client, self.definition, [part.segment_id for part in parts])
+        size, limit = sum(part.size for part in parts), self.request.limit
+        # Without its offsets it isn't known of a batch whether a later event may be wanted.
+        last = self.bounds.last if OFFSET in self.request.columns else MOST
+        return PlannedScan(
+            reader=reader if limit is None and last == MOST else EarlyEnd(reader, limit, last),
+            schema=reader.schema,
+            size=size,
+            rows=estimated_rows(size, self.ledger),
+            slices=len(parts),
+            shared_memory=self.definition.settings.shared_memory,
+            places=places_of(self.definition),
+            seen=seen,
+        )
+
+
+def narrow_scan(
+    definition: TableDefinition,
+    partitions: Sequence[InputPartition],
+    seen: Seen | None,
+    predicates: Sequence[Mapping[str, Any]],
+    places: str | None = None,
+) -> NarrowedScan | None:
+    """What of a planned read further predicates leave, as of the same moment.
+
+    Args:
+        definition: what the stream is as a table.
+        partitions: those of the plan.
+        seen: as of the plan.
+        predicates: see `wanted_fractions`.
+        places: as of the plan; None where it doesn't tell.
+
+    Returns:
+        None for all of it.
+    """
+    if places not in (None, places_of(definition)):
+        # The table has changed while the query ran: where its keys lie now says nothing of what is read.
+        return None
+    left = narrowed_chains(definition, partitions, seen, predicates)
+    if left is None:
+        return None
+    chains, seen = left
+    segments = {part.segment_id for chain in chains for part in chain.parts}
+    return NarrowedScan(partitions=chains, slices=len(segments), seen=seen)
+
+
+def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
+    """Refuse a read's options that are wrong, before it is planned.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the read's options.
+
+    Raises:
+        ConfigurationError: one is unknown or malformed, or means nothing in this stream, or two contradict each other.
+        InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
+    """
+    read = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+    check_bounds(definition, read)
+    check_extents(shared_client(definition.settings), [definition.stream], read)
+
+
+def count_rows(
+    definition: TableDefinition, options: Mapping[str, str], moment: QueryMoment | None = None
+) -> tuple[int, Seen] | None:
+    """How many rows a table has, where that is known without reading it; and of which version.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the read's options.
+        moment: when the query reads the table.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
+    if (
+        given.keys() & (BOUND_KEYS | {MODE, BAD_EVENTS})
+        or definition.types is not None
+        or definition.mode == DROP_MALFORMED
+    ):
+        return None
+    if definition.key is not None:
+        # The commit log has counted events.
+        return None
+    client, stream = shared_client(definition.settings), definition.stream
+    ledger = open_ledger(client, stream)
+    snapshot = (moment or QueryMoment()).snapshot(client, stream, ledger, keyed=False)
+    rows = counted_rows(snapshot, ledger)
+    return None if rows is None else (rows, Seen.of(snapshot))

@@ -1,0 +1,181 @@
+"""Writes: settled before Spark plans their query, kept alive while their tasks run, committed or thrown away."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_pravega.catalog.plans.compactions import Compactions
+from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
+from pyspark_pravega.connector.options import CATALOG_WRITE_KEYS, EXACTLY_ONCE, KEPT_LEASE_MS, WriteOptions
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write import (
+    REAL_TIME,
+    CommitReport,
+    DeltaJob,
+    Epoch,
+    OverwritingJob,
+    ReadingJob,
+    Seen,
+    StagedTable,
+    WriteJob,
+    WritePlan,
+    check_rows,
+    check_trigger,
+)
+
+Plan = WritePlan | KeyValuePlan
+Job = WriteJob | KeyValueJob
+
+
+def merges_schema(options: Mapping[str, str]) -> bool:
+    """Whether a write may add its rows' columns to the table.
+
+    Args:
+        options: the write's options.
+
+    Raises:
+        ConfigurationError: an option is unknown or malformed.
+    """
+    return WriteOptions.parse(options, known=CATALOG_WRITE_KEYS).merge_schema
+
+
+def plan_write(
+    definition: TableDefinition,
+    options: Mapping[str, str],
+    trigger: str | None = None,
+    *,
+    checks: Sequence[str] | None = None,
+    rows: StructType | None = None,
+    case_sensitive: bool = False,
+    staged: StagedTable | None = None,
+) -> WritePlan:
+    """Settle a write to a stream, before Spark plans its query.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the write's options.
+        trigger: of a streaming query, where it isn't one of micro-batches; see `check_trigger`.
+        checks: see `WritePlan.of`.
+        rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
+        case_sensitive: whether names of theirs that differ from the table's in case are different ones.
+        staged: what the table is to become with the rows, if that is something else.
+
+    Raises:
+        ConfigurationError: an option is unknown, malformed, or contradicts others.
+        UnsupportedOperationError: the trigger can't be had with them.
+        EventEncodeError: the rows' columns aren't the table's.
+    """
+    parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
+    plan = replace(WritePlan.of(definition, parsed, checks=checks, staged=staged), at_once=trigger == REAL_TIME)
+    check_trigger(plan, trigger)
+    if rows is not None:
+        check_rows(plan, rows, definition.schema, case_sensitive=case_sensitive)
+    return plan
+
+
+def begin_job(plan: Plan, partitions: int, *, overwrite: bool = False, changes: bool = False) -> Job:
+    """Begin a write, or a micro-batch of a streaming query. `WriteJobs.keep_alive` comes next.
+
+    Args:
+        plan: how to write.
+        partitions: how many partitions the write has.
+        overwrite: whether its rows take the place of those that are there.
+        changes: whether its rows say what is to become of them.
+
+    Raises:
+        UnsupportedOperationError: it can't be done in this writer mode.
+    """
+    if isinstance(plan, KeyValuePlan):
+        return KeyValueJob(plan, partitions, changes=changes, overwrite=overwrite and not changes)
+    kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
+    return kind(plan)
+
+
+def id_in_log(job: Job) -> str | None:
+    """Under which id the written table's commit log knows a write that replaces or changes rows; None for others."""
+    return str(job.job) if isinstance(job, ReadingJob) else None
+
+
+class WriteJobs:
+    """Keeps the transactions of writes open until they end. Safe for use by several threads.
+
+    Nothing of a write is known only here: whoever holds its job can go on with it in another process.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[uuid.UUID, ExitStack] = {}
+        self._compactions = Compactions()
+
+    def keep_alive(self, job: Job, partitions: int) -> None:
+        """Keep the transactions of a write open from now on, whichever process has begun it.
+
+        Args:
+            job: the write.
+            partitions: how many partitions it has.
+        """
+        if isinstance(job, KeyValueJob) or job.plan.mode != EXACTLY_ONCE:
+            return
+        running = self._running[job.job] = ExitStack()
+        running.enter_context(job.kept_alive(partitions))
+
+    def commit(
+        self,
+        job: Job,
+        messages: Sequence[WriterCommitMessage | None],
+        epoch: Epoch | None = None,
+        seen: Sequence[Seen] = (),
+    ) -> CommitReport:
+        """Make a write visible. Doing it again is harmless.
+
+        Args:
+            job: the write.
+            messages: those of the tasks that count.
+            epoch: the streaming query's micro-batch that it is.
+            seen: where rows are replaced or changed, what the statement has read of them.
+
+        Raises:
+            TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
+            WriteConflictError: what is to be replaced isn't what the statement has read; nothing is visible.
+        """
+        if isinstance(job, KeyValueJob):
+            return job.commit_job(messages)
+        # From here on the commit itself keeps them open.
+        self._stop(job)
+        if isinstance(job, ReadingJob):
+            report = job.commit_job(messages, epoch, seen)
+        else:
+            report = job.commit_job(messages, epoch)
+        self._compactions.consider(job.plan)
+        return report
+
+    def abort(self, job: Job, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Throw a write away.
+
+        Args:
+            job: the write.
+            messages: those of its tasks; None where one has failed.
+        """
+        if not isinstance(job, KeyValueJob):
+            self._stop(job)
+        job.abort_job(messages)
+
+    def _stop(self, job: WriteJob) -> None:
+        running = self._running.pop(job.job, None)
+        if running is not None:
+            running.close()
+
+
+def forget_commit(job: Job) -> None:
+    """Let the commit log forget that a write was committed: whoever has asked for that has the answer.
+
+    Args:
+        job: the write.
+    """
+    if not isinstance(job, KeyValueJob):
+        job.forget_commit()

@@ -1,0 +1,144 @@
+"""What the catalog and its plans answer, as the messages that the JVM gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark_pravega.catalog import statements
+from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan
+from pyspark_pravega.catalog.process import messages
+from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
+from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.pushdown import routing_columns
+from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
+from pyspark_pravega.connector.table import TableDefinition, avro_defaults, checks_of, defaults_of, with_defaults
+
+
+def table(definition: TableDefinition | KeyValueDefinition) -> messages.Table:
+    """A table, for Spark's analysis.
+
+    Args:
+        definition: what it is.
+    """
+    return _key_value_table(definition) if isinstance(definition, KeyValueDefinition) else _stream_table(definition)
+
+
+def _stream_table(definition: TableDefinition) -> messages.Table:
+    defaults = defaults_of(definition.properties)
+    if definition.registered is not None:
+        # Of a schema that others have made, its own ones.
+        schema = definition.registered[0]
+        defaults = {**avro_defaults(schema.serialization_format, schema.schema_data), **defaults}
+    return {
+        "schema": with_defaults(definition.schema, defaults).json(),
+        "checks": _checks(definition.properties),
+        "properties": shown_properties(definition),
+        "stream": str(definition.stream),
+        "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
+        "primaryKey": [] if definition.key is None else list(definition.key.columns),
+        "rowId": _row_id(definition),
+        "lookup": list(routing_columns(definition)),
+    }
+
+
+def _row_id(definition: TableDefinition) -> list[str]:
+    """The columns of an event that deletes a row: its key, and what no event can be without."""
+    if definition.key is None:
+        return []
+    needed = [field.name for field in definition.schema if not field.nullable]
+    return [*definition.key.columns, *(name for name in needed if name not in definition.key.columns)]
+
+
+def _key_value_table(definition: KeyValueDefinition) -> messages.Table:
+    names, defaults = definition.layout.names, defaults_of(definition.properties)
+    if definition.values.registered is not None:
+        schema = definition.values.registered[0]
+        of_values = avro_defaults(schema.serialization_format, schema.schema_data)
+        defaults = {**{name: value for name, value in of_values.items() if name not in names}, **defaults}
+    return {
+        "schema": with_defaults(definition.schema, defaults).json(),
+        "checks": _checks(definition.properties),
+        "properties": statements.shown_key_value_properties(definition),
+        "stream": str(definition.stream),
+        "id": made_as(definition.segments),
+        "primaryKey": names,
+        "rowId": [*names, VERSION],
+        "lookup": names,
+        "metadata": METADATA_COLUMNS.json(),
+    }
+
+
+def _checks(properties: Mapping[str, str]) -> list[messages.CheckConstraint]:
+    return [
+        {"name": check.name, "condition": check.condition, "enforced": check.enforced}
+        for check in checks_of(properties)
+    ]
+
+
+def parameter(parameter: statements.Parameter) -> messages.Parameter:
+    """A parameter of a procedure.
+
+    Args:
+        parameter: what it is.
+    """
+    return {
+        "name": parameter.name,
+        "type": parameter.type,
+        "comment": parameter.comment,
+        "default": parameter.default,
+        "columns": parameter.columns,
+        "condition": parameter.condition,
+    }
+
+
+def scan(planned: PlannedScan, moment: str | None) -> messages.PlannedScan:
+    """A batch read.
+
+    Args:
+        planned: the plan.
+        moment: what is new of when the query reads the table.
+    """
+    function, partitions = pickled_read(planned.reader, planned.schema)
+    message: messages.PlannedScan = {
+        "function": function,
+        "partitions": partitions,
+        "schema": planned.schema.json(),
+        "size": planned.size,
+        "rows": planned.rows,
+        "segments": planned.slices,
+        "seen": None if planned.seen is None else planned.seen.to_json(),
+        "sharedMemory": planned.shared_memory,
+        "places": planned.places,
+        "moment": moment,
+    }
+    if planned.extent is not None:
+        message["extent"] = planned.extent
+    return message
+
+
+def narrowed_scan(left: NarrowedScan) -> messages.NarrowedScan:
+    """What is left of a batch read.
+
+    Args:
+        left: of its plan.
+    """
+    message: messages.NarrowedScan = {
+        "partitions": [text_of(partition) for partition in left.partitions],
+        "segments": left.slices,
+        "seen": None if left.seen is None else left.seen.to_json(),
+    }
+    if left.extent is not None:
+        message["extent"] = left.extent
+    return message
+
+
+def planned_write(plan: Plan) -> messages.PlannedWrite:
+    """A write that has been settled.
+
+    Args:
+        plan: how it writes.
+    """
+    text = text_of(plan)
+    if isinstance(plan, KeyValuePlan):
+        return {"plan": text, "clusterBy": [], "orderBy": None, "atOnce": False}
+    return {"plan": text, "clusterBy": list(plan.cluster_by), "orderBy": plan.event_time, "atOnce": plan.at_once}
