@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
+from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import BatchReader, ChainPartition, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
@@ -34,7 +35,7 @@ def interval_of(column: str, predicates: Sequence[Mapping[str, Any]]) -> tuple[i
 
     Args:
         column: the column's name.
-        predicates: see `Bounds.of`.
+        predicates: see `Predicate`.
     """
     first, last = _LEAST, MOST
     for predicate in predicates:
@@ -66,11 +67,11 @@ class Bounds:
     """The offset of the last event, in bytes."""
 
     @classmethod
-    def of(cls, predicates: Sequence[Mapping[str, Any]], own: Collection[str] = ()) -> Bounds:
+    def of(cls, predicates: Predicates, own: Collection[str] = ()) -> Bounds:
         """The bounds of predicates that hold all at once; those that say nothing about positions are passed over.
 
         Args:
-            predicates: column, comparison and values (numbers) each.
+            predicates: what Spark tells.
             own: the names of the table's own columns: one that is called as a metadata column is no position.
         """
         bounds = cls()
@@ -120,15 +121,12 @@ _MOST_KEYS = 10_000
 """Keys that a query may ask for one by one; more of them lie in all segments anyway."""
 
 
-def wanted_fractions(
-    definition: TableDefinition, predicates: Sequence[Mapping[str, Any]]
-) -> npt.NDArray[np.float64] | None:
+def wanted_fractions(definition: TableDefinition, predicates: Predicates) -> npt.NDArray[np.float64] | None:
     """Where in the key space the rows lie that a query wants of a table with a key.
 
     Args:
         definition: what the stream is as a table; it has a key.
-        predicates: column, comparison and values each, which hold all at once. Dates are days and timestamps
-            microseconds since 1970, decimals texts.
+        predicates: what Spark tells.
 
     Returns:
         A fraction in [0, 1) for each wanted key; None where it isn't known which keys are wanted, or how their
@@ -190,7 +188,7 @@ def narrowed_chains(
     definition: TableDefinition,
     partitions: Sequence[InputPartition],
     seen: Seen | None,
-    predicates: Sequence[Mapping[str, Any]],
+    predicates: Predicates,
 ) -> tuple[list[ChainPartition], Seen | None] | None:
     """What of a read that is planned already is wanted, when a join's other side has told its keys.
 
@@ -198,7 +196,7 @@ def narrowed_chains(
         definition: what the stream is as a table.
         partitions: those of the plan.
         seen: as of `PlannedScan`.
-        predicates: see `wanted_fractions`.
+        predicates: what Spark tells.
 
     Returns:
         The partitions that are left, and what the statement then has read; None where all are wanted.

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark_pravega.catalog.pushdown import Bounds, narrowed
 from pyspark_pravega.client import SegmentPart, Stream
 from pyspark_pravega.connector.log.tail import Snapshot
+from pyspark_pravega.connector.predicates import Predicate
 
 STREAM = Stream("s", "t")
 SNAPSHOT = Snapshot(
@@ -16,7 +17,7 @@ SNAPSHOT = Snapshot(
 
 
 def left(*predicates: tuple[str, str, list[Any]]) -> list[tuple[int, int, int]]:
-    given = [
+    given: list[Predicate] = [
         {"column": column, "comparison": comparison, "values": values} for column, comparison, values in predicates
     ]
     snapshot = narrowed(SNAPSHOT, Bounds.of(given), None)

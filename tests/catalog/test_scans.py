@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from catalog_tools import insert, make
 from readers import rows_read
@@ -15,6 +13,7 @@ from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
+from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read.reader import BatchReader
 
 pytestmark = pytest.mark.server
@@ -35,7 +34,7 @@ def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:
     return ledger
 
 
-def offset(comparison: str, value: int) -> dict[str, Any]:
+def offset(comparison: str, value: int) -> Predicate:
     return {"column": "_offset", "comparison": comparison, "values": [value]}
 
 

@@ -21,6 +21,7 @@ from pyspark_pravega.connector.log.keys import STATE, commit_key
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import committed
 from pyspark_pravega.connector.read.changes import ChangesRange, ChangesReader
 from pyspark_pravega.connector.read.committed import committed_ranges
@@ -352,7 +353,7 @@ def test_a_version_names_current_segments_only(catalog: Catalog, stream: Stream,
         assert counted is not None
         return [versions, parts, counted[0], changes(catalog, stream, 1, 5), changes(catalog, stream, 4, 4)]
 
-    def offset_from(least: int) -> dict[str, object]:
+    def offset_from(least: int) -> Predicate:
         return {"column": "_offset", "comparison": ">=", "values": [least]}
 
     def ids_of(snapshot: Snapshot) -> list[tuple[int, int, int]]:

@@ -6,7 +6,7 @@ background work `compactions`, which commits start, and `sampling`, which notes 
 `catalog.catalog` and below, and knows nothing of how the JVM is told.
 """
 
-from pyspark_pravega.catalog.plans.asked import position_of
+from pyspark_pravega.catalog.plans.asked import ChangesBounds, PositionText, position_of, text_of_moment
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.planner import Planner
 from pyspark_pravega.catalog.plans.sampling import Sampling
@@ -15,11 +15,13 @@ from pyspark_pravega.catalog.plans.streams import Source, StreamReads
 from pyspark_pravega.catalog.plans.writes import Job, Plan, WriteJobs, begin_job, forget_commit, id_in_log
 
 __all__ = [
+    "ChangesBounds",
     "Job",
     "NarrowedScan",
     "Plan",
     "PlannedScan",
     "Planner",
+    "PositionText",
     "QueryMoment",
     "Sampling",
     "ScanRequest",
@@ -30,4 +32,5 @@ __all__ = [
     "forget_commit",
     "id_in_log",
     "position_of",
+    "text_of_moment",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict, final
 
 from pyspark.sql.types import StructType
 
@@ -19,17 +19,57 @@ Position = Moment | ChangesRange
 """Which part of a table is read: its rows at a moment of the past, or what versions have changed."""
 
 
-def position_of(position: Mapping[str, Any] | None) -> Position | None:
-    """A position as the JVM hands it back.
+class ChangesBounds(TypedDict, total=False):
+    """The bounds of CHANGES, as the JVM says them. See `ChangesRange`."""
+
+    from_version: str
+    to_version: str
+    from_timestamp: int
+    to_timestamp: int
+    from_inclusive: bool
+    to_inclusive: bool
+
+
+@final
+class ChangesText(TypedDict):
+    """A position of CHANGES, as the JVM keeps it."""
+
+    changes: ChangesBounds
+
+
+@final
+class MomentText(TypedDict):
+    """A position of AS OF, as the JVM keeps it. See `Moment`."""
+
+    offsets: dict[str, int]
+    name: str
+    version: int | None
+
+
+PositionText = ChangesText | MomentText
+
+
+def position_of(text: PositionText | None) -> Position | None:
+    """A position that the JVM hands back.
 
     Args:
-        position: a `Moment` as JSON, or `{"changes": ...}`, a range as the JVM says it; None for the table as it is.
+        text: as it keeps it; None for the table as it is.
     """
-    if position is None:
+    if text is None:
         return None
-    if "changes" in position:
-        return ChangesRange.of(position["changes"])
-    return Moment(**{**position, "offsets": offsets_of(position["offsets"])})
+    if "changes" in text:
+        return ChangesRange(**text["changes"])
+    return Moment(offsets=offsets_of(text["offsets"]), name=text["name"], version=text["version"])
+
+
+def text_of_moment(moment: Moment) -> MomentText:
+    """A position of AS OF, for the JVM to keep.
+
+    Args:
+        moment: where it is.
+    """
+    offsets = {str(segment_id): offset for segment_id, offset in moment.offsets.items()}
+    return {"offsets": offsets, "name": moment.name, "version": moment.version}
 
 
 def all_columns(definition: TableDefinition) -> StructType:

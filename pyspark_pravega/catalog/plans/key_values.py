@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -11,6 +10,7 @@ from pyspark_pravega import settings
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, made_as, narrowed
 from pyspark_pravega.connector.options import canonical, reads_own
+from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.table import check_planned
 
 
@@ -31,7 +31,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
 
     Args:
         definition: the table.
-        request: what is wanted; its predicates are those of `Wanted.of`.
+        request: what is wanted.
 
     Raises:
         ConfigurationError: an option is unknown or malformed.
@@ -62,7 +62,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
 def narrow_scan(
     definition: KeyValueDefinition,
     partitions: Sequence[InputPartition],
-    predicates: Sequence[Mapping[str, Any]],
+    predicates: Predicates,
     places: str | None = None,
 ) -> NarrowedScan | None:
     """What of a planned read further predicates leave.
@@ -70,7 +70,7 @@ def narrow_scan(
     Args:
         definition: the table.
         partitions: those of the plan.
-        predicates: see `Wanted.of`.
+        predicates: what Spark tells of their columns.
         places: as of the plan; None where it doesn't tell.
 
     Returns:

@@ -10,12 +10,31 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, take_snapshot
 from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
 from pyspark_pravega.settings import name_one_cluster
+
+
+class _Whole(TypedDict):
+    """A snapshot."""
+
+    parts: list[tuple[int, int, int]]
+    """Segment id, begin and end."""
+    replaced_table: int
+    current: list[int]
+    compacted: dict[str, tuple[int, int]]
+
+
+class _Known(TypedDict):
+    """What is known of a moment."""
+
+    controller_uri: str
+    version: int
+    whole: _Whole | None
+    """None where the query has asked for versions only."""
 
 
 @dataclass
@@ -42,8 +61,8 @@ class QueryMoment:
             SegmentTruncatedError: only a version was known, and another one took the place of its rows meanwhile.
         """
         known = self._known(client)
-        if known is not None and "parts" in known:
-            return _snapshot_of(stream, known)
+        if known is not None and known["whole"] is not None:
+            return _snapshot_of(stream, known["version"], known["whole"])
         snapshot = take_snapshot(client, stream, ledger)
         if known is not None and snapshot.version > known["version"] > 0:
             # Something was committed since the query has asked for versions.
@@ -62,41 +81,44 @@ class QueryMoment:
         """
         known = self._known(client)
         if known is None:
-            known = {"controller_uri": client.settings.controller_uri, "version": ledger.state().version}
+            uri = client.settings.controller_uri
+            known = {"controller_uri": uri, "version": ledger.state().version, "whole": None}
             self.news = json.dumps(known)
-        version: int = known["version"]
-        return version
+        return known["version"]
 
-    def _known(self, client: Client) -> dict[str, Any] | None:
+    def _known(self, client: Client) -> _Known | None:
         """The last thing that is known of the moment in a cluster."""
-        contents: list[dict[str, Any]] = [json.loads(text) for text in reversed(self.known)]
+        contents: list[_Known] = [json.loads(text) for text in reversed(self.known)]
         own = client.settings.controller_uri
         of_cluster = (one for one in contents if name_one_cluster(one["controller_uri"], own))
         return next(of_cluster, None)
 
 
 def _text_of(client: Client, snapshot: Snapshot) -> str:
-    content = {
-        "controller_uri": client.settings.controller_uri,
+    whole: _Whole = {
         "parts": [(part.segment_id, part.start, part.end) for part in snapshot.parts],
-        "version": snapshot.version,
         "replaced_table": snapshot.replaced_table,
         "current": sorted(snapshot.current),
-        "compacted": dict(snapshot.compacted),
+        "compacted": {str(segment_id): extent for segment_id, extent in snapshot.compacted.items()},
+    }
+    content: _Known = {
+        "controller_uri": client.settings.controller_uri,
+        "version": snapshot.version,
+        "whole": whole,
     }
     return json.dumps(content, separators=(",", ":"))
 
 
-def _snapshot_of(stream: Stream, content: dict[str, Any]) -> Snapshot:
+def _snapshot_of(stream: Stream, version: int, whole: _Whole) -> Snapshot:
     parts = tuple(
         SegmentPart(stream=stream, segment_id=segment_id, start=start, end=end)
-        for segment_id, start, end in content["parts"]
+        for segment_id, start, end in whole["parts"]
     )
     return Snapshot(
         stream=stream,
         parts=parts,
-        version=content["version"],
-        replaced_table=content["replaced_table"],
-        current=frozenset(content["current"]),
-        compacted={int(segment_id): (begin, end) for segment_id, (begin, end) in content["compacted"].items()},
+        version=version,
+        replaced_table=whole["replaced_table"],
+        current=frozenset(whole["current"]),
+        compacted={int(segment_id): (begin, end) for segment_id, (begin, end) in whole["compacted"].items()},
     )

@@ -21,6 +21,7 @@ from pyspark_pravega.catalog.statements import is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.options import METADATA, READ_KEYS, canonical, streams_of
+from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
@@ -118,7 +119,7 @@ class Planner:
         options: Mapping[str, str],
         partitions: Sequence[InputPartition],
         seen: Seen | None,
-        predicates: Sequence[Mapping[str, Any]],
+        predicates: Predicates,
         places: str | None = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it.
@@ -129,7 +130,7 @@ class Planner:
             options: the read's.
             partitions: those of the plan.
             seen: as of the plan, as is `places`.
-            predicates: see `ScanRequest`.
+            predicates: what Spark tells of their columns.
             places: None where the plan doesn't tell.
         """
         definition = self._relation(namespace, table, options)

@@ -34,6 +34,7 @@ from pyspark_pravega.connector.options import (
     canonical,
     reads_own,
 )
+from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import (
     BatchReader,
     ChangesRange,
@@ -68,8 +69,8 @@ class ScanRequest:
     """The read's options."""
     position: Position | None = None
     """Which part of the table; None for all of it as it is now."""
-    predicates: Sequence[Mapping[str, Any]] = ()
-    """See `Bounds.of`, `wanted_fractions` and, of a key-value table, `Wanted.of`."""
+    predicates: Predicates = ()
+    """What Spark tells of its condition."""
     limit: int | None = None
     """Rows that are enough."""
     planned: StructType | None = None
@@ -262,7 +263,7 @@ def narrow_scan(
     definition: TableDefinition,
     partitions: Sequence[InputPartition],
     seen: Seen | None,
-    predicates: Sequence[Mapping[str, Any]],
+    predicates: Predicates,
     places: str | None = None,
 ) -> NarrowedScan | None:
     """What of a planned read further predicates leave, as of the same moment.
@@ -271,7 +272,7 @@ def narrow_scan(
         definition: what the stream is as a table.
         partitions: those of the plan.
         seen: as of the plan.
-        predicates: see `wanted_fractions`.
+        predicates: what Spark tells of their columns.
         places: as of the plan; None where it doesn't tell.
 
     Returns:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import PLANNED_S
-from pyspark_pravega.catalog.plans.asked import Position, all_columns, in_mode, position_of
+from pyspark_pravega.catalog.plans.asked import Position, PositionText, all_columns, in_mode, position_of
 from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
@@ -50,8 +50,7 @@ class Source(TypedDict):
     schema: str
     """The table's columns as the query was planned with them, as Spark's JSON."""
     options: dict[str, str]
-    position: dict[str, Any] | None
-    """See `position_of`."""
+    position: PositionText | None
 
 
 class StreamRead:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-Text64 = str
-"""Bytes, in base 64. Those of pickles are opaque to the JVM: it hands them to Spark's workers, or back."""
+from pyspark_pravega.catalog.plans import PositionText
+from pyspark_pravega.catalog.process.pickles import Text64
 
 
 class Greeting(TypedDict):
@@ -63,8 +63,8 @@ class Table(TypedDict):
     """The columns that must be known of a row to delete it."""
     lookup: list[str]
     """The columns whose values tell where a row lies; none where nothing tells that."""
-    position: NotRequired[dict[str, Any]]
-    """Which part of the stream is meant where not all of it is (see `plans.position_of`); opaque to the JVM."""
+    position: NotRequired[PositionText]
+    """Which part of the stream is meant where not all of it is; opaque to the JVM."""
     metadata: NotRequired[str]
     """Its metadata columns, as Spark's JSON, where they aren't those of all tables (`Greeting.metadata`)."""
     staged: NotRequired[dict[str, Any]]

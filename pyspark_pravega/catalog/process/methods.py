@@ -8,7 +8,6 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,9 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.plans import (
+    ChangesBounds,
     Planner,
+    PositionText,
     QueryMoment,
     Sampling,
     ScanRequest,
@@ -27,6 +28,7 @@ from pyspark_pravega.catalog.plans import (
     forget_commit,
     id_in_log,
     position_of,
+    text_of_moment,
 )
 from pyspark_pravega.catalog.process import answers
 from pyspark_pravega.catalog.process.messages import (
@@ -45,12 +47,19 @@ from pyspark_pravega.catalog.process.messages import (
     Procedure,
     ProcedureResult,
     Table,
-    Text64,
 )
-from pyspark_pravega.catalog.process.pickles import pickled_follow, pickled_read, pickled_write, text_of, value_of
+from pyspark_pravega.catalog.process.pickles import (
+    Text64,
+    pickled_follow,
+    pickled_read,
+    pickled_write,
+    text_of,
+    value_of,
+)
 from pyspark_pravega.catalog.process.protocol import Method, wire_name
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
+from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import Check
 from pyspark_pravega.connector.write import Epoch, Seen, can_unpack, take_over
@@ -150,11 +159,9 @@ class CatalogMethods:
     ) -> Table:
         """A table as it was at a version (its number, or a name) or a time (microseconds since 1970)."""
         definition, moment = self.planner.at(namespace, table, version, timestamp)
-        table_at = answers.table(definition)
-        table_at["position"] = asdict(moment)
-        return table_at
+        return answers.table(definition) | {"position": text_of_moment(moment)}
 
-    def load_changelog(self, namespace: list[str], table: str, bounds: dict[str, Any]) -> Table:
+    def load_changelog(self, namespace: list[str], table: str, bounds: ChangesBounds) -> Table:
         """A table of what versions have added; the bounds are those of `ChangesRange`."""
         definition = self.catalog.load_table(namespace, table)
         schema = StructType([*definition.schema, *CHANGE_COLUMNS])
@@ -193,7 +200,7 @@ class CatalogMethods:
         namespace: list[str],
         table: str,
         columns: list[str],
-        predicates: list[dict[str, Any]] | None = None,
+        predicates: list[Predicate] | None = None,
         limit: int | None = None,
         newestFirst: bool = False,  # noqa: N803
         page: int = 0,
@@ -277,8 +284,8 @@ class CatalogMethods:
         table: str,
         columns: list[str],
         options: dict[str, str],
-        position: dict[str, Any] | None = None,
-        predicates: list[dict[str, Any]] | None = None,
+        position: PositionText | None = None,
+        predicates: list[Predicate] | None = None,
         limit: int | None = None,
         schema: str | None = None,
         moments: list[str] | None = None,
@@ -306,7 +313,7 @@ class CatalogMethods:
         options: dict[str, str],
         partitions: list[Text64],
         seen: str | None,
-        predicates: list[dict[str, Any]],
+        predicates: list[Predicate],
         places: str | None = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""

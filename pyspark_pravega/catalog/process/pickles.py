@@ -15,13 +15,14 @@ from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partiti
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
-from pyspark_pravega.catalog.process.messages import Text64
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.handover import Handover
 from pyspark_pravega.connector.key_value import KeyValueJob
 from pyspark_pravega.connector.stream import RealTimeReader
 from pyspark_pravega.connector.write import WriteJob, unpack
 
+Text64 = str
+"""Bytes, in base 64. Those of pickles are opaque to the JVM: it hands them to Spark's workers, or back."""
 _INT = struct.Struct(">i")
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 

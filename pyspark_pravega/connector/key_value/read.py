@@ -7,7 +7,7 @@ may come or not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.connector.key_value.definition import METADATA_COLUMNS, VERSION, KeyValueDefinition
 from pyspark_pravega.connector.key_value.keys import KeyLayout
 from pyspark_pravega.connector.plain import told_plainly
+from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.errors import EventDecodeError, EventEncodeError
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde.codec import batch_of
@@ -31,7 +32,6 @@ _MOST_PREFIXES = 100
 """Beginnings of keys by which a query may go through parts of the table."""
 _BATCH_ROWS, _BATCH_BYTES = 8192, 8 << 20
 _EQUAL = ("=", "<=>", "IN")
-Predicates = Sequence[Mapping[str, Any]]
 
 
 @dataclass
@@ -65,8 +65,7 @@ class Wanted:
 
         Args:
             definition: the table.
-            predicates: column, comparison and values each; dates are days, timestamps microseconds since 1970,
-                decimals texts, BINARY hexadecimal texts.
+            predicates: what Spark tells.
         """
         layout = definition.layout
         values: dict[str, list[Any]] = {}
