@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -202,7 +203,7 @@ class _Read:
     ledger: Ledger | None
     bounds: Bounds
     """Which events a query may want of a table without a key."""
-    fractions: Any
+    fractions: npt.NDArray[np.float64] | None
     """Where the wanted keys lie in the key space; None where that isn't known, or there is no key."""
 
     @classmethod
