@@ -148,8 +148,8 @@ def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
 
 def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     """CHANGES of a table with a key: what became of each row. It needs the rows before those versions, too."""
-    assert read.ledger is not None
     first, last = read.versions(wanted)
+    assert read.ledger is not None
     changes = row_changes(read.client, read.ledger, first, last)
     reader = RowChangesReader(read.definition, changes, read.request.columns, max_keys=read.options.max_keys)
     return read.planned(reader, [] if changes is None else [one.part for one in changes.ranges])
