@@ -45,7 +45,7 @@ class Ours:
         """
         self._tables += 1
         bucket = {"name": "bucket", "columns": [routing_key], "buckets": SEGMENTS}
-        return self._catalog.create_table([self.scope], f"t{self._tables}", schema, [bucket], {})
+        return self._catalog.tables.create([self.scope], f"t{self._tables}", schema, [bucket], {})
 
     @contextmanager
     def fresh_stream(self) -> Iterator[str]:
@@ -73,7 +73,7 @@ class Ours:
 
     def drop_table(self, stream: str) -> None:
         """Delete a table with its events."""
-        self._catalog.drop_table([self.scope], stream)
+        self._catalog.relations.drop([self.scope], stream)
 
     def write(self, stream: str, rows: pa.RecordBatch, events: int) -> int:
         """Write as one task and commit; returns the number of events."""
@@ -148,13 +148,13 @@ def make_two_tables(sandbox: Sandbox, scope: str, size: int, events: int) -> Two
         {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri, "timeout": "120"}
     )
     catalog = Catalog(settings)
-    catalog.create_namespace([scope])
+    catalog.namespaces.create([scope])
     ours = Ours(catalog, scope)
     decoded = ours.create_table().stream.name
     codec = catalog.load_table([scope], decoded).for_writing()
     rows = make_rows(codec, size)
     ours.write(decoded, rows, events)
-    raw = catalog.create_table([scope], "raw", _RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
+    raw = catalog.tables.create([scope], "raw", _RAW, [], {"format": "raw", "segments": str(SEGMENTS)})
     payloads = pa.RecordBatch.from_arrays([codec.encode(rows)], schema=raw.for_writing().schema)
     ours.write(raw.stream.name, payloads, events)
     return TwoTables(ours, decoded, raw.stream.name, rows, payloads)

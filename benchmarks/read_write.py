@@ -175,7 +175,7 @@ def running_clients(events: int, event_size: int, heap: str) -> Iterator[Clients
             }
         )
         catalog = Catalog(settings)
-        catalog.create_namespace([SCOPE])
+        catalog.namespaces.create([SCOPE])
         ours = Ours(catalog, SCOPE)
         definition = ours.create_table()
         rows = make_rows(definition.for_writing(), event_size)

@@ -272,7 +272,7 @@ def scope(request: pytest.FixtureRequest, client: Client) -> Iterator[str]:
     yield name
     if request.node.get_closest_marker("dropped"):
         catalog: Catalog = request.getfixturevalue("catalog")
-        catalog.drop_namespace([name], cascade=True)
+        catalog.namespaces.drop([name], cascade=True)
 
 
 @pytest.fixture(scope="module")

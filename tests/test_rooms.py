@@ -72,6 +72,20 @@ def test_other_rooms_are_reached_through_their_faces() -> None:
     assert list(deep_imports()) == []
 
 
+def test_no_statement_is_made_of_another_one() -> None:
+    """A class there says in its constructor which others it needs."""
+    room = f"{PACKAGE}.catalog.statements"
+    classes = {
+        (module, node.name): {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        for module, path in MODULES.items()
+        if f"{module}.".startswith(f"{room}.")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    names = {name for _, name in classes} | {"Catalog", "CatalogBase"}
+    assert {name: bases & names for name, bases in classes.items() if bases & names} == {}
+
+
 def test_variables_are_named_after_things() -> None:
     """Not after what was done to get them."""
     verbs = {"found", "made", "told", "got"}

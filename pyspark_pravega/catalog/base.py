@@ -1,4 +1,4 @@
-"""What all parts of the catalog share: the cluster, and the tables looked up lately."""
+"""What all statements share: the cluster, the registry, and the tables looked up lately. No look-up writes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.store import STORE, NamespaceStore
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.key_value import KeyValueDefinition, load_key_value
 from pyspark_pravega.connector.log import is_ledger_name
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.table import LOG, TableDefinition, load_definition
 from pyspark_pravega.errors import (
     AuthenticationError,
+    ConfigurationError,
     KeyValueTableNotFoundError,
     ScopeNotFoundError,
     StreamNotFoundError,
     UnsupportedOperationError,
 )
+from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings
 
 FRESH_S = 0.005
@@ -40,15 +43,37 @@ class CatalogBase:
             settings: where the cluster and the registry are.
         """
         self.settings = settings
-        self._known: Looks[Stream, TableDefinition] = Looks(_KEPT)
+        self._streams: Looks[Stream, TableDefinition] = Looks(_KEPT)
+        self._key_values: Looks[Stream, KeyValueDefinition] = Looks(_KEPT)
 
     @property
     def client(self) -> Client:
         """The cluster."""
         return shared_client(self.settings)
 
-    def load_table(self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S) -> TableDefinition:
-        """What a stream is as a table.
+    @property
+    def registry(self) -> SchemaRegistry | None:
+        """The schema registry; None where there is none."""
+        return shared_registry(self.settings)
+
+    def registry_of(self, stream: Stream) -> SchemaRegistry:
+        """The schema registry, for the schema of a stream.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        registry = self.registry
+        if registry is None:
+            raise ConfigurationError(
+                f'the schema of stream "{stream}" is to be kept in a schema registry: set schema-registry-uri '
+                "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
+            )
+        return registry
+
+    def relation(
+        self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S
+    ) -> TableDefinition | KeyValueDefinition:
+        """A table, be it a stream or a key-value table.
 
         Args:
             namespace: its namespace.
@@ -56,21 +81,68 @@ class CatalogBase:
             age_s: how long ago it may have been looked up.
 
         Raises:
-            StreamNotFoundError: there is no such stream.
+            StreamNotFoundError: there is neither, or a view of that name.
             UnsupportedOperationError: the table has no key, and so no such log.
         """
         if table.endswith(LOG):
             return self.definition(stream_of(namespace, table.removesuffix(LOG)), age_s=age_s).as_log()
-        return self.definition(stream_of(namespace, table), age_s=age_s)
+        stream = stream_of(namespace, table)
+        known = self._key_values.recent(stream, age_s)
+        if known is not None:
+            return known
+        try:
+            return self.definition(stream, age_s=age_s)
+        except StreamNotFoundError:
+            # Views are more frequent than key-value tables: the caller looks for one.
+            if self.store(stream.scope).view(stream.name) is not None:
+                raise
+            definition = self.key_value(stream) if self.is_key_value(stream) else None
+            if definition is None:
+                raise
+            return definition
+
+    def load_table(self, namespace: Sequence[str], table: str, *, age_s: float = FRESH_S) -> TableDefinition:
+        """A stream as a table, see `relation`; for what is possible with streams only.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            UnsupportedOperationError: it is a key-value table.
+        """
+        relation = self.relation(namespace, table, age_s=age_s)
+        if isinstance(relation, KeyValueDefinition):
+            self.check_no_key_value(relation.stream)
+            raise StreamNotFoundError(f'stream "{relation.stream}" does not exist')
+        return relation
 
     def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
-        """What a stream is as a table, see `load_table`."""
-        known = self._known.recent(stream, age_s)
-        return known or self._known.look(stream, lambda: load_definition(self.client, self.settings, stream))
+        """What a stream is as a table.
+
+        Args:
+            stream: the stream.
+            age_s: how long ago it may have been looked up.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
+        known = self._streams.recent(stream, age_s)
+        return known or self._streams.look(stream, lambda: load_definition(self.client, self.settings, stream))
+
+    def key_value(self, stream: Stream) -> KeyValueDefinition | None:
+        """A key-value table, looked up now; None where there is none that SQL shows this user."""
+
+        def find() -> KeyValueDefinition:
+            return load_key_value(self.client, self.settings, stream, self.store(stream.scope).table(stream.name))
+
+        try:
+            return self._key_values.look(stream, find)
+        except (KeyValueTableNotFoundError, AuthenticationError):
+            self._key_values.forget(stream)
+            return None
 
     def forget(self, stream: Stream) -> None:
         """Look a table up anew, because it has changed."""
-        self._known.forget(stream)
+        self._streams.forget(stream)
+        self._key_values.forget(stream)
 
     def store(self, scope: str) -> NamespaceStore:
         """What a scope keeps beside streams."""

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.statements import (
+    Altering,
     History,
     KeyValueTables,
     MetadataTables,
     Namespaces,
     Procedures,
+    Relations,
+    Replacing,
+    Rules,
+    Schemas,
+    Tables,
     Views,
 )
+from pyspark_pravega.settings import Settings
 
 
-class Catalog(Procedures, MetadataTables, History, KeyValueTables, Views, Namespaces):
-    """A Pravega cluster and its schema registry as a catalog. Safe for use by several threads."""
+class Catalog(CatalogBase):
+    """A Pravega cluster and its schema registry as a catalog. Safe for use by several threads.
+
+    It looks up, and each of its parts does the statements of a kind.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Open a catalog; nothing is contacted yet.
+
+        Args:
+            settings: where the cluster and the registry are.
+        """
+        super().__init__(settings)
+        self.tables = Tables(self)
+        self.replacing = Replacing(self, self.tables)
+        self.schemas = Schemas(self, self.replacing)
+        self.altering = Altering(self, self.schemas, Rules(self), self.replacing)
+        self.key_values = KeyValueTables(self)
+        self.relations = Relations(self, self.tables, self.altering, self.replacing, self.key_values)
+        self.namespaces = Namespaces(self, self.tables, self.key_values)
+        self.views = Views(self)
+        self.metadata = MetadataTables(self, self.replacing)
+        self.history = History()
+        self.procedures = Procedures(self, self.schemas)

@@ -27,7 +27,7 @@ def make(catalog: Catalog, scope: str, table: str = "t", *, segments: int = 1, *
     """A table of `COLUMNS` whose routing key is the id."""
     given = {key.replace("_", "-"): value for key, value in properties.items()}
     buckets = [{"name": "bucket", "columns": ["id"], "buckets": segments}]
-    return catalog.create_table([scope], table, COLUMNS, buckets, given).stream
+    return catalog.tables.create([scope], table, COLUMNS, buckets, given).stream
 
 
 def insert(catalog: Catalog, stream: Stream, *ids: int, **columns: list[Any]) -> None:

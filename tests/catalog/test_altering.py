@@ -50,7 +50,7 @@ def unsetting(*properties: str) -> list[dict[str, Any]]:
 def test_a_new_column_is_a_new_version_of_the_schema(catalog: Catalog, registry: SchemaRegistry, scope: str) -> None:
     stream = make(catalog, scope)
     insert(catalog, stream, 1)
-    altered = catalog.alter_table([scope], "t", [add("n", LongType())])
+    altered = catalog.altering.alter([scope], "t", [add("n", LongType())])
     assert altered.schema.fieldNames() == ["id", "name", "n"]
     insert(catalog, stream, 2, n=[20])
     assert rows(altered, take_snapshot(catalog.client, stream), "id", "n") == [(1, None), (2, 20)]
@@ -60,9 +60,9 @@ def test_a_new_column_is_a_new_version_of_the_schema(catalog: Catalog, registry:
 def test_columns_come_and_go_and_come_again(catalog: Catalog, registry: SchemaRegistry, scope: str) -> None:
     """The registry keeps one version of each schema, so the one that was there before is told from it."""
     make(catalog, scope)
-    assert catalog.alter_table([scope], "t", [add("n")]).schema.fieldNames() == ["id", "name", "n"]
-    assert catalog.alter_table([scope], "t", [drop("n")]).schema == COLUMNS
-    assert catalog.alter_table([scope], "t", [add("n")]).schema.fieldNames() == ["id", "name", "n"]
+    assert catalog.altering.alter([scope], "t", [add("n")]).schema.fieldNames() == ["id", "name", "n"]
+    assert catalog.altering.alter([scope], "t", [drop("n")]).schema == COLUMNS
+    assert catalog.altering.alter([scope], "t", [add("n")]).schema.fieldNames() == ["id", "name", "n"]
     assert len(registry.schemas(scope, "t")) == 4
 
 
@@ -79,9 +79,9 @@ def test_a_refusal_says_which_rule(
     catalog: Catalog, registry: SchemaRegistry, scope: str, policy: str, change: dict[str, Any], what: str
 ) -> None:
     columns = StructType([*COLUMNS, StructField("more", LongType())])
-    catalog.create_table([scope], "t", columns, [], {"compatibility": policy})
+    catalog.tables.create([scope], "t", columns, [], {"compatibility": policy})
     with pytest.raises(IncompatibleSchemaError) as refused:
-        catalog.alter_table([scope], "t", [change])
+        catalog.altering.alter([scope], "t", [change])
     assert f"is {policy}, which forbids this change: it allows " in str(refused.value)
     assert what in str(refused.value)
     assert catalog.load_table([scope], "t", age_s=0).schema == columns
@@ -92,22 +92,22 @@ def test_events_that_are_there_stay_readable_under_any_policy(catalog: Catalog, 
     make(catalog, scope, compatibility="AllowAny")
     change = {"kind": "UpdateColumnType", "column": ["name"], "type": IntegerType().json()}
     with pytest.raises(UnsupportedOperationError, match="couldn't be read any more"):
-        catalog.alter_table([scope], "t", [change])
+        catalog.altering.alter([scope], "t", [change])
 
 
 def test_the_routing_key_stays(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
     with pytest.raises(UnsupportedOperationError, match='"id" is the routing key'):
-        catalog.alter_table([scope], "t", [drop("id")])
-    catalog.alter_table([scope], "t", setting(routing_key="name"))
-    assert catalog.alter_table([scope], "t", [drop("id")]).schema.fieldNames() == ["name"]
+        catalog.altering.alter([scope], "t", [drop("id")])
+    catalog.altering.alter([scope], "t", setting(routing_key="name"))
+    assert catalog.altering.alter([scope], "t", [drop("id")]).schema.fieldNames() == ["name"]
 
 
 @pytest.mark.parametrize("table_format", ["json", "protobuf"])
 def test_columns_of_other_formats(catalog: Catalog, scope: str, table_format: str) -> None:
     stream = make(catalog, scope, format=table_format)
     insert(catalog, stream, 1)
-    altered = catalog.alter_table([scope], "t", [add("n", LongType()), drop("name")])
+    altered = catalog.altering.alter([scope], "t", [add("n", LongType()), drop("name")])
     assert altered.schema.fieldNames() == ["id", "n"]
     assert rows(altered, take_snapshot(catalog.client, stream), "id", "n") == [(1, None)]
 
@@ -117,16 +117,16 @@ def test_columns_of_other_formats(catalog: Catalog, scope: str, table_format: st
 
 def test_properties_of_the_stream_change_its_configuration(catalog: Catalog, client: Client, scope: str) -> None:
     stream = make(catalog, scope)
-    catalog.alter_table([scope], "t", setting(segments="3", retention="7 days", tags="b, a"))
+    catalog.altering.alter([scope], "t", setting(segments="3", retention="7 days", tags="b, a"))
     configuration = client.controller.stream_configuration(stream)
     assert len(client.controller.current_segments(stream).ids) == 3
     assert configuration.tags == ("a", "b")
     assert configuration.retention is not None
     assert configuration.retention.minimum == 7 * 86_400_000
-    catalog.alter_table([scope], "t", setting(scaling="100 events/s"))
+    catalog.altering.alter([scope], "t", setting(scaling="100 events/s"))
     policy = client.controller.stream_configuration(stream).scaling
     assert policy == ScalingPolicy.by_events_per_second(100, min_segments=3)
-    altered = catalog.alter_table([scope], "t", unsetting("retention", "tags", "scaling"))
+    altered = catalog.altering.alter([scope], "t", unsetting("retention", "tags", "scaling"))
     assert altered.configuration.retention is None
     assert altered.configuration.tags == ()
     assert altered.configuration.scaling == ScalingPolicy.fixed(3)
@@ -139,26 +139,26 @@ def test_properties_of_the_table_are_kept_beside_the_stream(catalog: Catalog, sc
         {"kind": "SetProperty", "property": "comment", "value": "all of it"},
         *setting(compression="gzip", mode="permissive"),
     ]
-    altered = catalog.alter_table([scope], "t", changes)
+    altered = catalog.altering.alter([scope], "t", changes)
     assert altered.mode == "permissive"
     kept = {"team.owner": "us", "comment": "all of it", "compression": "gzip", "mode": "permissive"}
     assert altered.properties == {"format": "avro", "routing-key": "id", **kept}
-    altered = catalog.alter_table([scope], "t", unsetting("team.owner", "comment", "compression", "mode"))
+    altered = catalog.altering.alter([scope], "t", unsetting("team.owner", "comment", "compression", "mode"))
     assert altered.properties == {"format": "avro", "routing-key": "id"}
 
 
 def test_the_policy_is_the_group_s(catalog: Catalog, registry: SchemaRegistry, scope: str) -> None:
     make(catalog, scope)
-    assert catalog.alter_table([scope], "t", setting(compatibility="Full")).compatibility == "Full"
+    assert catalog.altering.alter([scope], "t", setting(compatibility="Full")).compatibility == "Full"
     assert registry.group(scope, "t").compatibility == "Full"
-    catalog.alter_table([scope], "t", unsetting("compatibility"))
+    catalog.altering.alter([scope], "t", unsetting("compatibility"))
     assert registry.group(scope, "t").compatibility == "Backward"
 
 
 def test_cluster_by_sets_the_routing_key(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
-    assert catalog.alter_table([scope], "t", [{"kind": "ClusterBy", "columns": ["name"]}]).routing_key == "name"
-    assert catalog.alter_table([scope], "t", [{"kind": "ClusterBy", "columns": []}]).routing_key is None
+    assert catalog.altering.alter([scope], "t", [{"kind": "ClusterBy", "columns": ["name"]}]).routing_key == "name"
+    assert catalog.altering.alter([scope], "t", [{"kind": "ClusterBy", "columns": []}]).routing_key is None
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
     make(catalog, scope)
     before = catalog.load_table([scope], "t", age_s=0)
     with pytest.raises(error) as refused:
-        catalog.alter_table([scope], "t", [*setting(tags="x"), *changes])
+        catalog.altering.alter([scope], "t", [*setting(tags="x"), *changes])
     assert message in str(refused.value)
     after = catalog.load_table([scope], "t", age_s=0)
     assert (after.properties, after.configuration) == (before.properties, before.configuration)
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
 def test_a_table_isn_t_renamed(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
     with pytest.raises(UnsupportedOperationError, match="can't be renamed: create a new table AS SELECT"):
-        catalog.rename_table([scope], "t")
+        catalog.relations.rename([scope], "t")
 
 
 # Streams that others have made
@@ -208,17 +208,17 @@ def others(catalog: Catalog, scope: str) -> Stream:
 def test_a_stream_of_others_is_raw_and_can_be_text(catalog: Catalog, scope: str) -> None:
     others(catalog, scope)
     assert catalog.load_table([scope], "theirs").format == "raw"
-    assert catalog.alter_table([scope], "theirs", setting(format="string")).schema["event"].dataType == StringType()
-    assert catalog.alter_table([scope], "theirs", unsetting("format")).format == "raw"
+    assert catalog.altering.alter([scope], "theirs", setting(format="string")).schema["event"].dataType == StringType()
+    assert catalog.altering.alter([scope], "theirs", unsetting("format")).format == "raw"
     with pytest.raises(UnsupportedOperationError, match="give it a schema with CALL register_schema"):
-        catalog.alter_table([scope], "theirs", [add("x")])
+        catalog.altering.alter([scope], "theirs", [add("x")])
 
 
 def test_a_property_gives_a_stream_its_schema(catalog: Catalog, registry: SchemaRegistry, scope: str) -> None:
     stream = others(catalog, scope)
     with pytest.raises(ConfigurationError, match="has no schema yet, and format avro needs one: CALL register_schema"):
-        catalog.alter_table([scope], "theirs", setting(format="avro"))
-    altered = catalog.alter_table([scope], "theirs", setting(format="avro", schema=AVRO_TEXT, compatibility="Full"))
+        catalog.altering.alter([scope], "theirs", setting(format="avro"))
+    altered = catalog.altering.alter([scope], "theirs", setting(format="avro", schema=AVRO_TEXT, compatibility="Full"))
     assert altered.schema == StructType([StructField("id", LongType(), False)])
     assert registry.group(scope, "theirs").compatibility == "Full"
     assert registry.schemas(scope, "theirs")[0][0].type == "x.E"
@@ -234,5 +234,5 @@ def test_a_schema_that_can_t_be_a_table_s_leaves_nothing_behind(catalog: Catalog
         '{"type": "record", "name": "x", "fields": [{"name": "a", "type": "nope"}]}',
     ):
         with pytest.raises(PravegaError):
-            catalog.register_schema(stream, table_format="avro", text=wrong)
+            catalog.schemas.register(stream, table_format="avro", text=wrong)
     assert catalog.load_table([scope], "theirs", age_s=0).format == "raw"

@@ -62,25 +62,25 @@ def traces(client: Client, registry: SchemaRegistry, stream: Stream) -> list[str
 
 def test_a_namespace_is_made_listed_and_dropped(catalog: Catalog) -> None:
     name = f"test_{uuid.uuid4().hex[:12]}"
-    catalog.create_namespace([name])
-    assert name in catalog.list_namespaces()
-    assert catalog.list_namespaces() == sorted(catalog.list_namespaces())
-    assert catalog.namespace_properties([name]) == {"scope": name.replace("_", "-")}
+    catalog.namespaces.create([name])
+    assert name in catalog.namespaces.names()
+    assert catalog.namespaces.names() == sorted(catalog.namespaces.names())
+    assert catalog.namespaces.properties([name]) == {"scope": name.replace("_", "-")}
     with pytest.raises(ScopeExistsError, match="exists already"):
-        catalog.create_namespace([name.replace("_", "-")])
-    assert catalog.drop_namespace([name], cascade=False) is True
-    assert catalog.drop_namespace([name], cascade=False) is False
+        catalog.namespaces.create([name.replace("_", "-")])
+    assert catalog.namespaces.drop([name], cascade=False) is True
+    assert catalog.namespaces.drop([name], cascade=False) is False
     with pytest.raises(ScopeNotFoundError):
-        catalog.namespace_properties([name])
+        catalog.namespaces.properties([name])
 
 
 def test_a_namespace_with_tables_is_dropped_only_with_cascade(catalog: Catalog, scope: str) -> None:
     for table in ("a", "b"):
-        catalog.create_table([scope], table, COLUMNS, [], {})
+        catalog.tables.create([scope], table, COLUMNS, [], {})
     with pytest.raises(ScopeNotEmptyError, match="still holds 2 streams: drop them first, or use CASCADE"):
-        catalog.drop_namespace([scope], cascade=False)
-    assert catalog.list_tables([scope]) == ["a", "b"]
-    assert catalog.drop_namespace([scope], cascade=True) is True
+        catalog.namespaces.drop([scope], cascade=False)
+    assert catalog.relations.names([scope]) == ["a", "b"]
+    assert catalog.namespaces.drop([scope], cascade=True) is True
     assert not catalog.client.controller.scope_exists(scope)
 
 
@@ -89,16 +89,16 @@ def test_cascade_drops_streams_that_others_made_too(catalog: Catalog, client: Cl
     sealed = Stream(scope, "sealed")
     client.controller.create_stream(sealed, StreamConfiguration())
     client.controller.seal_stream(sealed)
-    assert catalog.drop_namespace([scope], cascade=True) is True
+    assert catalog.namespaces.drop([scope], cascade=True) is True
 
 
 def test_a_namespace_whose_tables_were_deleted_by_other_means_can_be_dropped(
     catalog: Catalog, client: Client, scope: str
 ) -> None:
-    catalog.create_table([scope], "t", COLUMNS, [], {})
+    catalog.tables.create([scope], "t", COLUMNS, [], {})
     client.controller.seal_stream(Stream(scope, "t"))
     client.controller.delete_stream(Stream(scope, "t"))
-    assert catalog.drop_namespace([scope], cascade=True) is True
+    assert catalog.namespaces.drop([scope], cascade=True) is True
 
 
 # Tables
@@ -107,7 +107,7 @@ def test_a_namespace_whose_tables_were_deleted_by_other_means_can_be_dropped(
 def test_a_table_is_made_of_a_stream_a_group_and_a_log(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
-    definition = catalog.create_table(
+    definition = catalog.tables.create(
         [scope], "all_orders", COLUMNS, [{"name": "bucket", "columns": ["id"], "buckets": 3}], {"compatibility": "Full"}
     )
     stream = Stream(scope, "all-orders")
@@ -115,13 +115,13 @@ def test_a_table_is_made_of_a_stream_a_group_and_a_log(
     assert traces(client, registry, stream) == ["stream", "ledger", "group"]
     assert registry.group(scope, "all-orders").compatibility == "Full"
     assert len(client.controller.current_segments(stream).ids) == 3
-    assert catalog.list_tables([scope]) == ["all_orders"]
+    assert catalog.relations.names([scope]) == ["all_orders"]
     for spelling in ("all_orders", "all-orders"):
         assert catalog.load_table([scope.replace("-", "_")], spelling).schema == COLUMNS
 
 
 def test_a_raw_table_has_no_group(catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str) -> None:
-    catalog.create_table([scope], "t", EVENT, [], {"format": "raw"})
+    catalog.tables.create([scope], "t", EVENT, [], {"format": "raw"})
     assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger"]
     assert catalog.load_table([scope], "t").schema == EVENT
 
@@ -129,21 +129,21 @@ def test_a_raw_table_has_no_group(catalog: Catalog, client: Client, registry: Sc
 def test_a_dropped_table_leaves_no_trace(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
-    catalog.create_table([scope], "t", COLUMNS, [], {})
-    assert catalog.drop_table([scope], "t") is True
+    catalog.tables.create([scope], "t", COLUMNS, [], {})
+    assert catalog.relations.drop([scope], "t") is True
     assert traces(client, registry, Stream(scope, "t")) == []
-    assert catalog.drop_table([scope], "t") is False
+    assert catalog.relations.drop([scope], "t") is False
     with pytest.raises(StreamNotFoundError):
         catalog.load_table([scope], "t")
-    assert catalog.create_table([scope], "t", EVENT, [], {"format": "raw"}).schema == EVENT
+    assert catalog.tables.create([scope], "t", EVENT, [], {"format": "raw"}).schema == EVENT
 
 
 def test_a_table_that_is_there_is_not_made_again(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
-    catalog.create_table([scope], "t", COLUMNS, [], {"team.owner": "us"})
+    catalog.tables.create([scope], "t", COLUMNS, [], {"team.owner": "us"})
     with pytest.raises(StreamExistsError, match=f'stream "{scope}/t" exists already'):
-        catalog.create_table([scope], "t", EVENT, [], {"format": "raw"})
+        catalog.tables.create([scope], "t", EVENT, [], {"format": "raw"})
     assert catalog.load_table([scope], "t").schema == COLUMNS
     assert catalog.load_table([scope], "t").properties["team.owner"] == "us"
     assert traces(client, registry, Stream(scope, "t")) == ["stream", "ledger", "group"]
@@ -154,7 +154,7 @@ def test_of_many_who_create_a_table_at_once_one_has_made_it_and_it_is_whole(
 ) -> None:
     def create(number: int) -> bool:
         try:
-            catalog.create_table([scope], "t", COLUMNS, [], {"team.number": str(number)})
+            catalog.tables.create([scope], "t", COLUMNS, [], {"team.number": str(number)})
         except PravegaError:
             return False
         return True
@@ -177,7 +177,7 @@ def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
     ledger = claim_ledger(client, stream)
     assert ledger is not None
     ledger.set_properties({"format": "raw", "routing-key": "old"})
-    definition = catalog.create_table([scope], "t", COLUMNS, [], {})
+    definition = catalog.tables.create([scope], "t", COLUMNS, [], {})
     assert definition.properties == {"format": "avro"}
     assert definition.routing_key is None
 
@@ -188,10 +188,10 @@ def test_a_table_is_made_over_the_log_of_a_stream_that_others_deleted(
 def test_in_a_scope_that_is_not_there_nothing_is_made(catalog: Catalog, registry: SchemaRegistry) -> None:
     stream = Stream(f"test-{uuid.uuid4().hex[:12]}", "t")
     with pytest.raises(ScopeNotFoundError, match=f'scope "{stream.scope}" does not exist'):
-        catalog.create_table([stream.scope], "t", COLUMNS, [], {})
+        catalog.tables.create([stream.scope], "t", COLUMNS, [], {})
     assert not group_exists(registry, stream)
     with pytest.raises(ScopeNotFoundError):
-        catalog.list_tables([stream.scope])
+        catalog.relations.names([stream.scope])
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_request_that_is_refused_leaves_nothing(
     kind: type[PravegaError],
 ) -> None:
     with pytest.raises(kind):
-        catalog.create_table([scope], "t", schema, [], properties)
+        catalog.tables.create([scope], "t", schema, [], properties)
     assert traces(client, registry, Stream(scope, "t")) == []
 
 
@@ -220,7 +220,7 @@ def test_a_type_that_events_can_not_hold_leaves_nothing(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
     with pytest.raises(UnsupportedTypeError):
-        catalog.create_table([scope], "t", StructType([StructField("i", CalendarIntervalType())]), [], {})
+        catalog.tables.create([scope], "t", StructType([StructField("i", CalendarIntervalType())]), [], {})
     assert traces(client, registry, Stream(scope, "t")) == []
 
 
@@ -231,7 +231,7 @@ def test_a_group_that_refuses_the_schema_stays_and_nothing_else_is_left(
     text = '{"type": "record", "name": "Other", "fields": []}'
     registry.add_schema(scope, "t", SchemaInfo(type="Other", serialization_format="Avro", schema_data=text.encode()))
     with pytest.raises(SchemaError):
-        catalog.create_table([scope], "t", COLUMNS, [], {})
+        catalog.tables.create([scope], "t", COLUMNS, [], {})
     assert traces(client, registry, Stream(scope, "t")) == ["group"]
 
 
@@ -240,7 +240,7 @@ def test_a_group_of_another_format_refuses_the_table(
 ) -> None:
     registry.create_group(scope, "t", serialization_format="Json", compatibility="AllowAny")
     with pytest.raises(PravegaError):
-        catalog.create_table([scope], "t", COLUMNS, [], {})
+        catalog.tables.create([scope], "t", COLUMNS, [], {})
     assert traces(client, registry, Stream(scope, "t")) == ["group"]
 
 
@@ -249,20 +249,20 @@ def test_a_registry_that_does_not_answer_leaves_nothing(
 ) -> None:
     away = Catalog(replace(settings, schema_registry_uri="http://127.0.0.1:1"))
     with pytest.raises(RegistryUnavailableError):
-        away.create_table([scope], "t", COLUMNS, [], {})
+        away.tables.create([scope], "t", COLUMNS, [], {})
     assert traces(client, registry, Stream(scope, "t")) == []
 
 
 def test_without_a_registry_only_raw_tables_can_be_made(settings: Settings, client: Client, scope: str) -> None:
     alone = Catalog(replace(settings, schema_registry_uri=None))
     with pytest.raises(ConfigurationError, match="a table with columns needs a schema registry: set schema-registry-u"):
-        alone.create_table([scope], "t", COLUMNS, [], {})
+        alone.tables.create([scope], "t", COLUMNS, [], {})
     assert list(client.controller.list_streams(scope)) == []
-    assert alone.create_table([scope], "t", EVENT, [], {"format": "raw"}).format == "raw"
-    assert alone.drop_table([scope], "t") is True
+    assert alone.tables.create([scope], "t", EVENT, [], {"format": "raw"}).format == "raw"
+    assert alone.relations.drop([scope], "t") is True
 
 
 def test_a_cluster_that_does_not_answer_is_named(settings: Settings) -> None:
     away = Catalog(replace(settings, controller_uri="tcp://127.0.0.1:1", timeout=5.0))
     with pytest.raises(ControllerUnavailableError, match=r"no Pravega controller answers at tcp://127\.0\.0\.1:1"):
-        away.list_namespaces()
+        away.namespaces.names()

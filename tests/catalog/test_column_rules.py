@@ -10,6 +10,7 @@ from catalog_tools import COLUMNS, ids, insert, make, plan, write
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.statements import Altering
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
@@ -41,35 +42,35 @@ def knowing(catalog: Catalog, stream: Any, *checks: str) -> WritePlan:
 def test_a_key_is_given_beside_others_who_write(catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that was planned without the key has routing keys of its own: two rows of one key would be there."""
     key = {"kind": "SetProperty", "property": "primary-key", "value": "id"}
-    tables = [catalog.create_table([scope], name, COLUMNS, [], {"segments": "4"}).stream for name in ("t", "u", "v")]
+    tables = [catalog.tables.create([scope], name, COLUMNS, [], {"segments": "4"}).stream for name in ("t", "u", "v")]
     planned = [WriteJob(plan(catalog.definition(stream, age_s=0))) for stream in tables]
 
     # It ends behind the ALTER TABLE: nothing is written.
-    catalog.alter_table([scope], "t", [key])
+    catalog.altering.alter([scope], "t", [key])
     with pytest.raises(TableChangedError, match="or a primary key after this write was planned"):
         write(planned[0], *range(100))
     assert ids(catalog, tables[0]) == []
     insert(catalog, tables[0], *range(100))
 
     # It ends between the ALTER TABLE's look at the log and its change.
-    alter_columns, late = Catalog._alter_columns, [True]
+    alter_columns, late = Altering._alter_columns, [True]
 
-    def after_a_write(self: Catalog, *given: Any) -> None:
+    def after_a_write(self: Altering, *given: Any) -> None:
         alter_columns(self, *given)
         if late.pop() if late else False:
             write(planned[1], *range(100))
 
-    monkeypatch.setattr(Catalog, "_alter_columns", after_a_write)
+    monkeypatch.setattr(Altering, "_alter_columns", after_a_write)
     with pytest.raises(UnsupportedOperationError, match="written with another routing key than that of"):
-        catalog.alter_table([scope], "u", [key])
+        catalog.altering.alter([scope], "u", [key])
     assert catalog.definition(tables[1], age_s=0).key is None
     assert catalog.definition(tables[1], age_s=0).schema == COLUMNS
     monkeypatch.undo()
 
     # What was planned for rows with a key, and ends when it is none any more.
-    catalog.alter_table([scope], "v", [key])
+    catalog.altering.alter([scope], "v", [key])
     upsert = WriteJob(plan(catalog.definition(tables[2], age_s=0)))
-    catalog.alter_table([scope], "v", [{"kind": "RemoveProperty", "property": "primary-key"}])
+    catalog.altering.alter([scope], "v", [{"kind": "RemoveProperty", "property": "primary-key"}])
     assert catalog.definition(tables[2], age_s=0).schema == COLUMNS
     with pytest.raises(TableChangedError, match="primary key after"):
         write(upsert, 1)
@@ -86,13 +87,13 @@ def test_a_constraint_is_added_beside_others_who_write(
     read = seen(catalog, stream)
     insert(catalog, stream, -3)
     with pytest.raises(WriteConflictError, match="rows came while"):
-        catalog.alter_table([scope], "t", [POSITIVE], read)
+        catalog.altering.alter([scope], "t", [POSITIVE], read)
     assert checks_of(catalog.definition(stream, age_s=0).properties) == ()
 
     # A write that was planned before, and ends behind it: nothing is written.
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     planned = WriteJob(plan(catalog.definition(stream, age_s=0)))
-    catalog.alter_table([scope], "t", [POSITIVE], seen(catalog, stream))
+    catalog.altering.alter([scope], "t", [POSITIVE], seen(catalog, stream))
     with pytest.raises(TableChangedError, match="CHECK constraint or a primary key after this write"):
         write(planned, -4)
     assert ids(catalog, stream) == []
@@ -108,17 +109,17 @@ def test_a_constraint_is_added_beside_others_who_write(
 
     monkeypatch.setattr(Ledger, "add_check", committed_before)
     with pytest.raises(WriteConflictError, match="rows came while"):
-        catalog.alter_table([scope], "t", [SMALL], seen(catalog, stream))
+        catalog.altering.alter([scope], "t", [SMALL], seen(catalog, stream))
     assert ids(catalog, stream) == [5, 500]
     monkeypatch.undo()
 
     # Two that are added at once both stay, and one name is there once.
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     read = seen(catalog, stream)
     for change in (SMALL, {**SMALL, "name": "not_seven", "condition": "id <> 7"}):
-        catalog.alter_table([scope], "t", [change], read)
+        catalog.altering.alter([scope], "t", [change], read)
     with pytest.raises(ConfigurationError, match='constraint "Small" already'):
-        catalog.alter_table([scope], "t", [{**SMALL, "name": "Small"}], read)
+        catalog.altering.alter([scope], "t", [{**SMALL, "name": "Small"}], read)
     names = [check.name for check in checks_of(catalog.definition(stream, age_s=0).properties)]
     assert names == ["positive", "small", "not_seven"]
 
@@ -131,11 +132,11 @@ def test_a_constraint_is_added_beside_others_who_write(
 
     # What is dropped holds nobody up; what only documents is asked of nobody.
     for name in ("SMALL", "not_seven", "positive"):
-        catalog.alter_table([scope], "t", [{"kind": "DropConstraint", "name": name, "if_exists": False}])
+        catalog.altering.alter([scope], "t", [{"kind": "DropConstraint", "name": name, "if_exists": False}])
     with pytest.raises(ConfigurationError, match='no constraint "small"'):
-        catalog.alter_table([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": False}])
-    catalog.alter_table([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": True}])
-    catalog.alter_table([scope], "t", [{**SMALL, "enforced": False}])
+        catalog.altering.alter([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": False}])
+    catalog.altering.alter([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": True}])
+    catalog.altering.alter([scope], "t", [{**SMALL, "enforced": False}])
     insert(catalog, stream, 700)
     assert ids(catalog, stream) == [9, 700]
 
@@ -157,18 +158,18 @@ def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: 
     )
     check = Check(name="positive", condition="ID > 0 AND note <> 'n'")
     properties = {"format": table_format, "team.owner": "us"}
-    stream = catalog.create_table([scope], "t", columns, [], properties, checks=[check]).stream
+    stream = catalog.tables.create([scope], "t", columns, [], properties, checks=[check]).stream
     assert defaults_of(catalog.definition(stream, age_s=0).properties)["n"] == "1 + 2"
 
     def change(kind: str, *column: str, **more: Any) -> None:
-        catalog.alter_table([scope], "t", [{"kind": kind, "column": list(column), **more}])
+        catalog.altering.alter([scope], "t", [{"kind": kind, "column": list(column), **more}])
 
     with pytest.raises(UnsupportedOperationError, match=r"ALTER COLUMN \.\.\. SET DEFAULT"):
         change("AddColumn", "m", type='"integer"', nullable=True, comment=None, position=None, default="4")
     change("AddColumn", "m", type='"integer"', nullable=True, comment=None, position=None, default=None)
     change("UpdateColumnDefaultValue", "m", default="id + 1")
     change("UpdateColumnDefaultValue", "n", default="7")
-    catalog.alter_table([scope], "t", [{"kind": "SetProperty", "property": "retention", "value": "3 days"}])
+    catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": "retention", "value": "3 days"}])
     assert defaults_of(catalog.definition(stream, age_s=0).properties) == {
         "n": "7",
         "m": "id + 1",
@@ -188,8 +189,8 @@ def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: 
     assert definition.properties["team.owner"] == "us"
 
     own = StructType([StructField("id", LongType(), False, {"CURRENT_DEFAULT": "0"}), COLUMNS["name"]])
-    _, staged = catalog.stage_table([scope], "t", own, [], {"format": table_format}, create=True, replace=True)
-    catalog.commit_staged(staged, written=False)
+    _, staged = catalog.replacing.stage([scope], "t", own, [], {"format": table_format}, create=True, replace=True)
+    catalog.replacing.commit(staged, written=False)
     definition = catalog.definition(stream, age_s=0)
     assert defaults_of(definition.properties) == {"id": "0"}
     assert checks_of(definition.properties) == ()

@@ -41,7 +41,7 @@ def test_rows_of_commits_are_known_through_scales(catalog: Catalog, scope: str) 
     assert counted(catalog, stream) == 0
     insert(catalog, stream, 1, 2, 3)
     assert counted(catalog, stream) == 3
-    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    catalog.procedures.call("scale", [f"{scope}.t", 3])
     assert counted(catalog, stream) == 3
     insert(catalog, stream, *range(10))
     assert counted(catalog, stream) == 13 == len(ids(catalog, stream))

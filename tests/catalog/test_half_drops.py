@@ -69,17 +69,17 @@ def test_a_drop_without_an_answer_of_the_registry_is_done_again(
     os.kill(process, signal.SIGSTOP)
     try:
         with pytest.raises(RegistryUnavailableError):
-            catalog.drop_table([scope], "t")
+            catalog.relations.drop([scope], "t")
         assert stream.name in client.controller.list_streams(scope)
         assert open_ledger(client, stream) is not None
     finally:
         os.kill(process, signal.SIGCONT)
-    assert patient.drop_table([scope], "t") is True
+    assert patient.relations.drop([scope], "t") is True
     assert stream.name not in client.controller.list_streams(scope)
     assert open_ledger(client, stream) is None
     with pytest.raises(GroupNotFoundError):
         registry.group(scope, "t")
-    assert patient.create_table([scope], "t", OTHER, [], {}).schema == OTHER
+    assert patient.tables.create([scope], "t", OTHER, [], {}).schema == OTHER
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
@@ -96,9 +96,9 @@ def test_a_drop_goes_on_where_another_one_has_died(
     for step in done[:steps]:
         step()
     catalog.forget(stream)
-    assert catalog.list_tables([scope]) == ["t"]
-    assert catalog.drop_table([scope], "t") is True
-    assert catalog.create_table([scope], "t", OTHER, [], {}).schema == OTHER
+    assert catalog.relations.names([scope]) == ["t"]
+    assert catalog.relations.drop([scope], "t") is True
+    assert catalog.tables.create([scope], "t", OTHER, [], {}).schema == OTHER
 
 
 def test_what_is_left_of_a_table_whose_stream_is_gone_keeps_no_other_from_being_made(
@@ -110,7 +110,7 @@ def test_what_is_left_of_a_table_whose_stream_is_gone_keeps_no_other_from_being_
     insert(catalog, stream, 1, 2)
     client.controller.delete_stream(stream, seal=True)
     catalog.forget(stream)
-    assert catalog.create_table([scope], "t", OTHER, [], {}).schema == OTHER
+    assert catalog.tables.create([scope], "t", OTHER, [], {}).schema == OTHER
     ledger = open_ledger(client, stream)
     assert ledger is not None
     assert ledger.state().version == 0
@@ -152,7 +152,7 @@ def test_a_table_is_dropped_though_the_controller_does_not_end_the_deletion_of_i
         relay.answer = hangs_once
         try:
             with deadline(20.0):
-                assert catalog.drop_table([scope], "t") is True
+                assert catalog.relations.drop([scope], "t") is True
         finally:
             over.set()
     assert calls.count("deleteKeyValueTable") == 3
@@ -193,7 +193,7 @@ def test_who_writes_while_a_table_is_dropped_keeps_no_other_from_being_made(
 
     def drop(stream: Stream) -> None:
         time.sleep(0.03 * streams.index(stream))
-        catalog.drop_table([scope], stream.name)
+        catalog.relations.drop([scope], stream.name)
         dropped.add(stream)
 
     with ThreadPoolExecutor(2 * len(streams)) as threads:
@@ -208,7 +208,7 @@ def test_who_writes_while_a_table_is_dropped_keeps_no_other_from_being_made(
         assert log is None or log.is_left_over() or not is_new[ledger_name(stream)]
     monkeypatch.setattr(tables, "CLAIM_S", 5.0)
     for stream in streams:
-        assert catalog.create_table([scope], stream.name, OTHER, [], {}).schema == OTHER
+        assert catalog.tables.create([scope], stream.name, OTHER, [], {}).schema == OTHER
 
 
 def test_of_several_who_drop_a_table_at_once_none_fails(settings: Settings, client: Client, scope: str) -> None:
@@ -222,7 +222,7 @@ def test_of_several_who_drop_a_table_at_once_none_fails(settings: Settings, clie
 
             def drop(catalog: Catalog, pause: float) -> bool:
                 time.sleep(pause)
-                return catalog.drop_table([scope], "t")
+                return catalog.relations.drop([scope], "t")
 
             assert True in list(threads.map(drop, catalogs, pauses))
             assert stream.name not in client.controller.list_streams(scope)
@@ -231,15 +231,15 @@ def test_of_several_who_drop_a_table_at_once_none_fails(settings: Settings, clie
 
 def test_a_log_without_a_stream_keeps_no_namespace_from_being_dropped(catalog: Catalog, client: Client) -> None:
     scope = f"left-over-{uuid.uuid4().hex[:8]}"
-    catalog.create_namespace([scope], {})
+    catalog.namespaces.create([scope], {})
     begun, too_late = (claim_ledger(client, Stream(scope, name)) for name in ("begun", "late"))
     assert begun is not None
     assert too_late is not None
     too_late.abandon()
     with pytest.raises(ScopeNotEmptyError):
         # Somebody is creating a table.
-        catalog.drop_namespace([scope], cascade=False)
+        catalog.namespaces.drop([scope], cascade=False)
     assert list(client.controller.list_key_value_tables(scope)) == ["begun.ledger"]
     begun.abandon()
-    assert catalog.drop_namespace([scope], cascade=False) is True
+    assert catalog.namespaces.drop([scope], cascade=False) is True
     assert not client.controller.scope_exists(scope)

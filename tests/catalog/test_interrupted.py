@@ -71,22 +71,24 @@ def test_others_finish_what_a_dead_driver_has_left(
     monkeypatch.setattr(f"{LOG}.recovery.GRACE_S", 0.1)
     stream = make(catalog, scope, segments=2, tags="old")
     insert(catalog, stream, 1, 2, 3)
-    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    catalog.procedures.call("scale", [f"{scope}.t", 3])
     insert(catalog, stream, 4)
     definition, staged, died = catalog.definition(stream), None, False
     if "replace" in kind:
-        definition, staged = catalog.stage_table([scope], "t", OTHERS, [], {"tags": "new"}, create=True, replace=True)
+        definition, staged = catalog.replacing.stage(
+            [scope], "t", OTHERS, [], {"tags": "new"}, create=True, replace=True
+        )
     new = [7, 8] if kind in ("overwrite", "replace") else []
     with monkeypatch.context() as broken:
         broken.setattr(STEPS[step], dies)
         try:
             if kind == "truncate":
-                catalog.truncate_table([scope], "t")
+                catalog.relations.truncate([scope], "t")
             elif kind == "replace without rows":
                 assert staged is not None
-                catalog.commit_staged(staged, written=False)
+                catalog.replacing.commit(staged, written=False)
             else:
-                becomes = catalog.staged_table(staged) if staged else None
+                becomes = catalog.replacing.staged_table(staged) if staged else None
                 add(OverwritingJob(plan(definition, becomes)), definition, *new)
         except Died:
             died = True
@@ -104,11 +106,12 @@ def test_others_finish_what_a_dead_driver_has_left(
     assert tail.parts == take_snapshot(others.client, stream).parts, "the writer has truncated what was replaced"
     if staged and is_new:
         monkeypatch.setattr("pyspark_pravega.catalog.statements.replacing.GRACE_S", -60)
-        assert others.definition(stream, age_s=0).configuration.tags == ("new",)
+        finished = others.replacing.finish_left(others.definition(stream, age_s=0))
+        assert finished.configuration.tags == ("new",)
         assert ledger_of(others, stream).state().cleaning is None
     if staged:
         # Spark says so when the statement has failed; also after a commit whose answer was lost.
-        catalog.abort_staged(staged)
+        catalog.relations.abort(staged)
         assert seen(catalog, stream) == (columns, [*kept, 9])
 
 
@@ -116,12 +119,14 @@ def test_a_replacement_is_finished_though_the_log_has_forgotten_its_version(cata
     """Others have committed so much since that the log doesn't know any more when it was made."""
     stream = make(catalog, scope, tags="old")
     insert(catalog, stream, 1)
-    definition, staged = catalog.stage_table([scope], "t", OTHERS, [], {"tags": "new"}, create=True, replace=True)
-    add(OverwritingJob(plan(definition, catalog.staged_table(staged))), definition, 7)
+    definition, staged = catalog.replacing.stage([scope], "t", OTHERS, [], {"tags": "new"}, create=True, replace=True)
+    add(OverwritingJob(plan(definition, catalog.replacing.staged_table(staged))), definition, 7)
     ledger = ledger_of(catalog, stream)
     ledger._table.remove((commit_key(2), ANY_VERSION))
     others = Catalog(catalog.settings)
-    assert others.definition(stream, age_s=0).configuration.tags == ("new",)
+    looked_up = others.definition(stream, age_s=0)
+    assert looked_up.configuration.tags == ("old",), "a look-up changes nothing"
+    assert others.replacing.finish_left(looked_up).configuration.tags == ("new",)
     assert ledger.state().cleaning is None
     assert seen(catalog, stream) == (["id", "x"], [7])
 
@@ -136,7 +141,7 @@ def test_a_commit_that_begins_while_another_one_cleans_up_is_waited_for(
     with monkeypatch.context() as broken:
         broken.setattr(STEPS["a version"], dies)
         with pytest.raises(Died):
-            catalog.truncate_table([scope], "t")
+            catalog.relations.truncate([scope], "t")
     log, truncate = ledger_of(catalog, stream), cleaning.truncate_at
     transaction = catalog.client.controller.begin_transaction(stream, lease_ms=10_000)
     intent = Intent(job=str(uuid.uuid4()), transactions=(str(transaction.id),), rows=1, bytes=9, started_at=0)
@@ -157,8 +162,8 @@ def test_plans_do_not_outlive_their_table(catalog: Catalog, scope: str) -> None:
     insert(catalog, stream, 1)
     definition = catalog.definition(stream)
     running, planned = WriteJob(plan(definition)), plan(definition)
-    _, staged = catalog.stage_table([scope], "t", OTHERS, [], {}, create=True, replace=True)
-    catalog.commit_staged(staged, written=False)
+    _, staged = catalog.replacing.stage([scope], "t", OTHERS, [], {}, create=True, replace=True)
+    catalog.replacing.commit(staged, written=False)
     with pytest.raises(TableChangedError, match=f'"{scope}/t" was made another table .*run the statement again'):
         add(running, definition, 2)
     with pytest.raises(TableChangedError, match="was made another table"):
@@ -167,7 +172,7 @@ def test_plans_do_not_outlive_their_table(catalog: Catalog, scope: str) -> None:
 
     now = catalog.definition(stream, age_s=0)
     running, planned = WriteJob(plan(now)), plan(now)
-    catalog.drop_table([scope], "t")
+    catalog.relations.drop([scope], "t")
     with pytest.raises(PravegaError, match=f'"{scope}/t" was dropped'):
         add(running, now, 3)
     with pytest.raises(TableChangedError, match=f'"{scope}/t" was dropped after this write was planned'):
@@ -196,7 +201,7 @@ def test_events_of_others_count_as_well(catalog: Catalog, scope: str, level: str
         job.commit_job([job.write_task(iter([batch]))], seen=[before])
 
     before = read()
-    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    catalog.procedures.call("scale", [f"{scope}.t", 3])
     overwrite(before, 3, 4)
     assert seen(catalog, stream)[1] == [3, 4], "a scale alone is nothing new"
 
@@ -212,7 +217,7 @@ def test_events_of_others_count_as_well(catalog: Catalog, scope: str, level: str
         assert seen(catalog, stream)[1] == [5, 6]
 
     before = read()
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     with pytest.raises(WriteConflictError, match="another version was committed since"):
         overwrite(before, 10)
     assert seen(catalog, stream)[1] == [], "of two that replace all rows the first one wins"

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.server
 
 
 def table(catalog: Catalog, stream: Stream, kind: str) -> list[dict[str, Any]]:
-    names = catalog.metadata_schema([stream.scope], f"{stream.name}${kind}")[1].fieldNames()
-    rows = catalog.metadata_rows([stream.scope], f"{stream.name}${kind}", names).rows
+    names = catalog.metadata.schema([stream.scope], f"{stream.name}${kind}")[1].fieldNames()
+    rows = catalog.metadata.rows([stream.scope], f"{stream.name}${kind}", names).rows
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -41,7 +41,7 @@ def test_commits(catalog: Catalog, scope: str) -> None:
 def test_the_cut_of_a_commit_after_a_scale_is_one(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope, segments=2)
     insert(catalog, stream, 1, 2)
-    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    catalog.procedures.call("scale", [f"{scope}.t", 3])
     insert(catalog, stream, 3)
     assert StreamCut.from_text(table(catalog, stream, "commits")[1]["cut"]) == catalog.client.tail(stream)
 
@@ -66,7 +66,7 @@ def test_commits_of_some_versions_ask_for_no_others(
 
     def versions(*predicates: tuple[str, list[int]], columns: Sequence[str] = ("version", "cut")) -> list[Any]:
         given = [{"column": "version", "comparison": comparison, "values": values} for comparison, values in predicates]
-        rows = catalog.metadata_rows([scope], "t$commits", columns, given).rows
+        rows = catalog.metadata.rows([scope], "t$commits", columns, given).rows
         assert not any(row[-1] is None for row in rows)
         return [row[0] for row in rows]
 
@@ -99,7 +99,7 @@ def test_commits_come_in_pages_and_no_more_than_are_wanted(
         page = 0
         while not pages or page:
             left = None if limit is None else limit - sum(len(rows) for rows in pages)
-            metadata_page = catalog.metadata_rows(
+            metadata_page = catalog.metadata.rows(
                 [scope], "t$commits", ["version"], given, limit=left, newest_first=newest_first, page=page
             )
             pages.append([version for (version,) in metadata_page.rows])
@@ -123,7 +123,7 @@ def test_commits_come_in_pages_and_no_more_than_are_wanted(
 def test_segments_and_epochs(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope)
     insert(catalog, stream, 1)
-    catalog.call_procedure("scale", [f"{scope}.t", 2])
+    catalog.procedures.call("scale", [f"{scope}.t", 2])
     old, *new = table(catalog, stream, "segments")
     assert (old["segment"], old["sealed"], old["current"], old["start_offset"]) == (0, True, False, 0)
     assert old["bytes"] == old["end_offset"] > 0
@@ -163,7 +163,7 @@ def test_schemas(catalog: Catalog, scope: str) -> None:
 def test_cuts_and_properties(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope, compatibility="Full")
     insert(catalog, stream, 1)
-    catalog.call_procedure("create_cut", [f"{scope}.t", "here", None])
+    catalog.procedures.call("create_cut", [f"{scope}.t", "here", None])
     (cut,) = table(catalog, stream, "cuts")
     assert (cut["name"], StreamCut.from_text(cut["cut"])) == ("here", catalog.client.tail(stream))
     properties = {row["key"]: row["value"] for row in table(catalog, stream, "properties")}
@@ -180,13 +180,13 @@ def test_a_stream_of_others_has_metadata_tables_too(catalog: Catalog, scope: str
 
 def test_columns_are_given_as_they_are_asked_for(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
-    assert catalog.metadata_rows([scope], "t$epochs", ["current", "epoch"]).rows == [[True, 0]]
-    assert catalog.metadata_rows([scope], "t$EPOCHS", []).rows == [[]]
+    assert catalog.metadata.rows([scope], "t$epochs", ["current", "epoch"]).rows == [[True, 0]]
+    assert catalog.metadata.rows([scope], "t$EPOCHS", []).rows == [[]]
 
 
 def test_what_isn_t_there(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
     with pytest.raises(InvalidNameError, match='no metadata table "commit"; did you mean "commits"'):
-        catalog.metadata_schema([scope], "t$commit")
+        catalog.metadata.schema([scope], "t$commit")
     with pytest.raises(StreamNotFoundError):
-        catalog.metadata_schema([scope], "nope$commits")
+        catalog.metadata.schema([scope], "nope$commits")

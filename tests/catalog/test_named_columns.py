@@ -86,9 +86,9 @@ def test_a_column_that_is_named_stays(catalog: Catalog, scope: str) -> None:
         properties, condition, path = {**NAMED, **FREE}[name]
         table = f"{name}_{kind}_{table_format}"
         checks = [] if condition is None else [Check(name="held", condition=condition)]
-        made = catalog.create_table([scope], table, COLUMNS, [], {**properties, "format": table_format}, checks=checks)
+        made = catalog.tables.create([scope], table, COLUMNS, [], {**properties, "format": table_format}, checks=checks)
         try:
-            catalog.alter_table([scope], table, [change(kind, path)])
+            catalog.altering.alter([scope], table, [change(kind, path)])
         except UnsupportedOperationError as error:
             result = f"refused: {error}"
             assert catalog.load_table([scope], table, age_s=0).event_schema == made.event_schema, case
@@ -98,7 +98,7 @@ def test_a_column_that_is_named_stays(catalog: Catalog, scope: str) -> None:
         try:
             assert write_and_read(catalog, scope, table, [check.name for check in checks]) == [1], case
             other = [{"kind": "SetProperty", "property": "tags", "value": "x"}]
-            catalog.alter_table([scope], table, other)
+            catalog.altering.alter([scope], table, other)
         except PravegaError as error:
             return f"{result}, and then: {error}"
         return result
@@ -129,13 +129,13 @@ def test_a_schema_that_is_registered_keeps_what_is_named(catalog: Catalog, scope
     for name in ("composite", "time", "check", "field", "of_field"):
         properties, condition, path = NAMED[name]
         checks = [] if condition is None else [Check(name="held", condition=condition)]
-        made = catalog.create_table([scope], name, COLUMNS, [], {**properties, "format": "json"}, checks=checks)
+        made = catalog.tables.create([scope], name, COLUMNS, [], {**properties, "format": "json"}, checks=checks)
         left = StructType([field for field in COLUMNS if field.name != path.split(".")[0]])
         with pytest.raises(PravegaError, match=path.split(".", maxsplit=1)[0]):
-            catalog.register_schema(made.stream, table_format="json", columns=left)
+            catalog.schemas.register(made.stream, table_format="json", columns=left)
         assert catalog.load_table([scope], name, age_s=0).properties == made.properties
         more = StructType([*COLUMNS, StructField("more", StringType())])
-        catalog.register_schema(made.stream, table_format="json", columns=more)
+        catalog.schemas.register(made.stream, table_format="json", columns=more)
         after = catalog.load_table([scope], name, age_s=0)
         assert (after.properties, after.schema) == (made.properties, more)
 
@@ -143,11 +143,11 @@ def test_a_schema_that_is_registered_keeps_what_is_named(catalog: Catalog, scope
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_a_schema_that_is_registered_reads_what_is_there(catalog: Catalog, scope: str, table_format: str) -> None:
     """Types that don't go together are refused under any policy; a name that comes back is another column."""
-    made = catalog.create_table([scope], "t", COLUMNS, [], {"format": table_format, "compatibility": "AllowAny"})
+    made = catalog.tables.create([scope], "t", COLUMNS, [], {"format": table_format, "compatibility": "AllowAny"})
     assert write_and_read(catalog, scope, "t", []) == [1]
 
     def register(*columns: StructField) -> None:
-        catalog.register_schema(made.stream, table_format=table_format, columns=StructType(list(columns)))
+        catalog.schemas.register(made.stream, table_format=table_format, columns=StructType(list(columns)))
 
     def found(*names: str) -> list[Any]:
         definition = catalog.load_table([scope], "t", age_s=0)
@@ -166,7 +166,7 @@ def test_a_schema_that_is_registered_reads_what_is_there(catalog: Catalog, scope
 
 def test_several_sessions_bring_the_same_column(catalog: Catalog, scope: str) -> None:
     """As INSERT WITH SCHEMA EVOLUTION and `merge-schema` do: all of them go on, and the column is there once."""
-    catalog.create_table([scope], "t", COLUMNS, [], {})
+    catalog.tables.create([scope], "t", COLUMNS, [], {})
     wider = StructType([StructField("a", LongType()), StructField("s", StructType([StructField("z", StringType())]))])
     many = range(6)
     for turn in range(3):
@@ -174,7 +174,7 @@ def test_several_sessions_bring_the_same_column(catalog: Catalog, scope: str) ->
 
         def bring(number: int, new: StructType = new) -> None:
             if number % 2:
-                catalog.merge_schema([scope], "t", new)
+                catalog.altering.merge_schema([scope], "t", new)
                 return
             changes = [{"kind": "AddColumn", "column": [new.names[-1]], "type": IntegerType().json(), "nullable": True}]
             if new.names[-1] == "c0":
@@ -182,7 +182,7 @@ def test_several_sessions_bring_the_same_column(catalog: Catalog, scope: str) ->
                     {"kind": "AddColumn", "column": ["s", "z"], "type": StringType().json(), "nullable": True},
                     {"kind": "UpdateColumnType", "column": ["a"], "type": LongType().json()},
                 ]
-            catalog.alter_table([scope], "t", changes)
+            catalog.altering.alter([scope], "t", changes)
 
         with ThreadPoolExecutor(len(many)) as pool:
             list(pool.map(bring, many))
@@ -192,4 +192,4 @@ def test_several_sessions_bring_the_same_column(catalog: Catalog, scope: str) ->
     assert schema["a"].dataType == LongType()
     # Another type is another column: it isn't there.
     with pytest.raises(PravegaError, match='a column "c0" already'):
-        catalog.alter_table([scope], "t", [{**change("long", "c0"), "kind": "AddColumn", "nullable": True}])
+        catalog.altering.alter([scope], "t", [{**change("long", "c0"), "kind": "AddColumn", "nullable": True}])

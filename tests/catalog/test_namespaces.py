@@ -36,19 +36,19 @@ def set_property(name: str, value: str) -> dict[str, str]:
 
 
 def store(catalog: Catalog, scope: str, name: str, definition: dict[str, Any] = VIEW, **how: bool) -> None:
-    catalog.store_view([scope], name, definition, **{"create": True, "replace": False, **how})
+    catalog.views.store([scope], name, definition, **{"create": True, "replace": False, **how})
 
 
 def test_a_namespace_keeps_its_comment_and_properties(catalog: Catalog) -> None:
     name = f"test-{uuid.uuid4().hex[:12]}"
-    catalog.create_namespace([name], {"comment": "ours", "team": "us", "owner": "me"})
-    assert catalog.namespace_properties([name]) == {"scope": name, "comment": "ours", "team": "us"}
-    catalog.alter_namespace([name], [set_property("team", "them"), {"kind": "RemoveProperty", "property": "comment"}])
-    assert catalog.namespace_properties([name]) == {"scope": name, "team": "them"}
-    assert catalog.drop_namespace([name], cascade=False)
-    catalog.create_namespace([name])
-    assert catalog.namespace_properties([name]) == {"scope": name}
-    catalog.drop_namespace([name], cascade=False)
+    catalog.namespaces.create([name], {"comment": "ours", "team": "us", "owner": "me"})
+    assert catalog.namespaces.properties([name]) == {"scope": name, "comment": "ours", "team": "us"}
+    catalog.namespaces.alter([name], [set_property("team", "them"), {"kind": "RemoveProperty", "property": "comment"}])
+    assert catalog.namespaces.properties([name]) == {"scope": name, "team": "them"}
+    assert catalog.namespaces.drop([name], cascade=False)
+    catalog.namespaces.create([name])
+    assert catalog.namespaces.properties([name]) == {"scope": name}
+    catalog.namespaces.drop([name], cascade=False)
 
 
 def test_a_namespace_s_properties_are_new_at_once_where_they_were_changed(catalog: Catalog, scope: str) -> None:
@@ -57,56 +57,56 @@ def test_a_namespace_s_properties_are_new_at_once_where_they_were_changed(catalo
 
     def look() -> None:
         while not over.is_set():
-            catalog.namespace_properties([scope])
+            catalog.namespaces.properties([scope])
 
     with ThreadPoolExecutor(2) as others:
         looking = [others.submit(look) for _ in range(2)]
         try:
             for number in range(40):
-                catalog.alter_namespace([scope], [set_property("n", str(number))])
-                assert catalog.namespace_properties([scope])["n"] == str(number)
+                catalog.namespaces.alter([scope], [set_property("n", str(number))])
+                assert catalog.namespaces.properties([scope])["n"] == str(number)
         finally:
             over.set()
         for one in looking:
             one.result()
-    catalog.drop_namespace([scope], cascade=True)
+    catalog.namespaces.drop([scope], cascade=True)
     with pytest.raises(ScopeNotFoundError):
-        catalog.namespace_properties([scope])
-    catalog.create_namespace([scope], {"n": "new"})
-    assert catalog.namespace_properties([scope])["n"] == "new"
+        catalog.namespaces.properties([scope])
+    catalog.namespaces.create([scope], {"n": "new"})
+    assert catalog.namespaces.properties([scope])["n"] == "new"
 
 
 def test_a_namespace_has_no_location_and_no_other_name(catalog: Catalog, scope: str) -> None:
     name = f"test-{uuid.uuid4().hex[:12]}"
     with pytest.raises(UnsupportedOperationError, match="a Pravega scope has no location: leave LOCATION out"):
-        catalog.create_namespace([name], {"location": "/x"})
+        catalog.namespaces.create([name], {"location": "/x"})
     assert not catalog.client.controller.scope_exists(name)
     with pytest.raises(UnsupportedOperationError, match="a scope can't be renamed"):
-        catalog.alter_namespace([scope], [set_property("scope", "x")])
+        catalog.namespaces.alter([scope], [set_property("scope", "x")])
     with pytest.raises(ScopeNotFoundError):
-        catalog.alter_namespace([name], [set_property("a", "b")])
+        catalog.namespaces.alter([name], [set_property("a", "b")])
 
 
 def test_a_view_is_made_replaced_renamed_and_dropped(catalog: Catalog, scope: str) -> None:
     store(catalog, scope, "my_view")
-    assert catalog.list_views([scope]) == ["my_view"]
-    assert catalog.load_view([scope], "my-view") == VIEW
+    assert catalog.views.names([scope]) == ["my_view"]
+    assert catalog.views.load([scope], "my-view") == VIEW
     with pytest.raises(ViewExistsError):
         store(catalog, scope, "my_view")
     store(catalog, scope, "my_view", {**VIEW, "query": "SELECT 2"}, replace=True)
-    assert catalog.load_view([scope], "my_view")["query"] == "SELECT 2"
-    catalog.rename_view([scope], "my_view", [], "other")
-    assert catalog.list_views([scope]) == ["other"]
-    assert catalog.drop_view([scope], "other") is True
-    assert catalog.drop_view([scope], "other") is False
-    assert catalog.list_views([scope]) == []
+    assert catalog.views.load([scope], "my_view")["query"] == "SELECT 2"
+    catalog.views.rename([scope], "my_view", [], "other")
+    assert catalog.views.names([scope]) == ["other"]
+    assert catalog.views.drop([scope], "other") is True
+    assert catalog.views.drop([scope], "other") is False
+    assert catalog.views.names([scope]) == []
 
 
 def test_views_that_aren_t_there(catalog: Catalog, scope: str) -> None:
     for call in (
-        lambda: catalog.load_view([scope], "v"),
+        lambda: catalog.views.load([scope], "v"),
         lambda: store(catalog, scope, "v", create=False, replace=True),
-        lambda: catalog.rename_view([scope], "v", [], "w"),
+        lambda: catalog.views.rename([scope], "v", [], "w"),
     ):
         with pytest.raises(ViewNotFoundError):
             call()
@@ -121,28 +121,28 @@ def test_views_and_tables_share_their_names(catalog: Catalog, scope: str) -> Non
     with pytest.raises(StreamExistsError, match="a view needs another name"):
         store(catalog, scope, "t")
     with pytest.raises(StreamExistsError, match="a table needs another name"):
-        catalog.create_table([scope], "v", COLUMNS, [], {})
+        catalog.tables.create([scope], "v", COLUMNS, [], {})
     with pytest.raises(StreamExistsError):
-        catalog.rename_view([scope], "v", [], "t")
-    assert catalog.list_tables([scope]) == ["t"]
+        catalog.views.rename([scope], "v", [], "t")
+    assert catalog.relations.names([scope]) == ["t"]
 
 
 def test_a_namespace_with_views_is_dropped_only_with_cascade(catalog: Catalog, scope: str) -> None:
     store(catalog, scope, "v")
     with pytest.raises(ScopeNotEmptyError, match="still holds 1 views: drop them first"):
-        catalog.drop_namespace([scope], cascade=False)
-    assert catalog.drop_namespace([scope], cascade=True)
+        catalog.namespaces.drop([scope], cascade=False)
+    assert catalog.namespaces.drop([scope], cascade=True)
 
 
 def test_reader_groups_and_key_value_tables_go_with_their_namespace(catalog: Catalog, scope: str) -> None:
     controller, stream = catalog.client.controller, make(catalog, scope)
     controller.create_reader_group(ReaderGroup(scope=scope, name="audit", streams=(ReaderGroupStream(stream=stream),)))
     controller.create_key_value_table(scope, "theirs", partitions=1, key_bytes=8)
-    assert catalog.list_tables([scope]) == ["t", "theirs"]
+    assert catalog.relations.names([scope]) == ["t", "theirs"]
     held = "still holds 1 streams and 1 key-value tables and 1 reader groups: drop them first"
     with pytest.raises(ScopeNotEmptyError, match=held):
-        catalog.drop_namespace([scope], cascade=False)
-    assert catalog.drop_namespace([scope], cascade=True)
+        catalog.namespaces.drop([scope], cascade=False)
+    assert catalog.namespaces.drop([scope], cascade=True)
     assert not controller.scope_exists(scope)
 
 
@@ -151,10 +151,10 @@ def test_subscriptions_end_with_their_table(catalog: Catalog, scope: str) -> Non
     first, second = make(catalog, scope, table="first"), make(catalog, scope, table="second")
     Subscription(catalog.client, "one", (first,))
     Subscription(catalog.client, "both", (first, second))
-    catalog.drop_stream(first)
+    catalog.tables.drop_stream(first)
     assert list(controller.list_reader_groups(scope)) == ["both"]
     assert controller.subscribers(second) == (f"{scope}/both",)
-    assert catalog.drop_namespace([scope], cascade=True)
+    assert catalog.namespaces.drop([scope], cascade=True)
     assert not controller.scope_exists(scope)
 
 
@@ -162,22 +162,22 @@ def test_the_default_namespace_is_there_before_its_scope(catalog: Catalog) -> No
     """Clients that name no database begin with it."""
     controller = catalog.client.controller
     assert not controller.scope_exists("default"), "another test has left it"
-    assert catalog.namespace_properties(["default"]) == {"scope": "default"}
-    assert catalog.list_tables(["default"]) == []
-    assert catalog.list_views(["default"]) == []
-    assert not catalog.drop_namespace(["default"], cascade=True)
-    assert "default" not in catalog.list_namespaces()
+    assert catalog.namespaces.properties(["default"]) == {"scope": "default"}
+    assert catalog.relations.names(["default"]) == []
+    assert catalog.views.names(["default"]) == []
+    assert not catalog.namespaces.drop(["default"], cascade=True)
+    assert "default" not in catalog.namespaces.names()
     assert not controller.scope_exists("default")
     with pytest.raises(ScopeNotFoundError):
         store(catalog, "default-2", "v")
     for put in (
         lambda: make(catalog, "default"),
         lambda: store(catalog, "default", "v"),
-        lambda: catalog.alter_namespace(["default"], [set_property("team", "us")]),
+        lambda: catalog.namespaces.alter(["default"], [set_property("team", "us")]),
     ):
         put()
-        assert "default" in catalog.list_namespaces()
-        assert catalog.drop_namespace(["default"], cascade=True)
+        assert "default" in catalog.namespaces.names()
+        assert catalog.namespaces.drop(["default"], cascade=True)
 
 
 def test_a_namespace_is_dropped_though_the_controller_broke_creations_off(
@@ -188,13 +188,13 @@ def test_a_namespace_is_dropped_though_the_controller_broke_creations_off(
 
     def drop(*, cascade: bool) -> None:
         name = f"test-{uuid.uuid4().hex[:12]}"
-        catalog.create_namespace([name])
+        catalog.namespaces.create([name])
         make(catalog, name)
-        assert catalog.drop_table([name], "t")
+        assert catalog.relations.drop([name], "t")
         break_creation(client, name, "t.ledger", has_segment=True)
         if cascade:
             break_creation(client, name, "kv", has_segment=False)
-        assert catalog.drop_namespace([name], cascade=cascade) is True
+        assert catalog.namespaces.drop([name], cascade=cascade) is True
         assert not client.controller.scope_exists(name)
 
     together(lambda: drop(cascade=False), lambda: drop(cascade=True))
@@ -211,9 +211,9 @@ def test_tables_are_made_where_the_controller_broke_creations_off(
     columns = StructType().add("id", "long", nullable=False).add("s", "string")
     properties = {"table-type": "key-value", "primary-key": "id"}
     together(
-        lambda: catalog.create_table([scope], "t", COLUMNS, [], {}),
-        lambda: catalog.create_relation([scope], "kv", columns, [], properties),
+        lambda: catalog.tables.create([scope], "t", COLUMNS, [], {}),
+        lambda: catalog.relations.create([scope], "kv", columns, [], properties),
     )
-    assert sorted(catalog.list_tables([scope])) == ["kv", "t"]
-    assert catalog.drop_table([scope], "t")
-    assert catalog.drop_table([scope], "kv")
+    assert sorted(catalog.relations.names([scope])) == ["kv", "t"]
+    assert catalog.relations.drop([scope], "t")
+    assert catalog.relations.drop([scope], "kv")

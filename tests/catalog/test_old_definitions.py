@@ -34,8 +34,8 @@ def of_formats() -> list[str]:
 
 def made_again(catalog: Catalog, scope: str, table: str, table_format: str) -> Stream:
     """Another session's DROP and CREATE, with a row."""
-    assert catalog.drop_table([scope], table)
-    stream = catalog.create_table([scope], table, OTHERS, [], {"format": table_format}).stream
+    assert catalog.relations.drop([scope], table)
+    stream = catalog.tables.create([scope], table, OTHERS, [], {"format": table_format}).stream
     batch = pa.record_batch({"amount": pa.array([0.5]), "id": pa.array([100])})
     job = WriteJob(plan(catalog.definition(stream, age_s=0)))
     job.commit_job([job.write_partition(0, iter([batch]))])
@@ -48,7 +48,7 @@ def test_a_plan_of_an_old_look_is_of_the_table_that_was_there_then(
 ) -> None:
     """The analysis looks a table up, another process makes it again, and then the statement is planned."""
     one, other = CatalogMethods(settings), Catalog(settings)
-    stream = one.catalog.create_table([scope], "t", COLUMNS, [], {"format": table_format}).stream
+    stream = one.catalog.tables.create([scope], "t", COLUMNS, [], {"format": table_format}).stream
     old = one.catalog.definition(stream, age_s=0)
     made_again(other, scope, "t", table_format)
     assert one.catalog.definition(stream, age_s=LONG_S) is old, "as it is within a second"
@@ -83,7 +83,7 @@ def test_a_scan_of_an_old_look_is_planned_again_where_its_columns_are_the_same(s
         else:
             with pytest.raises(TableChangedError, match='"name" isn\'t there any more'):
                 scan()
-        other.drop_table([scope], "t")
+        other.relations.drop([scope], "t")
         make(other, scope)
 
 
@@ -163,7 +163,7 @@ def test_an_event_of_a_later_schema_is_not_bad(catalog: Catalog, scope: str, mod
     def register(*symbols: str) -> None:
         kind = {"type": "enum", "name": "kind", "symbols": list(symbols)}
         record = {"type": "record", "name": "t", "fields": [{"name": "kind", "type": kind}]}
-        catalog.register_schema(stream, table_format="avro", text=json.dumps(record), compatibility="AllowAny")
+        catalog.schemas.register(stream, table_format="avro", text=json.dumps(record), compatibility="AllowAny")
 
     def put(*kinds: str) -> None:
         events = catalog.definition(stream, age_s=0).for_writing().encode(pa.record_batch({"kind": list(kinds)}))

@@ -32,7 +32,7 @@ def call(catalog: Catalog, name: str, *arguments: Any) -> list[list[Any]]:
     for parameter in PROCEDURES[name].parameters[len(given) :]:
         assert parameter.default is not None
         given.append(None if parameter.default == "NULL" else parameter.default.strip("'"))
-    return catalog.call_procedure(name, given)
+    return catalog.procedures.call(name, given)
 
 
 def test_scale_gives_a_stream_another_number_of_segments(catalog: Catalog, client: Client, scope: str) -> None:
@@ -163,9 +163,9 @@ def test_wrong_arguments(
 
 
 def test_procedures_are_found_by_name(catalog: Catalog) -> None:
-    assert catalog.list_procedures(["system"]) == catalog.list_procedures([]) == sorted(PROCEDURES)
-    assert catalog.list_procedures(["shop"]) == []
-    assert catalog.procedure(["system"], "SCALE").name == "scale"
+    assert catalog.procedures.names(["system"]) == catalog.procedures.names([]) == sorted(PROCEDURES)
+    assert catalog.procedures.names(["shop"]) == []
+    assert catalog.procedures.named(["system"], "SCALE").name == "scale"
     for namespace, name in ((["system"], "scal"), (["shop"], "scale")):
         with pytest.raises(InvalidNameError, match='all are in the namespace "system"; did you mean "scale"'):
-            catalog.procedure(namespace, name)
+            catalog.procedures.named(namespace, name)

@@ -78,7 +78,7 @@ def _insert_with_attempts_on_both_sides_of_a_scale(catalog: Catalog, definition:
     for segments, ids in ((3, (10, 11, 12)), (4, (20, 21)), (2, (22,))):
         # The first one shares its transaction, each other one has its own.
         messages.append(job.write_partition(0, iter([batch(*ids)])))
-        catalog.call_procedure("scale", [str(definition.stream).replace("/", "."), segments])
+        catalog.procedures.call("scale", [str(definition.stream).replace("/", "."), segments])
     new = [(id, f"n{id}") for id in (10, 11, 12, 20, 21, 22)]
     return Made(committed(job, messages), [*OLD, *new])
 
@@ -111,23 +111,23 @@ def _update(catalog: Catalog, definition: TableDefinition) -> Made:
 
 def _replace(catalog: Catalog, definition: TableDefinition) -> Made:
     stream = definition.stream
-    _, staged = catalog.stage_table([stream.scope], stream.name, NEW, [], {}, create=True, replace=True)
-    catalog.commit_staged(staged, written=False)
-    return Made(lambda: catalog.commit_staged(staged, written=False), [])
+    _, staged = catalog.replacing.stage([stream.scope], stream.name, NEW, [], {}, create=True, replace=True)
+    catalog.replacing.commit(staged, written=False)
+    return Made(lambda: catalog.replacing.commit(staged, written=False), [])
 
 
 def _replace_with_rows(catalog: Catalog, definition: TableDefinition) -> Made:
     stream = definition.stream
-    made, staged = catalog.stage_table([stream.scope], stream.name, NEW, [], {}, create=True, replace=True)
-    job = OverwritingJob(plan(made, catalog.staged_table(staged)))
+    made, staged = catalog.replacing.stage([stream.scope], stream.name, NEW, [], {}, create=True, replace=True)
+    job = OverwritingJob(plan(made, catalog.replacing.staged_table(staged)))
     commit = committed(job, [job.write_partition(0, iter([batch(10, other="x")]))])
-    catalog.commit_staged(staged, written=True)
+    catalog.replacing.commit(staged, written=True)
 
     def again() -> None:
         commit()
-        catalog.commit_staged(staged, written=True)
+        catalog.replacing.commit(staged, written=True)
         # Spark says so where it takes the statement for failed.
-        catalog.abort_staged(staged)
+        catalog.relations.abort(staged)
 
     return Made(again, [(10, "n10")])
 
@@ -192,10 +192,10 @@ def test_a_repeated_commit_changes_nothing_however_much_came_between(
 
 def test_a_table_that_somebody_else_has_made_meanwhile_stays(catalog: Catalog, scope: str) -> None:
     """CREATE TABLE AS SELECT has failed, and what it had made is to be dropped: the second time it is asked for."""
-    made, staged = catalog.stage_table([scope], "t", NEW, [], {}, create=True, replace=False)
-    catalog.abort_staged(staged)
+    made, staged = catalog.replacing.stage([scope], "t", NEW, [], {}, create=True, replace=False)
+    catalog.relations.abort(staged)
     assert not catalog.exists(made.stream)
-    catalog.abort_staged(staged)
+    catalog.relations.abort(staged)
     insert(catalog, make(catalog, scope), 1)
-    catalog.abort_staged(staged)
+    catalog.relations.abort(staged)
     assert rows(catalog, made.stream) == [(1, "n1")]

@@ -37,7 +37,7 @@ def stage(
     create: bool = True,
     replace: bool = True,
 ) -> tuple[TableDefinition, Staged]:
-    return catalog.stage_table([scope], "t", columns, [], properties or {}, create=create, replace=replace)
+    return catalog.replacing.stage([scope], "t", columns, [], properties or {}, create=create, replace=replace)
 
 
 def state(catalog: Catalog, stream: Stream) -> tuple[Any, ...]:
@@ -82,11 +82,11 @@ def test_a_write_that_is_aborted_leaves_the_others(catalog: Catalog, scope: str)
 
 def test_truncating_removes_all_rows(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope, segments=2)
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     insert(catalog, stream, 1, 2, 3)
-    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    catalog.procedures.call("scale", [f"{scope}.t", 3])
     insert(catalog, stream, 4)
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     assert ids(catalog, stream) == []
     insert(catalog, stream, 5)
     assert ids(catalog, stream) == [5]
@@ -98,13 +98,13 @@ def test_truncating_removes_all_rows(catalog: Catalog, scope: str) -> None:
 def test_a_new_table_is_there_or_isn_t(catalog: Catalog, scope: str) -> None:
     definition, staged = stage(catalog, scope)
     write(overwriting(definition), 1)
-    catalog.commit_staged(staged, written=True)
+    catalog.replacing.commit(staged, written=True)
     assert ids(catalog, definition.stream) == [1]
-    catalog.drop_table([scope], "t")
+    catalog.relations.drop([scope], "t")
     _, staged = stage(catalog, scope)
-    catalog.abort_staged(staged)
-    catalog.abort_staged(staged)
-    assert catalog.list_tables([scope]) == []
+    catalog.relations.abort(staged)
+    catalog.relations.abort(staged)
+    assert catalog.relations.names([scope]) == []
 
 
 def test_a_replaced_table_has_new_columns_rows_and_properties(
@@ -116,11 +116,11 @@ def test_a_replaced_table_has_new_columns_rows_and_properties(
     planned, staged = stage(catalog, scope, OTHERS, {"team.x": "y", "segments": "2"})
     assert planned.schema == OTHERS
     assert state(catalog, stream) == before, "nobody sees it yet"
-    writer = overwriting(planned, catalog.staged_table(staged))
+    writer = overwriting(planned, catalog.replacing.staged_table(staged))
     rows = pa.record_batch({"name": pa.array([7], pa.int64()), "x": pa.array(["seven"])})
     writer.commit_job([writer.write_task(iter([rows]))])
-    catalog.commit_staged(staged, written=True)
-    catalog.commit_staged(staged, written=True)
+    catalog.replacing.commit(staged, written=True)
+    catalog.replacing.commit(staged, written=True)
     after = catalog.definition(stream, age_s=0)
     assert after.schema == OTHERS
     assert after.properties == {"format": "avro", "team.x": "y"}
@@ -135,8 +135,8 @@ def test_a_replacement_that_fails_leaves_everything_as_it_was(
     insert(catalog, stream, 1, 2)
     before = state(catalog, stream)
     planned, staged = stage(catalog, scope, OTHERS)
-    overwriting(planned, catalog.staged_table(staged)).abort_job([])
-    catalog.abort_staged(staged)
+    overwriting(planned, catalog.replacing.staged_table(staged)).abort_job([])
+    catalog.relations.abort(staged)
     assert state(catalog, stream) == before
     assert len(registry.schemas(scope, "t")) == 1
     insert(catalog, stream, 3)
@@ -147,7 +147,7 @@ def test_a_table_is_replaced_by_an_empty_one(catalog: Catalog, scope: str) -> No
     stream = make(catalog, scope)
     insert(catalog, stream, 1)
     _, staged = stage(catalog, scope)
-    catalog.commit_staged(staged, written=False)
+    catalog.replacing.commit(staged, written=False)
     assert ids(catalog, stream) == []
     assert catalog.definition(stream, age_s=0).properties == {"format": "avro"}
 
@@ -157,7 +157,7 @@ def test_columns_come_back(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope)
     for columns in (OTHERS, COLUMNS):
         _, staged = stage(catalog, scope, columns)
-        catalog.commit_staged(staged, written=False)
+        catalog.replacing.commit(staged, written=False)
         assert catalog.definition(stream, age_s=0).schema == columns
     insert(catalog, stream, 1)
     assert ids(catalog, stream) == [1]

@@ -67,24 +67,24 @@ def write(catalog: Catalog, table: str) -> bool:
 
 
 def create_and_drop(catalog: Catalog) -> bool:
-    catalog.create_table(["rights"], "t_made", COLUMNS, [], {})
-    return catalog.drop_table(["rights"], "t_made")
+    catalog.tables.create(["rights"], "t_made", COLUMNS, [], {})
+    return catalog.relations.drop(["rights"], "t_made")
 
 
 def make_namespace(catalog: Catalog) -> bool:
-    catalog.create_namespace(["rights_new"])
-    return catalog.drop_namespace(["rights_new"], cascade=False)
+    catalog.namespaces.create(["rights_new"])
+    return catalog.namespaces.drop(["rights_new"], cascade=False)
 
 
 @pytest.fixture(scope="module")
 def owner(auth_sandbox: Sandbox) -> Iterator[Catalog]:
     """A catalog with the table that the rights are for, into which nobody has written, and with one more."""
     catalog = catalog_of(auth_sandbox, "admin")
-    catalog.create_namespace(["rights"])
+    catalog.namespaces.create(["rights"])
     for table in ("t", "other"):
-        catalog.create_table(["rights"], table, COLUMNS, [], {})
+        catalog.tables.create(["rights"], table, COLUMNS, [], {})
     yield catalog
-    catalog.drop_namespace(["rights"], cascade=True)
+    catalog.namespaces.drop(["rights"], cascade=True)
 
 
 WORK: dict[str, Callable[[Catalog], object]] = {
@@ -94,8 +94,8 @@ WORK: dict[str, Callable[[Catalog], object]] = {
     "read other": lambda catalog: read(catalog, "other") % 3 == 0,
     "make tables": create_and_drop,
     "make namespaces": make_namespace,
-    "list tables": lambda catalog: catalog.list_tables(["rights"]),
-    "list namespaces": lambda catalog: catalog.list_namespaces(),
+    "list tables": lambda catalog: catalog.relations.names(["rights"]),
+    "list namespaces": lambda catalog: catalog.namespaces.names(),
 }
 MAY = {
     "rights-writer": {"write": True, "read": True},
@@ -126,7 +126,7 @@ def test_rights_suffice_for_what_they_are_said_to_and_for_nothing_else(
 def test_a_key_value_table_is_seen_by_those_who_may_change_it(owner: Catalog, auth_sandbox: Sandbox) -> None:
     columns = StructType().add("id", "long", nullable=False).add("s", "string")
     properties = {"table-type": "key-value", "primary-key": "id", "partitions": "2"}
-    made = owner.create_relation(["rights"], "kv", columns, [], properties)
+    made = owner.relations.create(["rights"], "kv", columns, [], properties)
     assert isinstance(made, KeyValueDefinition)
     job = KeyValueJob(KeyValuePlan.of(made, {}, checks=[]), 1)
     rows = pa.record_batch({"id": pa.array([1, 2, 3], pa.int64()), "s": pa.array(["a", None, "c"])})
@@ -134,14 +134,14 @@ def test_a_key_value_table_is_seen_by_those_who_may_change_it(owner: Catalog, au
     reader = KeyValueReader(made, ["id", "s"], Wanted())
     found = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
     assert sorted((row["id"], row["s"]) for row in found) == [(1, "a"), (2, None), (3, "c")]
-    assert "kv" in owner.list_tables(["rights"])
+    assert "kv" in owner.relations.names(["rights"])
     analyst = catalog_of(auth_sandbox, "rights-analyst").relation(["rights"], "kv")
     assert isinstance(analyst, KeyValueDefinition)
     reader = KeyValueReader(analyst, ["id"], Wanted())
     assert sum(batch.num_rows for one in reader.partitions() for batch in reader.read(one)) == 3
     with pytest.raises(AuthenticationError, match="no permission"):
         catalog_of(auth_sandbox, "rights-reader").relation(["rights"], "kv")
-    assert owner.drop_table(["rights"], "kv")
+    assert owner.relations.drop(["rights"], "kv")
 
 
 def change(definition: TableDefinition, rows: dict[int, str | None]) -> None:
@@ -168,12 +168,12 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     """
     columns = StructType().add("id", "long", nullable=False).add("s", "string")
     maker, analyst = (catalog_of(auth_sandbox, user) for user in ("rights-maker", "rights-analyst"))
-    made = maker.create_table(["rights"], "keyed", columns, [], {"primary-key": "id", "segments": "2"})
+    made = maker.tables.create(["rights"], "keyed", columns, [], {"primary-key": "id", "segments": "2"})
     change(made, dict.fromkeys(range(10), "old"))
     options = ReadOptions(subscriber="keyed-follower")
     source = ChangesSource(maker.client, made.stream, ChangesRange(from_version="1"), options, keyed=True)
     source.subscribe()
-    maker.alter_table(
+    maker.altering.alter(
         ["rights"], "keyed", [{"kind": "AddColumn", "column": ["n"], "type": '"integer"', "nullable": True}]
     )
     made = maker.load_table(["rights"], "keyed")
@@ -212,7 +212,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     with pytest.raises(AuthenticationError, match="no permission"):
         catalog_of(auth_sandbox, "rights-reader").load_table(["rights"], "keyed")
     assert rows(maker) == expected
-    assert maker.drop_table(["rights"], "keyed")
+    assert maker.relations.drop(["rights"], "keyed")
 
 
 def test_a_creation_that_was_broken_off_is_made_up_for_by_who_may_do_everything(

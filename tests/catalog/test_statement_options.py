@@ -89,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tables(catalog: Catalog, module_scope: str) -> str:
     """A scope with a table `t` and a key-value table `kv`."""
     insert(catalog, make(catalog, module_scope), 1, 2)
-    catalog.create_relation(
+    catalog.relations.create(
         [module_scope], "kv", COLUMNS, [], {"table-type": "key-value", "primary-key": "id", "partitions": "1"}
     )
     return module_scope
@@ -262,7 +262,7 @@ def test_a_table_s_format_is_imported_only_where_the_configuration_allows_it(
     """Whoever may change a table's commit log chooses the class: it isn't even imported."""
     monkeypatch.syspath_prepend(str(folder))
     allowed = Settings.resolve({"format-classes": "other:*, ini_format:Ini"}, catalog=settings.to_options(), environ={})
-    Catalog(allowed).create_table([scope], "t", COLUMNS, [], {"format": "ini_format:Ini"})
+    Catalog(allowed).tables.create([scope], "t", COLUMNS, [], {"format": "ini_format:Ini"})
     for patterns in ("", "ini_format:Other, ini", "x:*"):
         other = {"format-classes": patterns, "timeout": "30"}
         strict = Settings.resolve(other, catalog={**settings.to_options(), **other}, environ={})
@@ -270,7 +270,7 @@ def test_a_table_s_format_is_imported_only_where_the_configuration_allows_it(
             CatalogMethods(strict).plan_scan([scope], "t", ["id"], {})
         for name in ("a_provider_of_somebody:Mine", "ini_format:Ini"):
             with pytest.raises(ConfigurationError, match="format-classes"):
-                Catalog(strict).create_table([scope], "u", COLUMNS, [], {"format": name})
+                Catalog(strict).tables.create([scope], "u", COLUMNS, [], {"format": name})
         with pytest.raises(ConfigurationError, match="format-classes"):
             CatalogMethods(strict).plan_scan([scope], "t", ["id"], {"format-classes": "*"})
     assert CatalogMethods(allowed).plan_scan([scope], "t", ["id"], {})["schema"]

@@ -58,7 +58,7 @@ def three_versions(catalog: Catalog, scope: str) -> Stream:
     stream = make(catalog, scope, segments=2)
     insert(catalog, stream, 1, 2)
     insert(catalog, stream, 3)
-    catalog.call_procedure("scale", [f"{scope}.t", 3])
+    catalog.procedures.call("scale", [f"{scope}.t", 3])
     insert(catalog, stream, *range(4, 10))
     return stream
 
@@ -129,8 +129,8 @@ def test_a_stream_cut_is_a_version_in_both_of_its_texts(catalog: Catalog, stream
 
 def test_a_cut_has_a_name(catalog: Catalog, stream: Stream, scope: str) -> None:
     table = f"{scope}.t"
-    catalog.call_procedure("create_cut", [table, "first_two", "1"])
-    ((name, text, _),) = catalog.call_procedure("create_cut", [table, "today", None])
+    catalog.procedures.call("create_cut", [table, "first_two", "1"])
+    ((name, text, _),) = catalog.procedures.call("create_cut", [table, "today", None])
     assert (name, StreamCut.from_text(text)) == ("today", catalog.client.tail(stream))
     insert(catalog, stream, 10)
     assert ids(catalog, stream, version(catalog, stream, "first_two")) == [1, 2]
@@ -138,9 +138,9 @@ def test_a_cut_has_a_name(catalog: Catalog, stream: Stream, scope: str) -> None:
     # It is the last thing with a time, too.
     assert moment_at(catalog.client, stream, time.time_ns() // 1000).name == "version 4"
     with pytest.raises(ConfigurationError, match='has a cut "today" already'):
-        catalog.call_procedure("create_cut", [table, "today", None])
-    assert catalog.call_procedure("drop_cut", [table, "today"]) == [[True]]
-    assert catalog.call_procedure("drop_cut", [table, "today"]) == [[False]]
+        catalog.procedures.call("create_cut", [table, "today", None])
+    assert catalog.procedures.call("drop_cut", [table, "today"]) == [[True]]
+    assert catalog.procedures.call("drop_cut", [table, "today"]) == [[False]]
     with pytest.raises(VersionNotFoundError, match=r'no version "today".*; known are: first_two'):
         version(catalog, stream, "today")
 
@@ -149,14 +149,14 @@ def test_a_name_for_an_old_version_makes_it_no_newer(catalog: Catalog, stream: S
     """Given by a version's number, by a stream cut, and as JSON; a cut of the end is the last thing with a time."""
     table, cut = f"{scope}.t", StreamCut(stream, version(catalog, stream, "2").offsets)
     for number, text in enumerate(("1", cut.to_text(), cut.to_json())):
-        catalog.call_procedure("create_cut", [table, f"cut_{number}", text])
+        catalog.procedures.call("create_cut", [table, f"cut_{number}", text])
     now = time.time_ns() // 1000
     assert ids(catalog, stream, moment_at(catalog.client, stream, now)) == list(range(1, 10))
     job = WriteJob(replace(plan(catalog.definition(stream)), mode="at-least-once"))
     write(job, 10)
-    catalog.call_procedure("create_cut", [table, "end", None])
+    catalog.procedures.call("create_cut", [table, "end", None])
     for old in ("1", "2"):
-        catalog.call_procedure("create_cut", [table, f"again_{old}", old])
+        catalog.procedures.call("create_cut", [table, f"again_{old}", old])
     later = moment_at(catalog.client, stream, time.time_ns() // 1000 + 1000)
     assert (later.name, ids(catalog, stream, later)) == ('cut "end"', list(range(1, 11)))
     assert ids(catalog, stream, moment_at(catalog.client, stream, now)) == list(range(1, 10))
@@ -166,7 +166,7 @@ def test_a_name_for_an_old_version_makes_it_no_newer(catalog: Catalog, stream: S
     text = catalog.client.tail(other).to_json()
     write(WriteJob(replace(plan(catalog.definition(other)), mode="at-least-once")), 2)
     for name, given in (("end", None), ("before", text)):
-        catalog.call_procedure("create_cut", [f"{scope}.others", name, given])
+        catalog.procedures.call("create_cut", [f"{scope}.others", name, given])
     assert moment_at(catalog.client, other, time.time_ns() // 1000 + 1000).name == 'cut "end"'
 
 
@@ -234,7 +234,7 @@ def test_a_stream_that_nobody_has_committed_to(catalog: Catalog, scope: str) -> 
 
 def test_what_was_truncated_away_can_t_be_read(catalog: Catalog, stream: Stream, scope: str) -> None:
     cut = version(catalog, stream, "1")
-    catalog.call_procedure("truncate", [f"{scope}.t", "2"])
+    catalog.procedures.call("truncate", [f"{scope}.t", "2"])
     assert ids(catalog, stream) == list(range(4, 10))
     assert ids(catalog, stream, version(catalog, stream, "3")) == list(range(4, 10))
     with pytest.raises(SegmentTruncatedError, match=r'version 1 of stream ".*" was truncated away'):
@@ -334,7 +334,7 @@ def test_a_plan_is_limited_in_size(catalog: Catalog, fixed: Stream, monkeypatch:
 def test_a_version_names_current_segments_only(catalog: Catalog, stream: Stream, scope: str) -> None:
     """Entries that named each segment since the head outgrew what a server takes, and nobody could commit any more."""
     for segments in (2, 4):
-        catalog.call_procedure("scale", [f"{scope}.t", segments])
+        catalog.procedures.call("scale", [f"{scope}.t", segments])
         insert(catalog, stream, *range(10 * segments, 10 * segments + 9))
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None

@@ -19,7 +19,7 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     stream = make(catalog, scope, segments=2, truncate_with_next_write="TRUE")
     others = Catalog(settings)
     insert(catalog, stream, 1, 2, 3)
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     assert ids(others, stream) == [1, 2, 3]
 
     # Planned before, by whom doesn't know of it; and after the driver that truncated is gone.
@@ -30,8 +30,8 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     assert ids(catalog, stream) == [4, 5, 6]
 
     # Without rows the table is empty then, as after an INSERT of a query that finds none.
-    catalog.truncate_table([scope], "t")
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
+    catalog.relations.truncate([scope], "t")
     job = WriteJob(plan(catalog.definition(stream, age_s=0)))
     job.commit_job([None])
     assert ids(others, stream) == []
@@ -39,7 +39,7 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     assert ids(others, stream) == [7]
 
     # One that fails leaves the old rows, and the truncation; so does a write that is repeated.
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     job = WriteJob(plan(catalog.definition(stream, age_s=0)))
     job.abort_job([None])
     assert ids(catalog, stream) == [7]
@@ -50,13 +50,13 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     assert ids(catalog, stream) == [8, 9]
 
     # A streaming query's epoch is a write, too; an overwrite, a replacement of the table likewise.
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     for number, row in ((0, 10), (1, 11)):
         job = WriteJob(plan(catalog.definition(stream, age_s=0)))
         messages = [job.write_task(iter([batch_of(row)]))]
         job.commit_job(messages, Epoch(query="q", number=number))
     assert ids(catalog, stream) == [10, 11]
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     write(OverwritingJob(plan(catalog.definition(stream, age_s=0))), 12)
     insert(catalog, stream, 13)
     assert ids(others, stream) == [12, 13]
@@ -67,7 +67,7 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
         seen = [Seen.of(take_snapshot(catalog.client, stream))]
         insert(others, stream, 20)
         if truncates:
-            catalog.truncate_table([scope], "t")
+            catalog.relations.truncate([scope], "t")
         job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
         job.commit_job([job.write_task(iter([batch_of(21)]))], seen=seen)
         assert ids(others, stream) == ([21] if truncates else [20, 21])
@@ -76,7 +76,7 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     with pytest.raises(ConfigurationError, match="truncate-with-next-write"):
         change(catalog, scope, "writer-mode", "at-least-once")
     change(catalog, scope, "truncate-with-next-write", "false")
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
     assert ids(others, stream) == []
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None
@@ -88,4 +88,4 @@ def batch_of(row: int) -> pa.RecordBatch:
 
 
 def change(catalog: Catalog, scope: str, name: str, value: str) -> None:
-    catalog.alter_table([scope], "t", [{"kind": "SetProperty", "property": name, "value": value}])
+    catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": name, "value": value}])

@@ -68,15 +68,15 @@ def catalog(auth_sandbox: Sandbox) -> Catalog:
 @pytest.fixture
 def scope(catalog: Catalog) -> Iterator[str]:
     name = f"others_{uuid.uuid4().hex[:8]}"
-    catalog.create_namespace([name])
+    catalog.namespaces.create([name])
     yield name
-    catalog.drop_namespace([name], cascade=True)
+    catalog.namespaces.drop([name], cascade=True)
 
 
 @pytest.fixture(scope="module")
 def marked(catalog: Catalog) -> Marked:
     scope = f"marked_{uuid.uuid4().hex[:8]}"
-    catalog.create_namespace([scope])
+    catalog.namespaces.create([scope])
     others = others_of(catalog, scope)
     create_ledger(others.client, others.stream)
     return Marked(others)
@@ -139,7 +139,7 @@ class Marked:
 
 def others_of(catalog: Catalog, scope: str, **properties: str) -> Others:
     given = {"format": "raw", "segments": "3", **{key.replace("_", "-"): value for key, value in properties.items()}}
-    return Others(catalog, catalog.create_table([scope], "t", COLUMNS, [], given).stream)
+    return Others(catalog, catalog.tables.create([scope], "t", COLUMNS, [], given).stream)
 
 
 def start(others: Others, milliseconds: int) -> StreamCut | Word:
@@ -156,7 +156,7 @@ def versions(others: Others) -> list[Commit]:
 
 
 def take(catalog: Catalog, scope: str) -> tuple[int, int]:
-    ((version, size, text, offsets),) = catalog.call_procedure("take_version", [f"{scope}.t"])
+    ((version, size, text, offsets),) = catalog.procedures.call("take_version", [f"{scope}.t"])
     cut = StreamCut.from_text(text)
     assert isinstance(cut, StreamCut)
     assert dict(cut) == dict(offsets)
@@ -184,7 +184,7 @@ def test_a_version_that_is_taken_holds_what_was_written_before(catalog: Catalog,
         assert others.ids_at(commit.committed_at) == held[commit.version]
         assert others.ids_before(start(others, commit.committed_at + 1)) == held[commit.version]
         assert others.ids_before(end(others, commit.committed_at + 1)) == held[commit.version]
-    shown = catalog.metadata_rows([scope], "t$commits", ["version", "rows", "job"], []).rows
+    shown = catalog.metadata.rows([scope], "t$commits", ["version", "rows", "job"], []).rows
     assert shown == [[number, None, "others"] for number in range(1, 5)]
     # What lay there before the first version has no time.
     first = noted[0].committed_at
@@ -274,18 +274,18 @@ def test_a_process_samples_a_table_until_its_property_is_taken_away(catalog: Cat
     sampling = Sampling()
     sampling.consider(catalog.load_table([scope], "t"))
     eventually(lambda: versions(others))
-    catalog.alter_table([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
+    catalog.altering.alter([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
     eventually(lambda: not sampling._running)
     for text in ("1", "soon", "500 ms"):
         with pytest.raises(ConfigurationError, match="version-every"):
-            catalog.alter_table([scope], "t", [{"kind": "SetProperty", "property": "version-every", "value": text}])
+            catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": "version-every", "value": text}])
 
 
 def test_a_process_says_when_it_samples_as_many_tables_as_it_may(
     catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     others = others_of(catalog, scope, version_every="1 second")
-    catalog.create_table([scope], "further", COLUMNS, [], {"format": "raw", "version-every": "1 second"})
+    catalog.tables.create([scope], "further", COLUMNS, [], {"format": "raw", "version-every": "1 second"})
     monkeypatch.setattr(sampling_module, "_MOST", 1)
     sampling = Sampling()
     for name in ("t", "further", "further"):
@@ -294,11 +294,11 @@ def test_a_process_says_when_it_samples_as_many_tables_as_it_may(
         f'no versions of stream "{others.stream.scope}/further"' in record.getMessage() for record in caplog.records
     ] == [True]
     eventually(lambda: versions(others))
-    catalog.alter_table([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
+    catalog.altering.alter([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
     eventually(lambda: not sampling._running)
     sampling.consider(catalog.load_table([scope], "further"))
-    eventually(lambda: list(catalog.metadata_rows([scope], "further$commits", ["version"], []).rows))
-    catalog.alter_table([scope], "further", [{"kind": "RemoveProperty", "property": "version-every"}])
+    eventually(lambda: list(catalog.metadata.rows([scope], "further$commits", ["version"], []).rows))
+    catalog.altering.alter([scope], "further", [{"kind": "RemoveProperty", "property": "version-every"}])
 
 
 def test_a_ledger_s_version_of_others_counts_no_rows(catalog: Catalog, scope: str) -> None:

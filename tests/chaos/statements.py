@@ -95,10 +95,10 @@ def run(settings: Settings, scope: str, statement: Statement) -> frozenset[int] 
 def contents(settings: Settings, scope: str) -> Table | None:
     """What somebody who comes afterwards finds."""
     catalog = Catalog(settings)
-    if "t" not in catalog.list_tables([scope]):
+    if "t" not in catalog.relations.names([scope]):
         return None
     try:
-        definition = catalog.load_table([scope], "t")
+        definition = _looked_up(catalog, scope)
     except StreamNotFoundError:
         # The controller goes on with a DROP whose session is dead.
         return None
@@ -135,18 +135,23 @@ def _write(job: WriteJob, definition: TableDefinition, ids: Sequence[int], seen:
         raise
 
 
+def _looked_up(catalog: Catalog, scope: str) -> TableDefinition:
+    """The table as a statement of SQL begins with it."""
+    return catalog.replacing.finish_left(catalog.load_table([scope], "t"))
+
+
 def _insert(catalog: Catalog, scope: str, statement: Statement) -> None:
-    definition = catalog.load_table([scope], "t")
+    definition = _looked_up(catalog, scope)
     _write(WriteJob(_plan(definition)), definition, statement.ids)
 
 
 def _overwrite(catalog: Catalog, scope: str, statement: Statement) -> None:
-    definition = catalog.load_table([scope], "t")
+    definition = _looked_up(catalog, scope)
     _write(OverwritingJob(_plan(definition)), definition, statement.ids)
 
 
 def _overwrite_itself(catalog: Catalog, scope: str, statement: Statement) -> frozenset[int]:
-    definition = catalog.load_table([scope], "t")
+    definition = _looked_up(catalog, scope)
     job = OverwritingJob(_plan(definition))
     seen, ids = _read(catalog, definition)
     _write(job, definition, [*ids, *statement.ids], [seen])
@@ -155,31 +160,31 @@ def _overwrite_itself(catalog: Catalog, scope: str, statement: Statement) -> fro
 
 def _replace(catalog: Catalog, scope: str, statement: Statement) -> None:
     columns = StructType([ID, StructField(f"r{statement.number}", StringType())])
-    definition, staged = catalog.stage_table([scope], "t", columns, [], {}, create=False, replace=True)
+    definition, staged = catalog.replacing.stage([scope], "t", columns, [], {}, create=False, replace=True)
     try:
-        _write(OverwritingJob(_plan(definition, catalog.staged_table(staged))), definition, statement.ids)
-        catalog.commit_staged(staged, written=True)
+        _write(OverwritingJob(_plan(definition, catalog.replacing.staged_table(staged))), definition, statement.ids)
+        catalog.replacing.commit(staged, written=True)
     except PravegaError:
-        catalog.abort_staged(staged)
+        catalog.relations.abort(staged)
         raise
 
 
 def _alter(catalog: Catalog, scope: str, statement: Statement) -> None:
     column = {"kind": "AddColumn", "column": [f"c{statement.number}"], "type": StringType().json(), "nullable": True}
-    catalog.alter_table([scope], "t", [column])
+    catalog.altering.alter([scope], "t", [column])
 
 
 def _create(catalog: Catalog, scope: str, _: Statement) -> None:
-    catalog.create_table([scope], "t", COLUMNS, [], {"segments": "2", "compatibility": "AllowAny"})
+    catalog.tables.create([scope], "t", COLUMNS, [], {"segments": "2", "compatibility": "AllowAny"})
 
 
 def _drop(catalog: Catalog, scope: str, _: Statement) -> None:
-    if not catalog.drop_table([scope], "t"):
+    if not catalog.relations.drop([scope], "t"):
         raise PravegaError("there was none")
 
 
 def _truncate(catalog: Catalog, scope: str, _: Statement) -> None:
-    catalog.truncate_table([scope], "t")
+    catalog.relations.truncate([scope], "t")
 
 
 _DO: dict[str, Callable[[Catalog, str, Statement], frozenset[int] | None]] = {

@@ -226,7 +226,7 @@ def test_some_order_explains_the_rows(settings: Settings, client: Client, scope:
     client.controller.create_scope(namespace)
     catalog = Catalog(settings)
     properties = {"primary-key": "id", "segments": chance.choice("123")}
-    definition = catalog.create_table([namespace], "t", COLUMNS, [], properties)
+    definition = catalog.tables.create([namespace], "t", COLUMNS, [], properties)
     children = [Child(), Child(fault)]
     kinds = [*_MODEL, "merge", "change one", "change one", "upsert", "compact"]
     try:
@@ -265,7 +265,7 @@ def test_a_kill_at_each_step(
     namespace = f"{scope}-{uuid.uuid4().hex[:8]}"
     client.controller.create_scope(namespace)
     catalog = Catalog(settings)
-    definition = catalog.create_table([namespace], "t", COLUMNS, [], {"primary-key": "id", "segments": segments})
+    definition = catalog.tables.create([namespace], "t", COLUMNS, [], {"primary-key": "id", "segments": segments})
     children = [Child(), Child(Fault(step, after, KILL))]
     try:
         before = [("upsert", 0), ("upsert", 2), ("upsert", 4), ("compact", 0), ("upsert", 1), ("delete", 3)]

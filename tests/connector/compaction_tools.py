@@ -26,7 +26,7 @@ STEPS = ("before its snapshot", "before its rows", "before its commit")
 
 def two_versions(catalog: Catalog, scope: str) -> TableDefinition:
     """A table with a hundred keys, of which half have a newer row."""
-    definition = catalog.create_table([scope], "keyed", COLUMNS, [], {"primary-key": "id", "segments": "2"})
+    definition = catalog.tables.create([scope], "keyed", COLUMNS, [], {"primary-key": "id", "segments": "2"})
     put(definition, dict.fromkeys(range(100), "old"))
     put(definition, dict.fromkeys(range(0, 100, 2), "newer"))
     return definition

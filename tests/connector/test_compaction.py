@@ -111,7 +111,7 @@ def test_a_compaction_knows_the_columns_of_what_it_has_read(
     catalog: Catalog, scope: str, client: Client, table_format: str
 ) -> None:
     """A column is added, and a row with it is written, while the compaction waits for somebody's commit."""
-    made = catalog.create_table([scope], table_format, COLUMNS, [], {"primary-key": "id", "format": table_format})
+    made = catalog.tables.create([scope], table_format, COLUMNS, [], {"primary-key": "id", "format": table_format})
     put(made, {1: "one", 2: "two"})
     slow = begin(made)
     message = slow.write_partition(0, iter([pa.record_batch([pa.array([3]), pa.array(["three"])], ["id", "v"])]))
@@ -119,7 +119,7 @@ def test_a_compaction_knows_the_columns_of_what_it_has_read(
     compaction = threading.Thread(target=compact, args=(made.settings, made.stream))
     compaction.start()
     eventually(lambda: runs(compaction, "settle"))
-    catalog.alter_table([scope], table_format, [ADD_C])
+    catalog.altering.alter([scope], table_format, [ADD_C])
     altered = catalog.load_table([scope], table_format, age_s=0)
     job = WriteJob(WritePlan.of(altered, WriteOptions(writer_mode="at-least-once")))
     job.write_partition(0, iter([pa.record_batch([pa.array([1]), pa.array(["a2"]), pa.array([42])], ["id", "v", "c"])]))
@@ -172,31 +172,31 @@ def test_compactions_at_once_and_overwrites(table: TableDefinition, client: Clie
 def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefinition, client: Client) -> None:
     """A named cut keeps the events that its rows are made of, and versions of its era; once it is gone they go."""
     name = f"{table.stream.scope}.{table.stream.name}"
-    catalog.call_procedure("create_cut", [name, "month_end", None])
+    catalog.procedures.call("create_cut", [name, "month_end", None])
     put(table, {0: "later"})
-    assert catalog.call_procedure("compact", [name])[0][:2] == [4, 100]
+    assert catalog.procedures.call("compact", [name])[0][:2] == [4, 100]
     put(table, {0: "last", 1: None})
     assert events_of(table, client) == 102
     for version, value in (("month_end", "newer"), ("1", "old"), ("2", "newer"), ("3", "later"), ("4", "later")):
         assert rows_of(table, client, version)[0] == value
     client.controller.scale_to(table.stream, 3)
-    catalog.call_procedure("create_cut", [name, "second", None])
+    catalog.procedures.call("create_cut", [name, "second", None])
     # The first cut's era, and all after it.
     assert compact(table.settings, table.stream).rows == 99
     expected = rows_of(table, client)
     assert rows_of(table, client, "month_end")[0] == "newer"
     assert rows_of(table, client, "second") == rows_of(table, client, "5") == rows_of(table, client, "6") == expected
-    catalog.call_procedure("drop_cut", [name, "month_end"])
+    catalog.procedures.call("drop_cut", [name, "month_end"])
     with pytest.raises(SegmentTruncatedError, match=r"version 2 .*is gone"):
         rows_of(table, client, "2")
     assert rows_of(table, client, "4")[0] == "later"
     assert rows_of(table, client, "second") == expected
-    catalog.call_procedure("drop_cut", [name, "second"])
+    catalog.procedures.call("drop_cut", [name, "second"])
     with pytest.raises(SegmentTruncatedError, match=r"version 5 .*is gone"):
         rows_of(table, client, "5")
     assert rows_of(table, client) == expected
     head = client.controller.head(table.stream)
-    assert catalog.call_procedure("compact", [name])[0][1] == 99
+    assert catalog.procedures.call("compact", [name])[0][1] == 99
     assert client.controller.head(table.stream) != head
 
 
@@ -246,12 +246,12 @@ def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client:
     assert client.controller.head(table.stream) == head
     # Who no longer runs is dropped, and what was kept for them goes at once.
     catalog, name = Catalog(table.settings), f"{table.stream.scope}.{table.stream.name}"
-    assert catalog.call_procedure("drop_subscriber", [name, "others"]) == [[True]]
-    assert catalog.call_procedure("drop_subscriber", [name, "others"]) == [[False]]
-    assert [follower] == catalog.call_procedure("subscribers", [name])
+    assert catalog.procedures.call("drop_subscriber", [name, "others"]) == [[True]]
+    assert catalog.procedures.call("drop_subscriber", [name, "others"]) == [[False]]
+    assert [follower] == catalog.procedures.call("subscribers", [name])
     kept = client.controller.head(table.stream)
-    assert catalog.call_procedure("drop_subscriber", [name, *follower]) == [[True]]
-    assert catalog.call_procedure("subscribers", [name]) == []
+    assert catalog.procedures.call("drop_subscriber", [name, *follower]) == [[True]]
+    assert catalog.procedures.call("subscribers", [name]) == []
     assert client.controller.head(table.stream) != kept
 
 
@@ -326,4 +326,4 @@ def test_commits_start_compactions(catalog: Catalog, table: TableDefinition, cli
     for properties, message in (({"compact-when": "x"}, "compact-when"), ({}, "primary-key")):
         wrong = {"primary-key": "id", **properties} if properties else {"compact-when": "1 MiB"}
         with pytest.raises(ConfigurationError, match=message):
-            catalog.create_table([stream.scope], "wrong", COLUMNS, [], wrong)
+            catalog.tables.create([stream.scope], "wrong", COLUMNS, [], wrong)

@@ -86,7 +86,7 @@ def test_a_stream_with_a_group_has_the_columns_of_its_latest_schema(
 
 @server
 def test_a_created_table_is_found_again_as_it_was_made(client: Client, settings: Settings, scope: str) -> None:
-    created = Catalog(settings).create_table([scope], "t", COLUMNS, [], {"routing_key": "ID", "team.owner": "us"})
+    created = Catalog(settings).tables.create([scope], "t", COLUMNS, [], {"routing_key": "ID", "team.owner": "us"})
     loaded = load_definition(client, settings, Stream(scope, "t"))
     assert loaded.schema == created.schema == COLUMNS
     assert loaded.properties == {"format": "avro", "routing-key": "id", "team.owner": "us"}
@@ -95,7 +95,7 @@ def test_a_created_table_is_found_again_as_it_was_made(client: Client, settings:
 
 @server
 def test_a_table_with_a_schema_needs_the_registry_configured(client: Client, settings: Settings, scope: str) -> None:
-    Catalog(settings).create_table([scope], "t", COLUMNS, [], {})
+    Catalog(settings).tables.create([scope], "t", COLUMNS, [], {})
     with pytest.raises(ConfigurationError, match=f'schema of stream "{scope}/t" is in a schema registry: set schema-r'):
         load_definition(client, replace(settings, schema_registry_uri=None), Stream(scope, "t"))
 

@@ -35,7 +35,7 @@ FORMATS = ["avro", "json", "protobuf"]
 
 
 def make(settings: Settings, scope: str, table_format: str, **properties: str) -> TableDefinition:
-    return Catalog(settings).create_table([scope], "t", COLUMNS, [], {"format": table_format, **properties})
+    return Catalog(settings).tables.create([scope], "t", COLUMNS, [], {"format": table_format, **properties})
 
 
 def insert(table: TableDefinition, rows: Sequence[dict[str, Any]]) -> None:
@@ -101,7 +101,7 @@ def test_the_mode_may_be_the_tables_or_the_reads(client: Client, settings: Setti
 
 def test_nulls_in_columns_that_spark_takes_for_not_null_are_refused(settings: Settings, scope: str) -> None:
     columns = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
-    table = Catalog(settings).create_table([scope], "t", columns, [], {})
+    table = Catalog(settings).tables.create([scope], "t", columns, [], {})
     assert plan_scan(table, ScanRequest(columns=["name"], options={"mode": "permissive"})).slices == 0
     with pytest.raises(ConfigurationError, match=r"id of stream .* can't be null: make \"mode\" a property"):
         plan_scan(table, ScanRequest(columns=["id"], options={"mode": "permissive"}))
@@ -153,12 +153,12 @@ def test_a_group_that_was_made_again_is_another_one(client: Client, settings: Se
     catalog = Catalog(settings)
     for name, value in (("id", 1), ("other", "x"), ("id", 3)):
         kind = LongType() if name == "id" else StringType()
-        catalog.create_table([scope], "t", StructType([StructField(name, kind)]), [], {})
+        catalog.tables.create([scope], "t", StructType([StructField(name, kind)]), [], {})
         table = catalog.load_table([scope], "t")
         insert(table, [{name: value}])
         rows = select(client, catalog.load_table([scope], "t"), name, "_encoding_id")
         assert rows == [{name: value, "_encoding_id": 0}]
-        catalog.drop_table([scope], "t")
+        catalog.relations.drop([scope], "t")
 
 
 def test_reads_ask_the_registry_once_for_an_id(
@@ -203,7 +203,7 @@ def test_a_format_of_one_s_own(
     with pytest.raises(EventDecodeError, match=rf"{scope}/t.*offset \d+"):
         select(client, loaded, "id")
     assert len(select(client, loaded.with_mode("drop-malformed"), "id")) == 2
-    assert Catalog(settings).drop_table([scope], "t")
+    assert Catalog(settings).relations.drop([scope], "t")
 
 
 def test_a_format_of_one_s_own_needs_no_registry(
@@ -215,7 +215,7 @@ def test_a_format_of_one_s_own_needs_no_registry(
     insert(table, [{"id": 1, "name": "one"}])
     assert select(client, load_definition(client, alone, table.stream), "id", "name") == [{"id": 1, "name": "one"}]
     with pytest.raises(ConfigurationError, match="needs a schema registry"):
-        Catalog(alone).create_table([scope], "u", COLUMNS, [], {"format": "ini_format:Ini", "encoding-header": "true"})
+        Catalog(alone).tables.create([scope], "u", COLUMNS, [], {"format": "ini_format:Ini", "encoding-header": "true"})
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_format_of_one_s_own_needs_no_registry(
 def test_a_class_that_can_not_be_used_leaves_no_table(settings: Settings, scope: str, name: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         make(settings, scope, name)
-    assert Catalog(settings).list_tables([scope]) == []
+    assert Catalog(settings).relations.names([scope]) == []
 
 
 def test_streams_of_others_in_a_format_of_one_s_own(client: Client, settings: Settings, scope: str) -> None:
@@ -258,7 +258,7 @@ def test_streams_of_others_in_a_format_of_one_s_own(client: Client, settings: Se
 
 def test_raw_events_have_no_bad_ones(client: Client, settings: Settings, scope: str) -> None:
     columns = StructType([StructField("event", BinaryType(), False)])
-    table = Catalog(settings).create_table([scope], "t", columns, [], {"format": "binary", "mode": "drop-malformed"})
+    table = Catalog(settings).tables.create([scope], "t", columns, [], {"format": "binary", "mode": "drop-malformed"})
     spoil(client, table, b"", b"\xff")
     loaded = load_definition(client, settings, table.stream)
     assert select(client, loaded, "event", "_corrupt_event") == [

@@ -41,7 +41,7 @@ def test_a_cut_that_comes_while_a_compaction_ends_is_kept_or_refused(
     contents = {version: rows_of(table, client, version) for version in ("1", "2")}
     if older:
         compact(table.settings, table.stream)
-        catalog.call_procedure("create_cut", [name, "older", "3"])
+        catalog.procedures.call("create_cut", [name, "older", "3"])
         put(table, {0: "later"})
     for function in functions:
         compaction = threading.Thread(target=compact, args=(table.settings, table.stream))
@@ -51,12 +51,12 @@ def test_a_cut_that_comes_while_a_compaction_ends_is_kept_or_refused(
         kept = []
         for version in contents:
             with contextlib.suppress(SegmentTruncatedError):
-                catalog.call_procedure("create_cut", [name, f"cut_{version}", version])
+                catalog.procedures.call("create_cut", [name, f"cut_{version}", version])
                 kept.append(version)
         compaction.join()
         for version in kept:
             assert rows_of(table, client, f"cut_{version}") == contents[version], function
-            catalog.call_procedure("drop_cut", [name, f"cut_{version}"])
+            catalog.procedures.call("drop_cut", [name, f"cut_{version}"])
         put(table, {0: function})
     assert not older or rows_of(table, client, "older") == contents["2"]
 
@@ -69,7 +69,7 @@ def test_a_cut_of_what_is_gone_is_refused(catalog: Catalog, table: TableDefiniti
     put(table, {0: "later"})
     compact(table.settings, table.stream)
     texts = ["1", "2", StreamCut(table.stream, cut).to_json()]
-    plain = catalog.create_table([table.stream.scope], "plain", COLUMNS, [], {})
+    plain = catalog.tables.create([table.stream.scope], "plain", COLUMNS, [], {})
     for value in ("first", "second"):
         job = WriteJob(WritePlan.of(plain, WriteOptions()))
         rows = pa.record_batch([pa.array([1]), pa.array([value])], ["id", "v"])
@@ -79,11 +79,11 @@ def test_a_cut_of_what_is_gone_is_refused(catalog: Catalog, table: TableDefiniti
     replace_all(client, plain_ledger)
     for table_name, version in [*((name, text) for text in texts), (f"{table.stream.scope}.plain", "1")]:
         with pytest.raises(SegmentTruncatedError, match=r"took the place of all|was truncated away"):
-            catalog.call_procedure("create_cut", [table_name, "late", version])
+            catalog.procedures.call("create_cut", [table_name, "late", version])
     assert ledger.holders().cuts() == plain_ledger.holders().cuts() == {}
     # What stays has its names.
     for table_name, stays in ((name, "4"), (name, None), (f"{table.stream.scope}.plain", None)):
-        catalog.call_procedure("create_cut", [table_name, f"cut_{stays}", stays])
+        catalog.procedures.call("create_cut", [table_name, f"cut_{stays}", stays])
     assert rows_of(table, client, "cut_4") == rows_of(table, client, "cut_None") == rows_of(table, client)
 
 
@@ -100,7 +100,7 @@ def test_who_comes_while_events_are_removed_is_seen(catalog: Catalog, table: Tab
     def follow_events() -> None:
         StreamSource(client, [table.stream], ReadOptions(subscriber="events")).subscribe()
 
-    for come in (follow, follow_events, lambda: catalog.call_procedure("create_cut", [name, "cut", "2"])):
+    for come in (follow, follow_events, lambda: catalog.procedures.call("create_cut", [name, "cut", "2"])):
         holders, state = ledger.holders().look(), ledger.state()
         come()
         with pytest.raises(ConflictError):
@@ -108,18 +108,18 @@ def test_who_comes_while_events_are_removed_is_seen(catalog: Catalog, table: Tab
     released = ledger.holders().release(ledger.holders().look(), ledger.state(), replace(ledger.state(), released=3))
     assert ledger.state() == released
     with pytest.raises(SegmentTruncatedError):
-        catalog.call_procedure("create_cut", [name, "late", "2"])
+        catalog.procedures.call("create_cut", [name, "late", "2"])
 
 
 def test_cuts_are_kept_when_the_log_has_forgotten_the_compaction(catalog: Catalog, scope: str, client: Client) -> None:
     """Another cut goes, a subscriber goes: what this one needs stays until it goes itself."""
-    made = catalog.create_table([scope], "keyed", COLUMNS, [], {"primary-key": "id", "history": "100"})
+    made = catalog.tables.create([scope], "keyed", COLUMNS, [], {"primary-key": "id", "history": "100"})
     name, ledger = f"{scope}.keyed", open_ledger(client, made.stream)
     assert ledger is not None
     for value in ("one", "two", "three"):
         put(made, {1: value, 2: value})
-    catalog.call_procedure("create_cut", [name, "mine", "2"])
-    catalog.call_procedure("create_cut", [name, "other", "3"])
+    catalog.procedures.call("create_cut", [name, "mine", "2"])
+    catalog.procedures.call("create_cut", [name, "other", "3"])
     source = ChangesSource(client, made.stream, ChangesRange(from_version="3"), ReadOptions(subscriber="f"), keyed=True)
     source.subscribe()
     source.commit(source.target())
@@ -133,11 +133,11 @@ def test_cuts_are_kept_when_the_log_has_forgotten_the_compaction(catalog: Catalo
     expected = {1: "two", 2: "two"}
     assert rows_of(made, client, "mine") == expected
     for procedure, dropped in (("drop_cut", "other"), ("drop_subscriber", "f")):
-        assert catalog.call_procedure(procedure, [name, dropped]) == [[True]]
+        assert catalog.procedures.call(procedure, [name, dropped]) == [[True]]
         assert rows_of(made, client, "mine") == expected
     compact(made.settings, made.stream)
     assert rows_of(made, client, "mine") == expected
     head = client.controller.head(made.stream)
-    catalog.call_procedure("drop_cut", [name, "mine"])
+    catalog.procedures.call("drop_cut", [name, "mine"])
     assert client.controller.head(made.stream) != head
     assert rows_of(made, client) == {1: "three", 2: "five"}

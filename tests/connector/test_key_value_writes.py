@@ -53,7 +53,7 @@ job.commit_job(messages)
 
 @pytest.fixture
 def made(catalog: Catalog, scope: str) -> KeyValueDefinition:
-    found = catalog.create_relation(
+    found = catalog.relations.create(
         [scope],
         "t",
         StructType().add("id", "long", nullable=False).add("v", "string"),

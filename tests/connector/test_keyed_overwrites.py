@@ -49,7 +49,7 @@ def test_what_came_since_stays_and_wins(
 ) -> None:
     """Rows that others have changed, deleted and inserted, with and without commits and over a scale."""
     given = {"primary-key": "id", "format": table_format, "isolation-level": level, "segments": "2"}
-    table = catalog.create_table([scope], "t", COLUMNS, [], given)
+    table = catalog.tables.create([scope], "t", COLUMNS, [], given)
     before: dict[int, str | None] = dict.fromkeys(range(1, 7), "old")
     put(table, before)
     overwrite = Overwrite(client, table, dict.fromkeys(range(1, 7), "overwritten"))
@@ -58,7 +58,7 @@ def test_what_came_since_stays_and_wins(
     client.controller.scale_to(table.stream, 3)
     put(table, {3: "direct"}, mode="at-least-once")
     changes[3] = "direct"
-    catalog.call_procedure("take_version", [f"{scope}.t"])
+    catalog.procedures.call("take_version", [f"{scope}.t"])
     if level == "serializable":
         with pytest.raises(WriteConflictError, match="Nothing was written"):
             overwrite.commit()
@@ -98,10 +98,10 @@ NAMES = CHANGE_COLUMNS.fieldNames()
 def test_events_of_others_are_not_marked(catalog: Catalog, scope: str, client: Client) -> None:
     """Another program reads what happened in a field of its own: it gets no value that it doesn't know."""
     columns = StructType([*COLUMNS, StructField("op", StringType())])
-    table = catalog.create_table([scope], "t", columns, [], {"isolation-level": "snapshot", "routing-key": "id"})
+    table = catalog.tables.create([scope], "t", columns, [], {"isolation-level": "snapshot", "routing-key": "id"})
     own = {"primary-key": "id", "operation-column": "op", "delete-values": "d", "upsert-value": "u"}
     changes = [{"kind": "SetProperty", "property": name, "value": value} for name, value in own.items()]
-    catalog.alter_table([scope], "t", changes)
+    catalog.altering.alter([scope], "t", changes)
     table = catalog.load_table([scope], "t", age_s=0)
     put(table, {1: "one", 2: "two"})
     overwrite = Overwrite(client, table, {1: "overwritten"})
@@ -123,9 +123,9 @@ def test_values_of_a_column_that_a_statement_does_not_know_stay(
     """
     for level in ("snapshot", "serializable"):
         given = {"primary-key": "id", "format": table_format, "isolation-level": level}
-        table = catalog.create_table([scope], level, COLUMNS, [], given)
+        table = catalog.tables.create([scope], level, COLUMNS, [], given)
         put(table, {1: "one", 2: "two"})
-        catalog.alter_table(
+        catalog.altering.alter(
             [scope], level, [{"kind": "AddColumn", "column": ["c"], "type": '"long"', "nullable": True}]
         )
         altered = catalog.load_table([scope], level, age_s=0)

@@ -38,7 +38,7 @@ def raw(client: Client, settings: Settings, scope: str) -> TableDefinition:
 @pytest.fixture
 def avro(settings: Settings, scope: str) -> TableDefinition:
     """A table of one segment with three rows."""
-    table = Catalog(settings).create_table([scope], "t", COLUMNS, [], {})
+    table = Catalog(settings).tables.create([scope], "t", COLUMNS, [], {})
     writer = BatchWriter(table, WriteOptions(transaction_timeout_ms=60_000))
     rows = pa.record_batch({"id": pa.array([1, 2, 3]), "name": pa.array(["one", None, "three"])}, table.codec.schema)
     writer.commit([writer.write(iter([rows]))])
@@ -204,7 +204,7 @@ def test_batches_of_many_columns_have_few_rows(
     monkeypatch.setattr(reader, "_MOST_VALUES", 1_000)
     fields = [StructField(f"c{number}", LongType()) for number in range(50)]
     kind = StructType([StructField("all", StructType(fields))] if nested else fields)
-    table = Catalog(settings).create_table([scope], "t", kind, [], {"format": "protobuf"})
+    table = Catalog(settings).tables.create([scope], "t", kind, [], {"format": "protobuf"})
     writer = BatchWriter(table, WriteOptions(transaction_timeout_ms=60_000))
     values = [{"all": {"c7": number}} if nested else {"c7": number} for number in range(95)]
     given = pa.RecordBatch.from_pylist(values, schema=table.for_writing().schema)

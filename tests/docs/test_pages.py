@@ -13,7 +13,7 @@ from page_tools import PAGES, ROOT, RUNNABLE, SHOWN, prose, snippets
 from pyspark_pravega import errors
 from pyspark_pravega.catalog.properties import known_properties
 from pyspark_pravega.catalog.statements import PROCEDURES
-from pyspark_pravega.catalog.statements.key_value_request import KEY_VALUE_PROPERTIES
+from pyspark_pravega.catalog.statements.key_values.request import KEY_VALUE_PROPERTIES
 from pyspark_pravega.cli import main
 from pyspark_pravega.connector import options
 from pyspark_pravega.errors import ConfigurationError, PravegaError

@@ -113,7 +113,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def make(settings: Settings, scope: str, table: str, columns: StructType = COLUMNS, **properties: str) -> str:
     bucket = {"name": "bucket", "columns": [columns.fieldNames()[0]], "buckets": 4}
-    Catalog(settings).create_table([scope], table, columns, [bucket], properties)
+    Catalog(settings).tables.create([scope], table, columns, [bucket], properties)
     return f"{scope.replace('-', '_')}.{table}"
 
 
@@ -223,7 +223,7 @@ def test_rows_are_followed_while_they_come(
         monkeypatch.setenv(name, value)
     settings = Settings.resolve()
     scope = f"test-{uuid.uuid4().hex[:12]}"
-    Catalog(settings).create_namespace([scope], {})
+    Catalog(settings).namespaces.create([scope], {})
     table = make(settings, scope, "t", FEW)
     with command(running, "tail", table, "-n", "3", "-f", "--json") as tail:
         try:
@@ -252,7 +252,7 @@ def command(running: Sandbox, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_bash_completes_commands_options_and_names(settings: Settings, catalog: Catalog, scope: str) -> None:
-    catalog.create_table([scope], "order-lines", FEW, [], {})
+    catalog.tables.create([scope], "order-lines", FEW, [], {})
     namespace = scope.replace("-", "_")
     script = (
         'eval "$(pravega-spark completion bash)"; COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDBREAKS=" "; '

@@ -87,8 +87,8 @@ def left_over(screen: str) -> str:
 def table(sandbox: Sandbox) -> str:
     scope = f"test-{uuid.uuid4().hex[:12]}"
     catalog = Catalog(Settings.resolve(environ=sandbox.environment()))
-    catalog.create_namespace([scope], {})
-    catalog.create_table([scope], "t", COLUMNS, [], {"format": "json"})
+    catalog.namespaces.create([scope], {})
+    catalog.tables.create([scope], "t", COLUMNS, [], {"format": "json"})
     return f"{scope.replace('-', '_')}.t"
 
 

@@ -96,7 +96,7 @@ def expected_micros(value: datetime.datetime) -> int:
 
 def make(catalog: Catalog, scope: str, **properties: str) -> TableDefinition:
     bucket = {"name": "bucket", "columns": ["name"], "buckets": 3}
-    table = catalog.create_table([scope], "many_types", COLUMNS, [bucket], properties)
+    table = catalog.tables.create([scope], "many_types", COLUMNS, [bucket], properties)
     insert(table, [row(i) for i in range(ROWS)])
     return table
 
@@ -201,7 +201,7 @@ def test_without_headers_too(catalog: Catalog, scope: str, table_format: str) ->
 
 def test_text_events(catalog: Catalog, scope: str) -> None:
     columns = StructType([StructField("event", StringType(), nullable=False)])
-    table = catalog.create_table([scope], "lines", columns, [], {"format": "string"})
+    table = catalog.tables.create([scope], "lines", columns, [], {"format": "string"})
     insert(table, [{"event": name} for name in NAMES])
     loaded = catalog.load_table([scope], "lines")
     assert (loaded.format, loaded.schema) == ("string", columns)

@@ -84,7 +84,7 @@ def test_change_records_of_another_program(catalog: Catalog, scope: str, java: J
             **more,
         }
         changes = [{"kind": "SetProperty", "property": name, "value": value} for name, value in properties.items()]
-        return catalog.alter_table([scope], "customers", changes)
+        return catalog.altering.alter([scope], "customers", changes)
 
     with pytest.raises(ConfigurationError, match="the events have no field"):
         declare(**{"row-column": "afterr"})
@@ -104,7 +104,7 @@ def test_change_records_of_another_program(catalog: Catalog, scope: str, java: J
 
 def test_java_reads_what_changed(catalog: Catalog, scope: str, java: JavaPrograms) -> None:
     schema = StructType().add("id", LongType(), nullable=False).add("name", StringType())
-    table = catalog.create_table([scope], "changed", schema, [], {"primary-key": "id"})
+    table = catalog.tables.create([scope], "changed", schema, [], {"primary-key": "id"})
     insert(table, [{"id": number % 3, "name": f"né {number}"} for number in range(5)])
     printed = java.run("interop.InteropRead", scope, "changed", "avro", "5").splitlines()
     read = [json.loads(line) for line in printed]

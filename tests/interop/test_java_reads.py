@@ -112,7 +112,7 @@ def signed_bytes(number: int) -> bytes:
 
 def test_every_field_of_every_row(catalog: Catalog, scope: str, java: JavaPrograms) -> None:
     bucket = {"name": "bucket", "columns": ["name"], "buckets": 4}
-    table = catalog.create_table([scope], "many_types", COLUMNS, [bucket], {})
+    table = catalog.tables.create([scope], "many_types", COLUMNS, [bucket], {})
     insert(table, [row(i) for i in range(ROWS)])
 
     printed = java.run("interop.InteropRead", scope, table.stream.name, "avro", str(ROWS)).splitlines()

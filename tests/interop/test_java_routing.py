@@ -55,7 +55,7 @@ def test_every_key_leads_to_the_segment_that_java_chooses(
     catalog.client.controller.create_stream(theirs, StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS)))
     columns = StructType([StructField("key", StringType(), nullable=False)])
     bucket = {"name": "bucket", "columns": ["key"], "buckets": SEGMENTS}
-    table = catalog.create_table([scope], "ours", columns, [bucket], {})
+    table = catalog.tables.create([scope], "ours", columns, [bucket], {})
     make_uneven(catalog, theirs)
     make_uneven(catalog, table.stream)
 

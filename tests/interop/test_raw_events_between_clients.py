@@ -36,7 +36,7 @@ PAYLOADS = [
 @pytest.fixture
 def raw_table(catalog: Catalog, scope: str) -> TableDefinition:
     columns = StructType([StructField("event", BinaryType(), nullable=False)])
-    return catalog.create_table([scope], "raw_events", columns, [], {"format": "raw", "segments": "2"})
+    return catalog.tables.create([scope], "raw_events", columns, [], {"format": "raw", "segments": "2"})
 
 
 def test_events_of_the_official_serializers_come_back_byte_for_byte(

@@ -140,7 +140,7 @@ def test_pictures_tell_what_metadata_tables_tell(
 
     picture = answers.stream(table)
     of_segments = ["segment", "min_key", "max_key", "start_offset", "end_offset", "sealed", "successors"]
-    table_rows = catalog.metadata_rows([scope], "orders$segments", of_segments).rows
+    table_rows = catalog.metadata.rows([scope], "orders$segments", of_segments).rows
     assert [[one[key] for key in of_segments] for one in picture["segments"]] == [
         [*row[:-1], tuple(row[-1])] if isinstance(picture["segments"][0]["successors"], tuple) else row
         for row in table_rows
@@ -151,7 +151,7 @@ def test_pictures_tell_what_metadata_tables_tell(
         assert not others or others[-1][1] == one["end_offset"]
         assert (one["ended_at"] is None) == (not one["successors"])
     of_commits = ["version", "rows", "bytes"]
-    table_rows = catalog.metadata_rows([scope], "orders$commits", of_commits).rows
+    table_rows = catalog.metadata.rows([scope], "orders$commits", of_commits).rows
     assert [[one[key] for key in of_commits] for one in picture["commits"]] == table_rows
     assert [one["writer"].partition(" ")[0] for one in picture["commits"]] == ["job", "query", "job"]
     assert picture["commits"][1]["writer"] == "query hourly, epoch 3"
@@ -191,7 +191,7 @@ def test_rows_schemas_and_what_was_changed(
         insert(catalog, table, 32)
         assert "pravega-spark tail" in answers.rows(table, 3)["error"]
     added = {"kind": "AddColumn", "column": ["at"], "type": '"timestamp"', "nullable": True}
-    catalog.alter_table([scope], "orders", [added])
+    catalog.altering.alter([scope], "orders", [added])
     description = answers.table(table)
     assert [column["name"] for column in description["columns"]] == ["id", "name", "at"]
     assert [version["changes"] for version in description["versions"]] == [

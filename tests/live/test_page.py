@@ -108,7 +108,7 @@ def test_a_stream_while_it_is_written_and_scaled(
     window.press("Escape")
     window.wait("the streams", "return document.querySelector('h1').textContent === 'Streams'")
 
-    catalog.drop_table([scope], "orders")
+    catalog.relations.drop([scope], "orders")
     window.open("about:blank")
     window.open(f"{url}#/stream/{table}")
     window.wait("the error", "return document.querySelector('#error').textContent.includes('does not exist')")

@@ -69,7 +69,7 @@ def configured(cluster: ClusterModel) -> int:
 
 
 def _finish(cluster: ClusterModel, log: Ledger, state: State) -> None:
-    statements: Any = SimpleNamespace(client=cluster.client)
+    statements: Any = SimpleNamespace(_base=SimpleNamespace(client=cluster.client))
     replacing.Replacing._finish(statements, STREAM, log, state)
 
 

@@ -44,7 +44,7 @@ class Driver:
         """
         self._left = steps
         caller = Caller(catalog="pravega")
-        while isinstance(step := self._catalog.procedure_step(caller, self._name, arguments), Statement):
+        while isinstance(step := self._catalog.procedures.step(caller, self._name, arguments), Statement):
             rows = []
             if step.kind == "run":
                 self._step()

@@ -22,14 +22,14 @@ from pyspark_pravega.settings import Settings
 def _work(sandbox: Sandbox) -> None:
     addresses = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri}
     catalog = Catalog(Settings.resolve(addresses, environ={}))
-    catalog.create_namespace(["classes"], {})
-    stream = catalog.create_table(
+    catalog.namespaces.create(["classes"], {})
+    stream = catalog.tables.create(
         ["classes"], "t", StructType([StructField("id", LongType(), nullable=False)]), [], {}
     ).stream
     for _ in range(2):
         job = WriteJob(WritePlan.of(catalog.definition(stream, age_s=0), WriteOptions(transaction_timeout_ms=60_000)))
         job.commit_job([job.write_task(iter([pa.record_batch({"id": pa.array([1, 2], pa.int64())})]))])
-    catalog.drop_namespace(["classes"], cascade=True)
+    catalog.namespaces.drop(["classes"], cascade=True)
 
 
 if __name__ == "__main__":

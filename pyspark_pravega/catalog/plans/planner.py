@@ -81,7 +81,7 @@ class Planner:
         """
         if is_metadata(table):
             raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without AS OF')
-        definition = self._catalog.load_table(namespace, table)
+        definition = self._catalog.replacing.finish_left(self._catalog.load_table(namespace, table))
         client, stream = self._catalog.client, definition.stream
         if version is not None:
             moment = moment_of(client, stream, version)
@@ -189,7 +189,7 @@ class Planner:
         """
         definition: TableDefinition | KeyValueDefinition
         if staged is not None:
-            definition = _with_options(self._catalog.staged_relation(staged), options)
+            definition = _with_options(self._catalog.relations.staged(staged), options)
         else:
             definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
@@ -197,9 +197,9 @@ class Planner:
                 definition, options, trigger=trigger, checks=checks, rows=rows, case_sensitive=case_sensitive
             )
         if rows is not None and writes.merges_schema(options):
-            self._catalog.merge_schema(namespace, table, rows)
+            self._catalog.altering.merge_schema(namespace, table, rows)
             definition = self.definition(namespace, table, options)
-        becomes = None if staged is None else self._catalog.staged_table(staged)
+        becomes = None if staged is None else self._catalog.replacing.staged_table(staged)
         return writes.plan_write(
             definition, options, trigger, checks=checks, rows=rows, case_sensitive=case_sensitive, staged=becomes
         )

@@ -93,21 +93,21 @@ class CatalogMethods:
         own = [name for name, _ in inspect.getmembers(type(self), inspect.isfunction) if not name.startswith("_")]
         return {
             **{wire_name(name): getattr(self, name) for name in own if name != "answered"},
-            "listNamespaces": catalog.list_namespaces,
-            "loadNamespace": catalog.namespace_properties,
-            "createNamespace": catalog.create_namespace,
-            "alterNamespace": catalog.alter_namespace,
-            "dropNamespace": catalog.drop_namespace,
-            "listTables": catalog.list_tables,
-            "supportsChange": catalog.supports_change,
-            "renameTable": catalog.rename_table,
-            "truncateTable": catalog.truncate_table,
-            "refuseRowLevel": catalog.refuse_row_level,
-            "listViews": catalog.list_views,
-            "storeView": catalog.store_view,
-            "dropView": catalog.drop_view,
-            "renameView": catalog.rename_view,
-            "listProcedures": catalog.list_procedures,
+            "listNamespaces": catalog.namespaces.names,
+            "loadNamespace": catalog.namespaces.properties,
+            "createNamespace": catalog.namespaces.create,
+            "alterNamespace": catalog.namespaces.alter,
+            "dropNamespace": catalog.namespaces.drop,
+            "listTables": catalog.relations.names,
+            "supportsChange": catalog.relations.supports_change,
+            "renameTable": catalog.relations.rename,
+            "truncateTable": catalog.relations.truncate,
+            "refuseRowLevel": catalog.history.refuse_row_level,
+            "listViews": catalog.views.names,
+            "storeView": catalog.views.store,
+            "dropView": catalog.views.drop,
+            "renameView": catalog.views.rename,
+            "listProcedures": catalog.procedures.names,
             "checkRead": planner.check_read,
             "hasJob": planner.has_job,
             "refuseUnknown": planner.refuse_unknown,
@@ -139,17 +139,18 @@ class CatalogMethods:
     def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | Mapping[str, Any]:
         """A table, facts about one (`orders$commits`), or a view as `View`."""
         if is_metadata(table):
-            stream, schema = self.catalog.metadata_schema(namespace, table)
+            stream, schema = self.catalog.metadata.schema(namespace, table)
             return {"rows_of": table, "stream": str(stream), "schema": schema.json()}
         try:
             relation = self.catalog.relation(namespace, table)
             if not isinstance(relation, KeyValueDefinition):
+                relation = self.catalog.replacing.finish_left(relation)
                 self._sampling.consider(relation)
             return answers.table(relation)
         except StreamNotFoundError:
             # Streams are more frequent, so views are looked for behind them.
             try:
-                return self.catalog.load_view(namespace, table)
+                return self.catalog.views.load(namespace, table)
             except ViewNotFoundError:
                 pass
             raise
@@ -163,7 +164,7 @@ class CatalogMethods:
 
     def load_changelog(self, namespace: list[str], table: str, bounds: ChangesBounds) -> Table:
         """A table of what versions have added; the bounds are those of `ChangesRange`."""
-        definition = self.catalog.load_table(namespace, table)
+        definition = self.catalog.replacing.finish_left(self.catalog.load_table(namespace, table))
         schema = StructType([*definition.schema, *CHANGE_COLUMNS])
         return answers.table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
 
@@ -178,20 +179,20 @@ class CatalogMethods:
     ) -> Table:
         """Create a table: its columns as Spark's JSON, its CLUSTERED BY, its properties, its CHECK constraints."""
         columns, given = StructType.fromJson(schema), [Check(**check) for check in checks]
-        definition = self.catalog.create_relation(namespace, table, columns, transforms, properties, checks=given)
+        definition = self.catalog.relations.create(namespace, table, columns, transforms, properties, checks=given)
         return answers.table(definition)
 
     def alter_table(
         self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
     ) -> Table:
         """Change a table, as `Changes.java` describes the changes; `seen` is what the statement has read of it."""
-        return answers.table(self.catalog.alter_relation(namespace, table, changes, _seen(seen)))
+        return answers.table(self.catalog.relations.alter(namespace, table, changes, _seen(seen)))
 
     def drop_table(self, namespace: list[str], table: str) -> bool:
         """Drop a table. Returns whether it was there."""
-        if self.catalog.drop_table(namespace, table):
+        if self.catalog.relations.drop(namespace, table):
             return True
-        if self.catalog.has_view(namespace, table):
+        if self.catalog.views.has(namespace, table):
             raise UnsupportedOperationError(f'"{table}" is a view: use DROP VIEW')
         return False
 
@@ -208,7 +209,7 @@ class CatalogMethods:
     ) -> MetadataPage:
         """A page of the rows of a table of facts; `moments` as of `plan_scan`, of its stream."""
         moment = QueryMoment(moments or ())
-        metadata_page = self.catalog.metadata_rows(
+        metadata_page = self.catalog.metadata.rows(
             *(namespace, table, columns, predicates or []),
             limit=limit,
             newest_first=newestFirst,
@@ -230,7 +231,7 @@ class CatalogMethods:
         replace: bool,
     ) -> Table:
         """Prepare a table for its rows; `staged` of the answer goes into the write, and into its end."""
-        definition, staged = self.catalog.stage_relation(
+        definition, staged = self.catalog.relations.stage(
             namespace,
             table,
             StructType.fromJson(schema),
@@ -244,18 +245,18 @@ class CatalogMethods:
 
     def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
         """Make a staged table what it is to be. May be done twice."""
-        self.catalog.commit_staged(staged, written=written)
-        self._when_answered(partial(self.catalog.forget_staged, staged))
+        self.catalog.replacing.commit(staged, written=written)
+        self._when_answered(partial(self.catalog.replacing.forget, staged))
 
     def abort_staged(self, staged: dict[str, Any]) -> None:
         """Leave things as they were before. May be done twice."""
-        self.catalog.abort_staged(staged)
-        self._when_answered(partial(self.catalog.forget_staged, staged))
+        self.catalog.relations.abort(staged)
+        self._when_answered(partial(self.catalog.replacing.forget, staged))
 
     # Procedures
     def describe_procedure(self, namespace: list[str], name: str) -> Procedure:
         """A procedure, for the analysis of CALL."""
-        procedure = self.catalog.procedure(namespace, name)
+        procedure = self.catalog.procedures.named(namespace, name)
         parameters = [answers.parameter(parameter) for parameter in procedure.parameters]
         return {"name": procedure.name, "description": procedure.description, "parameters": parameters}
 
@@ -272,7 +273,7 @@ class CatalogMethods:
         `after` is that of the statement that was done just now, and `rows` are its rows as JSON, where they are wanted.
         """
         caller = Caller(catalog=catalog, after=after or {}, rows=[json.loads(row) for row in rows or ()])
-        step = self.catalog.procedure_step(caller, name, arguments)
+        step = self.catalog.procedures.step(caller, name, arguments)
         if isinstance(step, Statement):
             return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
         return {"columns": PROCEDURES[name].columns, "rows": step}

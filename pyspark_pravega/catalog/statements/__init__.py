@@ -1,9 +1,11 @@
-"""What each statement does: a module for each kind, classes that `catalog.catalog` joins.
+"""What each statement does: a module for each kind, with a class whose constructor says what it needs.
 
-`tables` creates and drops, `altering` (with `evolution`, which makes the next schema) is ALTER TABLE, `replacing` is
-CTAS, RTAS and INSERT OVERWRITE, `history` DELETE, UPDATE and MERGE, `key_values` (with `key_value_request`, which
-checks what is said) all of it for key-value tables; then `namespaces`, `views`, `metadata_tables`, and the folder
-`procedures`. It uses `catalog.base` and below, the connector, the registry and serde.
+No class is made of another one: `catalog.catalog` makes one of each and hands on those that others need.
+
+`relations` is for tables of either kind. Of streams `tables` creates and drops, `altering` (with `evolution`, which
+makes the next schema, `schemas` and `rules`) is ALTER TABLE, `replacing` is CTAS, RTAS and INSERT OVERWRITE, `history`
+DELETE, UPDATE and MERGE; of key-value tables `key_values` does all of it. Then `namespaces`, `views`,
+`metadata_tables`, and the folder `procedures`. It uses `catalog.base` and below, the connector, the registry and serde.
 """
 
 from pyspark_pravega.catalog.statements.altering import Altering
@@ -12,6 +14,11 @@ from pyspark_pravega.catalog.statements.key_values import KeyValueTables, shown_
 from pyspark_pravega.catalog.statements.metadata_tables import MetadataTables, is_metadata
 from pyspark_pravega.catalog.statements.namespaces import Namespaces
 from pyspark_pravega.catalog.statements.procedures import PROCEDURES, Caller, Parameter, Procedures, Statement
+from pyspark_pravega.catalog.statements.relations import Relations
+from pyspark_pravega.catalog.statements.replacing import Replacing
+from pyspark_pravega.catalog.statements.rules import Rules
+from pyspark_pravega.catalog.statements.schemas import Schemas
+from pyspark_pravega.catalog.statements.tables import Tables
 from pyspark_pravega.catalog.statements.views import Views
 
 __all__ = [
@@ -24,7 +31,12 @@ __all__ = [
     "Namespaces",
     "Parameter",
     "Procedures",
+    "Relations",
+    "Replacing",
+    "Rules",
+    "Schemas",
     "Statement",
+    "Tables",
     "Views",
     "is_metadata",
     "shown_key_value_properties",

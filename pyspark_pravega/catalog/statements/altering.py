@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import (
     CODEC,
@@ -22,7 +23,9 @@ from pyspark_pravega.catalog.properties import (
 from pyspark_pravega.catalog.statements import keys
 from pyspark_pravega.catalog.statements.evolution import check_still_readable, due, evolved, widening
 from pyspark_pravega.catalog.statements.key_rows import KeyRows
-from pyspark_pravega.catalog.statements.schemas import Schemas, without
+from pyspark_pravega.catalog.statements.replacing import Replacing, unpin, without
+from pyspark_pravega.catalog.statements.rules import Rules
+from pyspark_pravega.catalog.statements.schemas import Schemas, schema_of
 from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
@@ -56,10 +59,21 @@ SCHEMA = "schema"
 Change = Mapping[str, Any]
 
 
-class Altering(Schemas):
+class Altering:
     """Changes tables that are there."""
 
-    def alter_table(
+    def __init__(self, base: CatalogBase, schemas: Schemas, rules: Rules, replacing: Replacing) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+            schemas: adds schemas to the table's group.
+            rules: changes defaults and constraints.
+            replacing: finishes what a replacement has left.
+        """
+        self._base, self._schemas, self._rules, self._replacing = base, schemas, rules, replacing
+
+    def alter(
         self, namespace: Sequence[str], table: str, changes: Sequence[Change], seen: Sequence[Seen] = ()
     ) -> TableDefinition:
         """Change a table's properties, columns or constraints.
@@ -81,7 +95,7 @@ class Altering(Schemas):
             UnsupportedOperationError: what a stream, or a format, can't do.
         """
         stream = stream_of(namespace, table)
-        definition = self.definition(stream, age_s=0)
+        definition = self._replacing.finish_left(self._base.definition(stream, age_s=0))
         given: dict[str, str] = {}
         removed: set[str] = set()
         columns: list[Change] = []
@@ -99,9 +113,9 @@ class Altering(Schemas):
                 columns.append(change)
             elif change["kind"] == "AddConstraint":
                 check = Check(name=change["name"], condition=change["condition"], enforced=change["enforced"])
-                self.add_check(stream, check, seen)
+                self._rules.add_check(stream, check, seen)
             elif change["kind"] == "DropConstraint":
-                self.drop_check(stream, change["name"], if_exists=change["if_exists"])
+                self._rules.drop_check(stream, change["name"], if_exists=change["if_exists"])
             else:
                 raise UnsupportedOperationError(f'stream "{stream}" can\'t be changed so ({change["kind"]})')
         columns = keys.without_key_nulls(definition, columns)
@@ -110,13 +124,13 @@ class Altering(Schemas):
             dropped = [column[0] for column in removals if len(column) == 1]
             self._alter_columns(stream, columns)
             if defaults_of(definition.properties).keys() & dropped:
-                self.forget_defaults(stream, dropped)
+                self._rules.forget_defaults(stream, dropped)
         if defaults:
-            self.alter_defaults(definition, defaults)
+            self._rules.alter_defaults(definition, defaults)
         if given or removed:
             self._alter_properties(definition, given, removed)
-        self.forget(stream)
-        return self.definition(stream, age_s=0)
+        self._base.forget(stream)
+        return self._base.definition(stream, age_s=0)
 
     def supports_change(self, namespace: Sequence[str], table: str, change: Change) -> bool:
         """Whether a column can be changed so.
@@ -124,12 +138,12 @@ class Altering(Schemas):
         Args:
             namespace: the table's namespace.
             table: its name.
-            change: as of `alter_table`, of a column.
+            change: as of `alter`, of a column.
 
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        definition = self.load_table(namespace, table)
+        definition = self._base.load_table(namespace, table)
         try:
             self._altered(definition, [change])
         except (InvalidNameError, SchemaError, UnsupportedOperationError):
@@ -149,41 +163,30 @@ class Altering(Schemas):
             IncompatibleSchemaError: the group's policy forbids it.
             UnsupportedOperationError: the format, or a stream, can't do it.
         """
-        definition = self.load_table(namespace, table, age_s=0)
+        definition = self._base.load_table(namespace, table, age_s=0)
         changes = [
             change
             for change in widening(definition.schema, rows)
             if change["kind"] == "AddColumn" or self.supports_change(namespace, table, change)
         ]
         if changes:
-            self.alter_table(namespace, table, changes)
-
-    def rename_table(self, namespace: Sequence[str], table: str) -> None:
-        """Refuse to rename a table.
-
-        Raises:
-            UnsupportedOperationError: always.
-        """
-        stream = stream_of(namespace, table)
-        raise UnsupportedOperationError(
-            f'stream "{stream}" can\'t be renamed: create a new table AS SELECT from it, and drop it; or create a view'
-        )
+            self.alter(namespace, table, changes)
 
     # Columns
 
     def _alter_columns(self, stream: Stream, changes: Sequence[Change]) -> None:
-        ledger = create_ledger(self.client, stream)
+        ledger = create_ledger(self._base.client, stream)
         while True:
             with ledger.schemas_locked():
-                definition = self.definition(stream, age_s=0)
+                definition = self._base.definition(stream, age_s=0)
                 if definition.registered is not None and not due(definition.event_schema, changes):
                     return
                 added = self._add_altered(definition, changes)
                 if self._show(ledger, definition, added):
-                    self._unpin(stream, ledger)
+                    unpin(self._base.registry_of(stream), stream, ledger)
                     return
                 # The table was made another one meanwhile: it is that one that is altered.
-                self._registry(stream).delete_schema(stream.scope, stream.name, added)
+                self._base.registry_of(stream).delete_schema(stream.scope, stream.name, added)
 
     def _show(self, ledger: Ledger, definition: TableDefinition, added: int) -> bool:
         """Let a schema be seen that was added to those of a definition; false when the table is another one now."""
@@ -197,20 +200,13 @@ class Altering(Schemas):
             return {**before, PINNED_SCHEMA: str(added)} if PINNED_SCHEMA in before else before
 
         ledger.change_properties(shown)
-        properties, state = settled_table(self.client, ledger)
+        properties, state = settled_table(self._base.client, ledger)
         pin = properties.get(PINNED_SCHEMA, str(added))
         return state.replaced_table == definition.replaced_table and pin == str(added)
 
-    def _unpin(self, stream: Stream, ledger: Ledger) -> None:
-        """Take out a table's pin where it makes no difference: at the newest schema. Only while schemas are locked."""
-        newest = str(self._registry(stream).schemas(stream.scope, stream.name)[-1][1].id)
-        ledger.change_properties(
-            lambda before: without(before, {PINNED_SCHEMA}) if before.get(PINNED_SCHEMA) == newest else before
-        )
-
     def _add_altered(self, definition: TableDefinition, changes: Sequence[Change]) -> int:
         """Add the schema of changed columns; returns its id."""
-        return self._add_schema(definition.stream, self._altered(definition, changes)).id
+        return self._schemas.add(definition.stream, self._altered(definition, changes)).id
 
     def _altered(self, definition: TableDefinition, changes: Sequence[Change]) -> Schema:
         """The schema of changed columns."""
@@ -224,7 +220,7 @@ class Altering(Schemas):
         check_uses(definition, changes)
         info, _ = definition.registered
         schema = registered_schema(info.serialization_format, info.type, info.schema_data)
-        earlier = self._earlier(stream, info.type)
+        earlier = self._schemas.earlier(stream, info.type)
         new = evolved(schema, changes, stream=str(stream), earlier=earlier)
         check_fields(stream, definition.properties, definition.event_schema, new.columns())
         check_still_readable(earlier, schema, new, stream=str(stream))
@@ -259,20 +255,20 @@ class Altering(Schemas):
         schema = definition.schema
         if first_schema:
             (written,) = text.values()
-            schema = self._schema(stream, table_format, written, None).columns()
+            schema = schema_of(stream, table_format, written, None).columns()
         elif table_format in (RAW, STRING):
             kind = StringType() if table_format == STRING else BinaryType()
             schema = StructType([StructField(EVENT, kind, False)])
         configuration = definition.configuration
         changed = stream_configuration(configuration, wanted, removed)
         columns: list[Change] = []
-        rows = KeyRows(self.client, definition)
+        rows = KeyRows(self._base.client, definition)
 
         def check_key(versions: int) -> None:
             columns[:] = keys.check_key_properties(definition, merged, changed, rows, versions=versions)
 
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
-            check_key(create_ledger(self.client, stream).state().version)
+            check_key(create_ledger(self._base.client, stream).state().version)
         merged = self._checked(definition, schema, merged)
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:
@@ -281,13 +277,15 @@ class Altering(Schemas):
             check_compatibility(table_format, {COMPATIBILITY: policy})
         # All of it is in order: from here on it is done.
         if first_schema:
-            self.register_schema(
+            self._schemas.register(
                 stream, table_format=table_format, text=next(iter(text.values())), compatibility=policy
             )
         elif policy is not None:
-            self.set_compatibility(stream, policy)
+            self._schemas.set_compatibility(stream, policy)
         if changed != configuration:
-            self.client.controller.update_stream(stream, lambda before: stream_configuration(before, wanted, removed))
+            self._base.client.controller.update_stream(
+                stream, lambda before: stream_configuration(before, wanted, removed)
+            )
         known = definition.properties
         gone = {key for key in known if key not in merged and not key.startswith("_")}
         new = {key: value for key, value in merged.items() if known.get(key) != value}
@@ -301,7 +299,7 @@ class Altering(Schemas):
         if (gone | new.keys()) & KEY_PROPERTIES:
             self._change_key(definition, columns, check_key, changed_properties)
         elif gone or new:
-            create_ledger(self.client, stream).change_properties(changed_properties)
+            create_ledger(self._base.client, stream).change_properties(changed_properties)
 
     def _change_key(
         self,
@@ -315,7 +313,7 @@ class Altering(Schemas):
         if keys.ADDITION in changes:
             self._alter_columns(stream, [keys.ADDITION])
         try:
-            keys.change_key(self.client, create_ledger(self.client, stream), check, change)
+            keys.change_key(self._base.client, create_ledger(self._base.client, stream), check, change)
         except PravegaError:
             if keys.ADDITION in changes:
                 # Somebody else may have given the stream a key meanwhile, and need it.
@@ -344,12 +342,12 @@ class Altering(Schemas):
         """The table's properties, each and all of them in order."""
         stream = definition.stream
         type_name = merged.pop(SCHEMA_TYPE, None)
-        check_format(schema, merged, self.settings.allows_format)
+        check_format(schema, merged, self._base.settings.allows_format)
         if merged[FORMAT] == definition.format and FORMAT not in definition.properties:
             # Others have made the stream: what its format is, its group says.
             del merged[FORMAT]
         if type_name is not None:
-            load_definition(self.client, self.settings, stream, {SCHEMA_TYPE: type_name})
+            load_definition(self._base.client, self._base.settings, stream, {SCHEMA_TYPE: type_name})
             merged[SCHEMA_TYPE] = type_name
         check_writes(schema, merged)
         if PRIMARY_KEY not in merged:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.connector.table import LOG
 from pyspark_pravega.errors import UnsupportedOperationError
@@ -20,7 +19,7 @@ _INSTEAD = {
 }
 
 
-class History(CatalogBase):
+class History:
     """A stream is only ever appended to."""
 
     def refuse_row_level(self, namespace: Sequence[str], table: str, command: str) -> NoReturn:

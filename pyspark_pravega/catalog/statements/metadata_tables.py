@@ -27,13 +27,13 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import MOST, interval_of
+from pyspark_pravega.catalog.statements.replacing import Replacing
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number
 from pyspark_pravega.client.positions import SegmentRanges, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.read import commits_between, last_commit
-from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import LOG
 from pyspark_pravega.errors import (
     GroupNotFoundError,
@@ -136,10 +136,19 @@ def is_metadata(table: str) -> bool:
     return "$" in table and not table.endswith(LOG)
 
 
-class MetadataTables(CatalogBase):
+class MetadataTables:
     """Looks into streams, commit logs and the registry; each row is of the moment when it was asked for."""
 
-    def metadata_schema(self, namespace: Sequence[str], table: str) -> tuple[Stream, StructType]:
+    def __init__(self, base: CatalogBase, replacing: Replacing) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+            replacing: finishes what a replacement has left.
+        """
+        self._base, self._replacing = base, replacing
+
+    def schema(self, namespace: Sequence[str], table: str) -> tuple[Stream, StructType]:
         """The stream and the columns of a metadata table.
 
         Args:
@@ -150,12 +159,12 @@ class MetadataTables(CatalogBase):
             StreamNotFoundError: there is no such stream, or no such metadata table.
         """
         stream, kind = _named(namespace, table)
-        if not self.exists(stream):
-            self.check_no_key_value(stream)
+        if not self._base.exists(stream):
+            self._base.check_no_key_value(stream)
             raise StreamNotFoundError(f'stream "{stream}" does not exist')
         return stream, SCHEMAS[kind]
 
-    def metadata_rows(
+    def rows(
         self,
         namespace: Sequence[str],
         table: str,
@@ -211,7 +220,7 @@ class MetadataTables(CatalogBase):
         self, stream: Stream, predicates: Sequence[Mapping[str, Any]], last_version: LastVersion
     ) -> tuple[int, int]:
         """The first and the last version that is known and that predicates let through."""
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         first, last = interval_of("version", predicates)
         times = interval_of("committed_at", predicates)
         oldest = None if ledger is None else ledger.first_commit()
@@ -223,13 +232,13 @@ class MetadataTables(CatalogBase):
         if times[1] < MOST:
             until = last_commit(ledger, times[1] // 1000)
             last = min(last, 0 if until is None else until.version)
-        return max(first, oldest.version), min(last, last_version(self.client, ledger))
+        return max(first, oldest.version), min(last, last_version(self._base.client, ledger))
 
     def _commits(self, stream: Stream, columns: Sequence[str], first: int, last: int) -> Iterator[Row]:
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         if ledger is None:
             return
-        segments = SegmentRanges(self.client, stream)
+        segments = SegmentRanges(self._base.client, stream)
         for commit in commits_between(ledger, first, last):
             yield {
                 "version": commit.version,
@@ -238,15 +247,15 @@ class MetadataTables(CatalogBase):
                 "bytes": commit.bytes,
                 "job": commit.job,
                 "transactions": list(commit.transactions),
-                **(_cut(self.client, stream, commit.cut, segments) if _OF_CUT & set(columns) else {}),
+                **(_cut(self._base.client, stream, commit.cut, segments) if _OF_CUT & set(columns) else {}),
             }
 
     def _segments(self, stream: Stream, columns: Sequence[str]) -> Iterator[Row]:
-        controller = self.client.controller
+        controller = self._base.client.controller
         current = controller.current_segments(stream).ids
         ids = sorted({*controller.segments_between(stream), *current})
         ranges = controller.segment_ranges(stream, ids)
-        states = segment_states(self.client.pool, stream, ids)
+        states = segment_states(self._base.client.pool, stream, ids)
         for segment in ids:
             state = states[segment]
             if state is None:
@@ -272,17 +281,17 @@ class MetadataTables(CatalogBase):
         rows: list[Row] = []
         for epoch in itertools.count():
             try:
-                segments = self.client.controller.epoch_segments(stream, epoch).ids
+                segments = self._base.client.controller.epoch_segments(stream, epoch).ids
             except NotFoundError:
                 break
             rows.append({"epoch": epoch, "segments": list(segments), "current": False})
-        if rows and self.client.controller.current_segments(stream).ids:
+        if rows and self._base.client.controller.current_segments(stream).ids:
             rows[-1]["current"] = True
         yield from rows
 
     def _transactions(self, stream: Stream) -> Iterator[Row]:
-        controller = self.client.controller
-        ledger = open_ledger(self.client, stream)
+        controller = self._base.client.controller
+        ledger = open_ledger(self._base.client, stream)
         known: dict[uuid.UUID, tuple[str | None, int | None]] = {}
         if ledger is not None:
             for commit in ledger.all_commits():
@@ -305,7 +314,7 @@ class MetadataTables(CatalogBase):
             }
 
     def _schemas(self, stream: Stream) -> Iterator[Row]:
-        registry = shared_registry(self.settings)
+        registry = self._base.registry
         try:
             history = [] if registry is None else registry.history(stream.scope, stream.name)
         except GroupNotFoundError:
@@ -330,14 +339,14 @@ class MetadataTables(CatalogBase):
             }
 
     def _cuts(self, stream: Stream) -> Iterator[Row]:
-        ledger = open_ledger(self.client, stream)
-        segments = SegmentRanges(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
+        segments = SegmentRanges(self._base.client, stream)
         for name, cut in sorted(ledger.holders().cuts().items()) if ledger is not None else ():
-            shown = _cut(self.client, stream, cut.offsets, segments)
+            shown = _cut(self._base.client, stream, cut.offsets, segments)
             yield {"name": name, "created_at": cut.created_at * 1000, **shown}
 
     def _copies(self, stream: Stream) -> Iterator[Row]:
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         for copy in sorted([] if ledger is None else ledger.copies().all(), key=lambda copy: copy.begun_at):
             yield {
                 "name": copy.name,
@@ -354,7 +363,8 @@ class MetadataTables(CatalogBase):
             }
 
     def _properties(self, stream: Stream) -> Iterator[Row]:
-        for key, value in sorted(shown_properties(self.definition(stream)).items()):
+        definition = self._replacing.finish_left(self._base.definition(stream))
+        for key, value in sorted(shown_properties(definition).items()):
             yield {"key": key, "value": value}
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, is_internal, no_such_scope
 from pyspark_pravega.catalog.names import scope_of, to_sql
+from pyspark_pravega.catalog.statements.key_values import KeyValueTables
+from pyspark_pravega.catalog.statements.tables import Tables
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client.key_value import forget_broken_names
 from pyspark_pravega.connector.log import delete_left_over_logs, is_ledger_name
@@ -20,7 +22,6 @@ from pyspark_pravega.errors import (
     ScopeNotEmptyError,
     UnsupportedOperationError,
 )
-from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 
 _OURS = "scope"
@@ -33,42 +34,49 @@ _FRESH_S = 0.02
 (measured). They aren't stale for longer than this."""
 
 
-class Namespaces(CatalogBase):
+class Namespaces:
     """A namespace is a scope, with a comment and properties in its store."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    def __init__(self, base: CatalogBase, tables: Tables, key_values: KeyValueTables) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+            tables: deletes the streams of a scope.
+            key_values: deletes its key-value tables.
+        """
+        self._base, self._tables, self._key_values = base, tables, key_values
         self._lock = threading.Lock()
-        self._last_namespace: tuple[str, dict[str, str], float] | None = None
+        self._last: tuple[str, dict[str, str], float] | None = None
         """The scope that was asked for last, its properties, and when they were answered."""
-        self._namespace_changes = 0
+        self._changes = 0
 
-    def list_namespaces(self) -> list[str]:
+    def names(self) -> list[str]:
         """The names of all scopes, in SQL's spelling, sorted."""
-        return sorted(to_sql(scope) for scope in self.client.controller.list_scopes())
+        return sorted(to_sql(scope) for scope in self._base.client.controller.list_scopes())
 
-    def namespace_properties(self, namespace: Sequence[str]) -> dict[str, str]:
+    def properties(self, namespace: Sequence[str]) -> dict[str, str]:
         """A namespace's properties, its comment among them.
 
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        scope, last = scope_of(namespace), self._last_namespace
+        scope, last = scope_of(namespace), self._last
         if last is not None and last[0] == scope and time.monotonic() - last[2] <= _FRESH_S:
             return dict(last[1])
-        changes = self._namespace_changes
+        changes = self._changes
         exists, properties = together(
-            lambda: self.client.controller.scope_exists(scope), lambda: self.store(scope).properties()
+            lambda: self._base.client.controller.scope_exists(scope), lambda: self._base.store(scope).properties()
         )
         if not exists and scope != DEFAULT_NAMESPACE:
             raise no_such_scope(scope)
         properties = {**properties, _OURS: scope}
         with self._lock:
-            if changes == self._namespace_changes:
-                self._last_namespace = scope, properties, time.monotonic()
+            if changes == self._changes:
+                self._last = scope, properties, time.monotonic()
         return dict(properties)
 
-    def create_namespace(self, namespace: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
+    def create(self, namespace: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
         """Create a scope.
 
         Args:
@@ -81,19 +89,19 @@ class Namespaces(CatalogBase):
         """
         scope = scope_of(namespace)
         kept = _checked(properties or {})
-        if not self.client.controller.create_scope(scope):
+        if not self._base.client.controller.create_scope(scope):
             raise ScopeExistsError(f'scope "{scope}" exists already')
         if not kept:
             return
         try:
-            self.store(scope).change_properties(lambda _: kept)
+            self._base.store(scope).change_properties(lambda _: kept)
         except PravegaError:
-            self.client.controller.delete_scope(scope)
+            self._base.client.controller.delete_scope(scope)
             raise
         finally:
-            self._namespace_has_changed()
+            self._has_changed()
 
-    def alter_namespace(self, namespace: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> None:
+    def alter(self, namespace: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> None:
         """Set and remove properties of a namespace.
 
         Args:
@@ -105,16 +113,16 @@ class Namespaces(CatalogBase):
             UnsupportedOperationError: it is to have a location.
         """
         given = _checked({c["property"]: c["value"] for c in changes if c["kind"] == "SetProperty"})
-        scope = self.scope(namespace, make=True)
+        scope = self._base.scope(namespace, make=True)
         removed = {c["property"] for c in changes if c["kind"] == "RemoveProperty"}
         try:
-            self.store(scope).change_properties(
+            self._base.store(scope).change_properties(
                 lambda before: {**{key: value for key, value in before.items() if key not in removed}, **given}
             )
         finally:
-            self._namespace_has_changed()
+            self._has_changed()
 
-    def drop_namespace(self, namespace: Sequence[str], *, cascade: bool) -> bool:
+    def drop(self, namespace: Sequence[str], *, cascade: bool) -> bool:
         """Delete a scope.
 
         Args:
@@ -128,11 +136,11 @@ class Namespaces(CatalogBase):
             ScopeNotEmptyError: it holds tables, views or reader groups, and `cascade` isn't set.
         """
         scope = scope_of(namespace)
-        controller = self.client.controller
+        controller = self._base.client.controller
         if not controller.scope_exists(scope):
             return False
         tables = list(controller.list_key_value_tables(scope))
-        store = self.store(scope) if STORE in tables else None
+        store = self._base.store(scope) if STORE in tables else None
         if not cascade:
             streams = sum(1 for _ in controller.list_streams(scope))
             views = len(store.views()) if store is not None else 0
@@ -142,12 +150,13 @@ class Namespaces(CatalogBase):
             if any(counts.values()):
                 held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
                 raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
-            delete_left_over_logs(self.client, scope, tables)
+            delete_left_over_logs(self._base.client, scope, tables)
         else:
             # Before their streams: the controller can't end the subscription to one that is gone.
             for group in list(controller.list_reader_groups(scope)):
                 controller.delete_reader_group(scope, group)
-            self.drop_streams(scope)
+            self._tables.drop_all(scope)
+            self._key_values.drop_all(scope)
             # The logs of streams that were deleted by other means.
             for table in filter(is_ledger_name, list(controller.list_key_value_tables(scope))):
                 controller.delete_key_value_table(scope, table)
@@ -155,20 +164,16 @@ class Namespaces(CatalogBase):
             if store is not None:
                 store.delete()
             with suppress(AuthenticationError):
-                forget_broken_names(self.client, scope, controller.list_key_value_tables(scope))
+                forget_broken_names(self._base.client, scope, controller.list_key_value_tables(scope))
             return controller.delete_scope(scope)
         finally:
-            self._namespace_has_changed()
+            self._has_changed()
 
-    def _namespace_has_changed(self) -> None:
+    def _has_changed(self) -> None:
         """Ask for properties anew, also where an answer of before the change is still on its way."""
         with self._lock:
-            self._namespace_changes += 1
-            self._last_namespace = None
-
-    def drop_streams(self, scope: str) -> None:
-        """Delete all tables of a scope."""
-        raise NotImplementedError
+            self._changes += 1
+            self._last = None
 
 
 def _checked(properties: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 A stream can't be exchanged for another one, so a replaced table is the same stream: its new schema is a new version in
 the registry, which isn't to be seen before the new rows are committed (`PINNED_SCHEMA`). The commit changes rows,
 columns and properties at once (`connector.write.overwrite`). What the registry and the controller are told afterwards
-is noted with it, and done by whoever comes next.
+is noted with it. If the statement dies, the next one that begins with the table does it (`Replacing.finish_left`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.catalog.base import FRESH_S
+from pyspark_pravega.catalog.base import PLANNED_S, CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import TableRequest, check_request
-from pyspark_pravega.catalog.statements.altering import Altering
 from pyspark_pravega.catalog.statements.evolution import revised
-from pyspark_pravega.catalog.statements.tables import schema_info
+from pyspark_pravega.catalog.statements.tables import Tables, schema_info
 from pyspark_pravega.catalog.stream_properties import shown, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
@@ -37,6 +36,7 @@ from pyspark_pravega.errors import (
     StreamNotFoundError,
     UnsupportedOperationError,
 )
+from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.serde.formats import REGISTERED, Schema, registered_schema, schema_for
 
 Staged = dict[str, Any]
@@ -44,10 +44,19 @@ Staged = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-class Replacing(Altering):
+class Replacing:
     """Makes and replaces tables in two steps: staged, then committed or aborted."""
 
-    def stage_table(
+    def __init__(self, base: CatalogBase, tables: Tables) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+            tables: makes streams, and drops them.
+        """
+        self._base, self._tables = base, tables
+
+    def stage(
         self,
         namespace: Sequence[str],
         table: str,
@@ -80,19 +89,21 @@ class Replacing(Altering):
             UnsupportedOperationError: the stream can't become that.
         """
         stream = stream_of(namespace, table)
-        if not self.exists(stream):
+        if not self._base.exists(stream):
             if not create:
                 raise StreamNotFoundError(f'stream "{stream}" does not exist')
-            definition = self.create_table(namespace, table, schema, transforms, properties, checks=checks)
-            own = min(self.client.controller.current_segments(stream).ids)
+            definition = self._tables.create(namespace, table, schema, transforms, properties, checks=checks)
+            own = min(self._base.client.controller.current_segments(stream).ids)
             names = {"scope": stream.scope, "stream": stream.name}
             return definition, {**names, "made": True, "replaces": False, "segment": own}
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
-        request = check_request(schema, transforms, properties, checks, self.settings.allows_format)
-        ledger = create_ledger(self.client, stream)
+        request = check_request(schema, transforms, properties, checks, self._base.settings.allows_format)
+        # Before the lock, which finishing takes, too.
+        self.finish_left(self._base.definition(stream, age_s=PLANNED_S))
+        ledger = create_ledger(self._base.client, stream)
         with ledger.schemas_locked():
-            before = self.definition(stream, age_s=0)
+            before = self._base.definition(stream, age_s=0)
             if before.format != request.format:
                 raise UnsupportedOperationError(
                     f'the events of stream "{stream}" are {before.format}, and will stay so: to make it a table of '
@@ -119,20 +130,20 @@ class Replacing(Altering):
         """What a staged table will be.
 
         Args:
-            staged: what `stage_table` has returned.
+            staged: what `stage` has returned.
         """
         stream = _stream(staged)
         if staged["made"]:
-            return self.definition(stream)
+            return self._base.definition(stream)
         options = {} if staged["schema"] is None else {PINNED_SCHEMA: str(staged["schema"])}
-        definition = load_definition(self.client, self.settings, stream, options, keyed=False)
+        definition = load_definition(self._base.client, self._base.settings, stream, options, keyed=False)
         return with_key(replace(definition, properties=dict(staged["properties"])))
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
         """What the commit of a staged table's rows makes of it; None where it is that already.
 
         Args:
-            staged: what `stage_table` has returned.
+            staged: what `stage` has returned.
         """
         if staged["made"]:
             return None
@@ -147,61 +158,69 @@ class Replacing(Altering):
             },
         )
 
-    def commit_staged(self, staged: Staged, *, written: bool) -> None:
+    def commit(self, staged: Staged, *, written: bool) -> None:
         """Make a staged table what it is to be. Doing it again is harmless.
 
         Args:
-            staged: what `stage_table` has returned.
+            staged: what `stage` has returned.
             written: whether rows were written, so that the table is that already.
         """
         if staged["made"]:
             return
         stream = _stream(staged)
-        ledger = create_ledger(self.client, stream)
+        ledger = create_ledger(self._base.client, stream)
         if not written:
-            replace_all(self.client, ledger, self.staged_table(staged))
+            replace_all(self._base.client, ledger, self.staged_table(staged))
         self._finish(stream, ledger, ledger.state())
-        self.forget(stream)
+        self._base.forget(stream)
 
-    def abort_staged(self, staged: Staged) -> None:
+    def abort(self, staged: Staged) -> None:
         """Leave things as they were before a table was staged.
 
         Args:
-            staged: what `stage_table` has returned.
+            staged: what `stage` has returned.
         """
         stream = _stream(staged)
         if staged["made"]:
             if self._is_own(stream, staged["segment"]):
-                self.drop_stream(stream)
+                self._tables.drop_stream(stream)
             return
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         if ledger is not None and is_replaced(ledger, ledger.state(), staged["id"]):
             # Its commit was reported as failed, and yet it is made: whoever comes next finishes it.
             return
         if staged["schema"] is not None:
-            ledger = ledger or create_ledger(self.client, stream)
+            ledger = ledger or create_ledger(self._base.client, stream)
             with ledger.schemas_locked():
-                self._registry(stream).delete_schema(stream.scope, stream.name, staged["schema"])
-                self._unpin(stream, ledger)
-        self.forget(stream)
+                registry = self._base.registry_of(stream)
+                registry.delete_schema(stream.scope, stream.name, staged["schema"])
+                unpin(registry, stream, ledger)
+        self._base.forget(stream)
 
-    def forget_staged(self, staged: Staged) -> None:
+    def forget(self, staged: Staged) -> None:
         """Let the log forget that a staged table was committed, when whoever has asked for that has the answer.
 
         Args:
-            staged: what `stage_table` has returned.
+            staged: what `stage` has returned.
         """
-        ledger = None if staged["made"] else open_ledger(self.client, _stream(staged))
+        ledger = None if staged["made"] else open_ledger(self._base.client, _stream(staged))
         if ledger is not None:
             forget_replacement(ledger, staged["id"])
 
-    def definition(self, stream: Stream, *, age_s: float = FRESH_S) -> TableDefinition:
-        """What a stream is as a table, see `load_table`; what a replacement has left is done first, if that is old."""
-        definition = super().definition(stream, age_s=age_s)
+    def finish_left(self, definition: TableDefinition) -> TableDefinition:
+        """Do what a replacement of a table has left, if that is old. Statements that begin with a table call it.
+
+        Args:
+            definition: what the stream is as a table.
+
+        Returns:
+            What it is after that.
+        """
         cleaning = definition.cleaning
         if cleaning is None or cleaning.stream is None:
             return definition
-        ledger = open_ledger(self.client, stream)
+        stream = definition.stream
+        ledger = open_ledger(self._base.client, stream)
         state = None if ledger is None else ledger.state()
         if ledger is None or state is None or not _is_left(ledger, state):
             return definition
@@ -210,13 +229,14 @@ class Replacing(Altering):
         except PravegaError as error:
             _log.warning('what a replacement of stream "%s" has left could not be finished: %s', stream, error)
             return definition
-        self.forget(stream)
-        return super().definition(stream, age_s=age_s)
+        self._base.forget(stream)
+        finished = self._base.definition(stream)
+        return finished.as_log() if definition.is_log else finished
 
     def _is_own(self, stream: Stream, segment_id: int) -> bool:
         """Whether a stream is still the one that was made: of another one of its name the segments have other ids."""
         try:
-            self.client.controller.segment_ranges(stream, [segment_id])
+            self._base.client.controller.segment_ranges(stream, [segment_id])
         except NotFoundError:
             return False
         return True
@@ -234,15 +254,15 @@ class Replacing(Altering):
             left = None if state.cleaning is None else state.cleaning.stream
             if left is None:
                 return
-            registered = left["pinned"] is not None
-            if registered and left["compatibility"] is not None:
-                self._registry(stream).update_compatibility(stream.scope, stream.name, left["compatibility"])
-            unset = set(shown(self.client.controller.stream_configuration(stream))) - set(left["configuration"])
-            self.client.controller.update_stream(
+            registry = None if left["pinned"] is None else self._base.registry_of(stream)
+            if registry is not None and left["compatibility"] is not None:
+                registry.update_compatibility(stream.scope, stream.name, left["compatibility"])
+            unset = set(shown(self._base.client.controller.stream_configuration(stream))) - set(left["configuration"])
+            self._base.client.controller.update_stream(
                 stream, lambda before: stream_configuration(before, left["configuration"], unset)
             )
-            if registered:
-                self._unpin(stream, ledger)
+            if registry is not None:
+                unpin(registry, stream, ledger)
             while state.cleaning is not None and state.cleaning.stream == left:
                 try:
                     state = ledger.cleaned(state, replace(state.cleaning, stream=None))
@@ -258,7 +278,7 @@ class Replacing(Altering):
         new = _renamed(request, info.type, stream)
         if new.data == info.schema_data or new.columns() == before.event_schema:
             return None
-        registry = self._registry(stream)
+        registry = self._base.registry_of(stream)
         scope, group = stream.scope, stream.name
         ledger.change_properties(lambda kept: {PINNED_SCHEMA: str(version.id), **kept})
         newest = registry.schemas(scope, group)[-1][1].id
@@ -281,8 +301,27 @@ class Replacing(Altering):
                 finally:
                     registry.update_compatibility(scope, group, policy)
         except PravegaError:
-            self._unpin(stream, ledger)
+            unpin(registry, stream, ledger)
             raise
+
+
+def unpin(registry: SchemaRegistry, stream: Stream, ledger: Ledger) -> None:
+    """Take out a table's pin where it makes no difference: at the newest schema. Only while schemas are locked.
+
+    Args:
+        registry: where the schemas are.
+        stream: the table's stream.
+        ledger: its commit log.
+    """
+    newest = str(registry.schemas(stream.scope, stream.name)[-1][1].id)
+    ledger.change_properties(
+        lambda before: without(before, {PINNED_SCHEMA}) if before.get(PINNED_SCHEMA) == newest else before
+    )
+
+
+def without(properties: Mapping[str, str], removed: set[str]) -> dict[str, str]:
+    """The properties that stay when some are removed."""
+    return {key: value for key, value in properties.items() if key not in removed}
 
 
 def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:

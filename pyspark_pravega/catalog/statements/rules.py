@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark_pravega.catalog.statements.tables import Tables
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, State, create_ledger, settle, take_snapshot
 from pyspark_pravega.connector.table import (
@@ -28,8 +28,16 @@ from pyspark_pravega.errors import (
 Change = Mapping[str, Any]
 
 
-class Rules(Tables):
+class Rules:
     """Changes what SQL knows of a table's columns beyond their types."""
+
+    def __init__(self, base: CatalogBase) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+        """
+        self._base = base
 
     def alter_defaults(self, definition: TableDefinition, changes: Sequence[Change]) -> None:
         """Set or drop defaults of columns, for rows to come.
@@ -57,7 +65,7 @@ class Rules(Tables):
                     defaults[column] = change["default"]
             return with_rules(before, defaults=defaults)
 
-        create_ledger(self.client, definition.stream).change_properties(changed)
+        create_ledger(self._base.client, definition.stream).change_properties(changed)
 
     def forget_defaults(self, stream: Stream, columns: Sequence[str]) -> None:
         """Forget the defaults of columns that are dropped."""
@@ -65,7 +73,7 @@ class Rules(Tables):
         def changed(before: dict[str, str]) -> dict[str, str]:
             return with_rules(before, defaults={k: v for k, v in defaults_of(before).items() if k not in columns})
 
-        create_ledger(self.client, stream).change_properties(changed)
+        create_ledger(self._base.client, stream).change_properties(changed)
 
     def add_check(self, stream: Stream, check: Check, seen: Sequence[Seen]) -> None:
         """Add a CHECK constraint.
@@ -81,13 +89,13 @@ class Rules(Tables):
             ConfigurationError: there is a constraint of that name.
             WriteConflictError: rows came since they were looked at.
         """
-        ledger = create_ledger(self.client, stream)
+        ledger = create_ledger(self._base.client, stream)
 
         def changed(before: dict[str, str]) -> dict[str, str]:
             return with_rules(before, checks=added_check(checks_of(before), check, stream))
 
         while True:
-            state = settle(self.client, ledger)
+            state = settle(self._base.client, ledger)
             if check.enforced:
                 self._check_unchanged(ledger, state, seen, check)
             try:
@@ -97,8 +105,8 @@ class Rules(Tables):
             return
 
     def _check_unchanged(self, ledger: Ledger, state: State, seen: Sequence[Seen], check: Check) -> None:
-        tail = take_snapshot(self.client, ledger.stream, ledger)
-        if not all(is_same(self.client, tail, state, one) for one in seen):
+        tail = take_snapshot(self._base.client, ledger.stream, ledger)
+        if not all(is_same(self._base.client, tail, state, one) for one in seen):
             raise WriteConflictError(
                 f'constraint "{check.name}" was not added to stream "{ledger.stream}": rows came while those that were '
                 "there were looked at; run the statement again"
@@ -124,4 +132,4 @@ class Rules(Tables):
                 raise ConfigurationError(f'stream "{stream}" has no constraint "{name}"{hint}')
             return with_rules(before, checks=kept)
 
-        create_ledger(self.client, stream).change_properties(changed)
+        create_ledger(self._base.client, stream).change_properties(changed)

@@ -26,7 +26,6 @@ from pyspark_pravega.connector.log import (
     take_snapshot,
 )
 from pyspark_pravega.connector.options import TRUNCATE_LATER
-from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table import Check, TableDefinition
 from pyspark_pravega.connector.write import replace_all
 from pyspark_pravega.deadlines import Limit
@@ -46,20 +45,28 @@ CLAIM_S = 30.0
 _DROP_PATIENCE_S, _DROP_POLL_S = 10.0, 0.2
 
 
-class Tables(CatalogBase):
+class Tables:
     """A table is a stream, with a schema group in the registry and a commit log beside it."""
 
-    def list_tables(self, namespace: Sequence[str]) -> list[str]:
+    def __init__(self, base: CatalogBase) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+        """
+        self._base = base
+
+    def names(self, namespace: Sequence[str]) -> list[str]:
         """The names of all streams in a scope, in SQL's spelling, sorted.
 
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        if self.is_empty_default(namespace):
+        if self._base.is_empty_default(namespace):
             return []
-        return sorted(to_sql(stream) for stream in self.client.controller.list_streams(scope_of(namespace)))
+        return sorted(to_sql(stream) for stream in self._base.client.controller.list_streams(scope_of(namespace)))
 
-    def create_table(
+    def create(
         self,
         namespace: Sequence[str],
         table: str,
@@ -86,11 +93,11 @@ class Tables(CatalogBase):
             ConfigurationError: a property is wrong.
         """
         stream = stream_of(namespace, table)
-        request = check_request(schema, transforms, properties, checks, self.settings.allows_format)
+        request = check_request(schema, transforms, properties, checks, self._base.settings.allows_format)
         registry = formed = None
         custom = request.format not in FORMATS
         if request.format in REGISTERED or custom:
-            registry = shared_registry(self.settings)
+            registry = self._base.registry
             if registry is None and (not custom or request.properties.get("encoding-header") == "true"):
                 raise ConfigurationError(
                     "a table with columns needs a schema registry: set schema-registry-uri (or "
@@ -98,10 +105,12 @@ class Tables(CatalogBase):
                     "TBLPROPERTIES ('format' = 'raw')"
                 )
             formed = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
-        self.scope(namespace, make=True)
+        self._base.scope(namespace, make=True)
         exists, (view, other) = together(
-            lambda: self.exists(stream),
-            lambda: together(lambda: self.store(stream.scope).view(stream.name), lambda: self.is_key_value(stream)),
+            lambda: self._base.exists(stream),
+            lambda: together(
+                lambda: self._base.store(stream.scope).view(stream.name), lambda: self._base.is_key_value(stream)
+            ),
         )
         if exists:
             raise StreamExistsError(f'stream "{stream}" exists already')
@@ -110,18 +119,18 @@ class Tables(CatalogBase):
         if view is not None:
             raise StreamExistsError(f'view "{stream}" exists already: a table needs another name')
         self._make(stream, request, registry, formed)
-        return self.definition(stream, age_s=0)
+        return self._base.definition(stream, age_s=0)
 
-    def drop_table(self, namespace: Sequence[str], table: str) -> bool:
+    def drop(self, namespace: Sequence[str], table: str) -> bool:
         """Delete a stream with its events, its schema group and its commit log.
 
         Returns:
             False when there was none.
         """
         stream = stream_of(namespace, table)
-        return self.exists(stream) and self.drop_stream(stream)
+        return self._base.exists(stream) and self.drop_stream(stream)
 
-    def truncate_table(self, namespace: Sequence[str], table: str) -> None:
+    def truncate(self, namespace: Sequence[str], table: str) -> None:
         """Remove all events of a stream that are visible now, for ever; together with the next write, if the table's
         properties say so.
 
@@ -130,23 +139,23 @@ class Tables(CatalogBase):
             StreamSealedError: it is sealed.
         """
         stream = stream_of(namespace, table)
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         if ledger is not None and ledger.properties().get(TRUNCATE_LATER) == "true":
-            truncate_later(self.client, ledger)
+            truncate_later(self._base.client, ledger)
         else:
-            truncate_visible(self.client, stream)
-        self.forget(stream)
+            truncate_visible(self._base.client, stream)
+        self._base.forget(stream)
 
-    def drop_streams(self, scope: str) -> None:
-        """Delete all tables of a scope."""
-        for name in list(self.client.controller.list_streams(scope)):
+    def drop_all(self, scope: str) -> None:
+        """Delete all streams of a scope."""
+        for name in list(self._base.client.controller.list_streams(scope)):
             self.drop_stream(Stream(scope, name))
 
     def _make(
         self, stream: Stream, request: TableRequest, registry: SchemaRegistry | None, formed: Schema | None
     ) -> None:
         """The stream comes last: before it is there, nobody sees anything of the table."""
-        client = self.client
+        client = self._base.client
         ledger = self._claim(stream)
         made_group = False
 
@@ -166,7 +175,7 @@ class Tables(CatalogBase):
             together(make_group, lambda: ledger.set_properties(request.properties))
             is_new = client.controller.create_stream(stream, request.configuration)
         except PravegaError:
-            if not self.exists(stream):
+            if not self._base.exists(stream):
                 delete_ledger(client, stream)
                 if registry is not None and made_group:
                     registry.delete_group(stream.scope, stream.name)
@@ -180,16 +189,16 @@ class Tables(CatalogBase):
     def _claim(self, stream: Stream) -> Ledger:
         """The table's commit log, which of several who create the table at once only one can make."""
         deadline = time.monotonic() + CLAIM_S
-        while (ledger := claim_ledger(self.client, stream)) is None:
+        while (ledger := claim_ledger(self._base.client, stream)) is None:
             if self._is_left_over(stream):
-                registry = shared_registry(self.settings)
+                registry = self._base.registry
                 if registry is not None:
                     registry.delete_group(stream.scope, stream.name)
-                delete_ledger(self.client, stream)
+                delete_ledger(self._base.client, stream)
                 continue
             if time.monotonic() > deadline:
                 # Nobody is making the table: its stream was deleted by other means, or its maker has died.
-                delete_ledger(self.client, stream)
+                delete_ledger(self._base.client, stream)
                 deadline = time.monotonic() + CLAIM_S
             time.sleep(0.1)
         return ledger
@@ -201,9 +210,9 @@ class Tables(CatalogBase):
             StreamExistsError: the stream is there.
         """
         # A table that is only being made has no versions. The log is looked at first: a stream may come meanwhile.
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         is_left_over = ledger is not None and ledger.is_left_over()
-        if self.exists(stream):
+        if self._base.exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')
         return is_left_over
 
@@ -216,20 +225,20 @@ class Tables(CatalogBase):
         Returns:
             False when somebody else has deleted the stream meanwhile.
         """
-        self.forget(stream)
+        self._base.forget(stream)
         limit = Limit(_DROP_PATIENCE_S)
         while True:
             try:
-                return self._delete(stream, shared_registry(self.settings))
+                return self._delete(stream, self._base.registry)
             except NotFoundError:
                 # Somebody else drops it, too.
-                if not self.client.controller.stream_exists(stream):
+                if not self._base.client.controller.stream_exists(stream):
                     return False
                 if not limit.wait(_DROP_POLL_S):
                     raise
 
     def _delete(self, stream: Stream, registry: SchemaRegistry | None) -> bool:
-        controller, opened = self.client.controller, Begun(lambda: self._busy_ledger(stream))
+        controller, opened = self._base.client.controller, Begun(lambda: self._busy_ledger(stream))
         if registry is None:
             subscribers = controller.subscribers(stream)
         else:
@@ -239,19 +248,19 @@ class Tables(CatalogBase):
         self._end_subscriptions(stream, subscribers)
         ledger = opened.result()
         if ledger is None:
-            together(lambda: seal(self.client, stream, None), lambda: delete_ledger(self.client, stream))
+            together(lambda: seal(self._base.client, stream, None), lambda: delete_ledger(self._base.client, stream))
         else:
             # It says what is being committed, which the seal may have to wait for.
-            seal(self.client, stream, ledger)
+            seal(self._base.client, stream, ledger)
         # Until the stream was sealed, somebody who begins to write could make a log, also behind a deletion.
-        delete_ledger(self.client, stream)
+        delete_ledger(self._base.client, stream)
         return controller.delete_stream(stream)
 
     def _busy_ledger(self, stream: Stream) -> Ledger | None:
         """The stream's commit log, if a commit is in progress."""
         # One that can't be read is deleted all the same.
         with suppress(PravegaError):
-            ledger = open_ledger(self.client, stream)
+            ledger = open_ledger(self._base.client, stream)
             if ledger is not None and ledger.state().pending is not None:
                 return ledger
         return None
@@ -259,7 +268,7 @@ class Tables(CatalogBase):
     def _end_subscriptions(self, stream: Stream, subscribers: Iterable[str]) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted
         (measured with 0.13: it tries again for ever)."""
-        controller = self.client.controller
+        controller = self._base.client.controller
         for subscriber in subscribers:
             scope, _, name = subscriber.partition("/")
             if any(one.stream != stream for one in controller.reader_group(scope, name).streams):

@@ -11,32 +11,40 @@ from pyspark_pravega.connector.log import Content
 from pyspark_pravega.errors import StreamExistsError, ViewExistsError, ViewNotFoundError
 
 
-class Views(CatalogBase):
+class Views:
     """A view is what Spark tells of it; nothing here understands its query."""
 
-    def list_views(self, namespace: Sequence[str]) -> list[str]:
+    def __init__(self, base: CatalogBase) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+        """
+        self._base = base
+
+    def names(self, namespace: Sequence[str]) -> list[str]:
         """The names of all views of a namespace, in SQL's spelling, sorted.
 
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        if self.is_empty_default(namespace):
+        if self._base.is_empty_default(namespace):
             return []
-        return sorted(to_sql(name) for name in self.store(self.scope(namespace)).views())
+        return sorted(to_sql(name) for name in self._base.store(self._base.scope(namespace)).views())
 
-    def load_view(self, namespace: Sequence[str], table: str) -> Content:
+    def load(self, namespace: Sequence[str], table: str) -> Content:
         """A view's definition.
 
         Raises:
             ViewNotFoundError: there is none.
         """
         name = stream_of(namespace, table)
-        view = self.store(name.scope).view(name.name)
+        view = self._base.store(name.scope).view(name.name)
         if view is None:
             raise ViewNotFoundError(f'view "{name}" does not exist')
         return view
 
-    def store_view(
+    def store(
         self, namespace: Sequence[str], table: str, definition: dict[str, Any], *, create: bool, replace: bool
     ) -> None:
         """Make a view, or give it another query.
@@ -55,10 +63,10 @@ class Views(CatalogBase):
             ScopeNotFoundError: there is no such scope.
         """
         name = stream_of(namespace, table)
-        self.scope(namespace, make=create)
-        if self.exists(name):
+        self._base.scope(namespace, make=create)
+        if self._base.exists(name):
             raise StreamExistsError(f'stream "{name}" exists already: a view needs another name')
-        if self.is_key_value(name):
+        if self._base.is_key_value(name):
             raise StreamExistsError(f'key-value table "{name}" exists already: a view needs another name')
 
         def change(before: Content | None) -> Content:
@@ -68,18 +76,18 @@ class Views(CatalogBase):
                 raise ViewExistsError(f'view "{name}" exists already')
             return definition
 
-        self.store(name.scope).change_view(name.name, change)
+        self._base.store(name.scope).change_view(name.name, change)
 
-    def drop_view(self, namespace: Sequence[str], table: str) -> bool:
+    def drop(self, namespace: Sequence[str], table: str) -> bool:
         """Remove a view.
 
         Returns:
             False when there was none.
         """
         name = stream_of(namespace, table)
-        return self.store(name.scope).drop_view(name.name)
+        return self._base.store(name.scope).drop_view(name.name)
 
-    def rename_view(self, namespace: Sequence[str], table: str, to_namespace: Sequence[str], to: str) -> None:
+    def rename(self, namespace: Sequence[str], table: str, to_namespace: Sequence[str], to: str) -> None:
         """Give a view another name.
 
         Args:
@@ -92,14 +100,14 @@ class Views(CatalogBase):
             ViewNotFoundError: there is none.
             ViewExistsError: there is one of the new name.
         """
-        definition = self.load_view(namespace, table)
+        definition = self.load(namespace, table)
         target = list(to_namespace) or list(namespace)
         if scope_of(target) == scope_of(namespace) and stream_of(target, to) == stream_of(namespace, table):
             return
-        self.store_view(target, to, definition, create=True, replace=False)
-        self.drop_view(namespace, table)
+        self.store(target, to, definition, create=True, replace=False)
+        self.drop(namespace, table)
 
-    def has_view(self, namespace: Sequence[str], table: str) -> bool:
+    def has(self, namespace: Sequence[str], table: str) -> bool:
         """Whether there is a view of this name."""
         name = stream_of(namespace, table)
-        return self.store(name.scope).view(name.name) is not None
+        return self._base.store(name.scope).view(name.name) is not None

@@ -12,11 +12,14 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.statements.procedures.copying import COLUMNS as COPY_COLUMNS
+from pyspark_pravega.catalog.statements.procedures.copying import copy
 from pyspark_pravega.catalog.statements.procedures.redelivering import COLUMNS as REDELIVER_COLUMNS
-from pyspark_pravega.catalog.statements.procedures.redelivering import Redelivering
+from pyspark_pravega.catalog.statements.procedures.redelivering import redeliver
 from pyspark_pravega.catalog.statements.procedures.running import Caller, Step
+from pyspark_pravega.catalog.statements.schemas import Schemas
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
@@ -200,10 +203,19 @@ PROCEDURES = {
 }
 
 
-class Procedures(Redelivering):
+class Procedures:
     """What Pravega can do with a stream and SQL has no statement for."""
 
-    def list_procedures(self, namespace: Sequence[str]) -> list[str]:
+    def __init__(self, base: CatalogBase, schemas: Schemas) -> None:
+        """Serve a catalog.
+
+        Args:
+            base: the cluster, the registry, and what was looked up.
+            schemas: gives streams schemas.
+        """
+        self._base, self._schemas = base, schemas
+
+    def names(self, namespace: Sequence[str]) -> list[str]:
         """The names of all procedures; in any namespace but `system` there are none.
 
         Args:
@@ -211,7 +223,7 @@ class Procedures(Redelivering):
         """
         return sorted(PROCEDURES) if list(namespace) in ([], [NAMESPACE]) else []
 
-    def procedure(self, namespace: Sequence[str], name: str) -> Procedure:
+    def named(self, namespace: Sequence[str], name: str) -> Procedure:
         """A procedure by its name.
 
         Args:
@@ -228,7 +240,7 @@ class Procedures(Redelivering):
             )
         return PROCEDURES[name.lower()]
 
-    def call_procedure(self, name: str, arguments: Sequence[Any]) -> list[list[Any]]:
+    def call(self, name: str, arguments: Sequence[Any]) -> list[list[Any]]:
         """Call a procedure.
 
         Args:
@@ -246,10 +258,10 @@ class Procedures(Redelivering):
         call: Callable[..., list[list[Any]]] = getattr(self, f"_{name}")
         stream = self._stream(arguments[0])
         result = call(stream, *arguments[1:])
-        self.forget(stream)
+        self._base.forget(stream)
         return result
 
-    def procedure_step(self, caller: Caller, name: str, arguments: Sequence[Any]) -> Step:
+    def step(self, caller: Caller, name: str, arguments: Sequence[Any]) -> Step:
         """Call a procedure, or go on with it.
 
         Args:
@@ -265,18 +277,18 @@ class Procedures(Redelivering):
             PravegaError: it can't be done.
         """
         if name not in ("copy", "redeliver"):
-            return self.call_procedure(name, arguments)
+            return self.call(name, arguments)
         _check_given(PROCEDURES[name], arguments)
         if name == "redeliver":
             letters, source, target = map(self._stream, arguments)
-            return self.redeliver(caller, letters, source, target)
+            return redeliver(self._base, caller, letters, source, target)
         source, target, *others = arguments
-        return self.copy(caller, self._named(source), self._stream(target), *others)
+        return copy(self._base, caller, self._named(source), self._stream(target), *others)
 
     def _scale(self, stream: Stream, segments: int) -> list[list[Any]]:
         if not 1 <= segments <= MAX_SEGMENTS:
             raise ConfigurationError(f'argument "segments" must be a number from 1 to {MAX_SEGMENTS}, not {segments}')
-        controller = self.client.controller
+        controller = self._base.client.controller
         current = controller.current_segments(stream)
         scaling = controller.stream_configuration(stream).scaling
         if scaling.scale_type is ScaleType.FIXED:
@@ -287,22 +299,22 @@ class Procedures(Redelivering):
         return [[r.segment_id, r.min_key, r.max_key] for r in controller.current_segments(stream).ranges]
 
     def _seal(self, stream: Stream) -> list[list[Any]]:
-        seal(self.client, stream, open_ledger(self.client, stream))
-        return [_row(self.client.tail(stream))]
+        seal(self._base.client, stream, open_ledger(self._base.client, stream))
+        return [_row(self._base.client.tail(stream))]
 
     def _truncate(self, stream: Stream, version: str) -> list[list[Any]]:
-        if self.definition(stream).key is not None:
+        if self._base.definition(stream).key is not None:
             raise UnsupportedOperationError(
                 f'stream "{stream}" has a primary key: its oldest events may be rows that nobody has changed since, so '
                 "it can't be truncated at a version; DELETE rows, or TRUNCATE TABLE"
             )
-        moment = moment_of(self.client, stream, version)
-        cut = proper_cut(self.client, stream, moment.offsets)
-        self.client.truncate(cut)
+        moment = moment_of(self._base.client, stream, version)
+        cut = proper_cut(self._base.client, stream, moment.offsets)
+        self._base.client.truncate(cut)
         return [_row(cut)]
 
     def _compact(self, stream: Stream) -> list[list[Any]]:
-        done = compact(self.settings, stream)
+        done = compact(self._base.settings, stream)
         return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
 
     def _create_cut(self, stream: Stream, name: str, version: str | None) -> list[list[Any]]:
@@ -311,77 +323,77 @@ class Procedures(Redelivering):
                 f'"{name[:60]}" can\'t be the name of a cut: it begins with a letter or _, and holds letters, digits, '
                 '"_", "-" and "." behind that'
             )
-        keyed = self.definition(stream, age_s=0).key is not None
-        cut = create_cut(self.client, create_ledger(self.client, stream), name, version, keyed=keyed)
+        keyed = self._base.definition(stream, age_s=0).key is not None
+        cut = create_cut(self._base.client, create_ledger(self._base.client, stream), name, version, keyed=keyed)
         return [[name, *_row(cut)]]
 
     def _take_version(self, stream: Stream) -> list[list[Any]]:
-        taken = take_version(self.client, create_ledger(self.client, stream))
-        return [[taken.version, taken.bytes, *_row(proper_cut(self.client, stream, taken.cut))]]
+        taken = take_version(self._base.client, create_ledger(self._base.client, stream))
+        return [[taken.version, taken.bytes, *_row(proper_cut(self._base.client, stream, taken.cut))]]
 
     def _drop_cut(self, stream: Stream, name: str) -> list[list[Any]]:
-        ledger = open_ledger(self.client, stream)
+        ledger = open_ledger(self._base.client, stream)
         if ledger is None or not ledger.holders().drop_cut(name):
             return [[False]]
         # A compaction may have kept events for it.
-        release(self.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
+        release(self._base.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
         return [[True]]
 
     def _commit(self, stream: Stream, transaction: str) -> list[list[Any]]:
         transaction_id = self._open(stream, transaction)
-        self.client.controller.commit_transaction(stream, transaction_id)
+        self._base.client.controller.commit_transaction(stream, transaction_id)
         return [[str(transaction_id), self._settled(stream, transaction_id, TransactionState.COMMITTING).name]]
 
     def _abort(self, stream: Stream, transaction: str) -> list[list[Any]]:
         transaction_id = self._open(stream, transaction)
-        self.client.controller.abort_transaction(stream, transaction_id)
+        self._base.client.controller.abort_transaction(stream, transaction_id)
         return [[str(transaction_id), self._settled(stream, transaction_id, TransactionState.ABORTING).name]]
 
     def _register_schema(
         self, stream: Stream, columns: str | None, schema: str | None, table_format: str
     ) -> list[list[Any]]:
         parsed = None if columns is None else StructType.fromJson(json.loads(columns))
-        version = self.register_schema(stream, table_format=table_format, text=schema, columns=parsed)
+        version = self._schemas.register(stream, table_format=table_format, text=schema, columns=parsed)
         return [[version.id, version.type, version.version]]
 
     def _set_compatibility(self, stream: Stream, policy: str) -> list[list[Any]]:
-        return [[self.set_compatibility(stream, policy), policy]]
+        return [[self._schemas.set_compatibility(stream, policy), policy]]
 
     def _watermark(self, stream: Stream, at: int, writer: str) -> list[list[Any]]:
-        cut = self.client.tail(stream)
-        self.client.controller.note_timestamp(stream, writer, at, cut)
+        cut = self._base.client.tail(stream)
+        self._base.client.controller.note_timestamp(stream, writer, at, cut)
         return [[writer, at, *_row(cut)]]
 
     def _subscribers(self, stream: Stream) -> list[list[Any]]:
-        return [[subscriber] for subscriber in self.client.controller.subscribers(stream)]
+        return [[subscriber] for subscriber in self._base.client.controller.subscribers(stream)]
 
     def _drop_subscriber(self, stream: Stream, subscriber: str) -> list[list[Any]]:
         name = subscriber if "/" in subscriber else f"{stream.scope}/{subscriber}"
-        dropped = unsubscribe(self.client, name, stream)
-        ledger = open_ledger(self.client, stream)
+        dropped = unsubscribe(self._base.client, name, stream)
+        ledger = open_ledger(self._base.client, stream)
         if ledger is not None:
             if name in ledger.holders().subscribers():
                 ledger.holders().note_subscriber(name, None)
             # A compaction may have kept events for it.
-            release(self.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
+            release(self._base.client, ledger, one_more=COMPACT_WHEN in ledger.properties())
         return [[dropped]]
 
     def _stream(self, text: str) -> Stream:
         stream = self._named(text)
-        self.client.controller.stream_configuration(stream)
+        self._base.client.controller.stream_configuration(stream)
         return stream
 
     def _named(self, text: str) -> Stream:
         parts = [part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", text)]
-        if len(parts) == 1 and self.settings.scope:
-            parts.insert(0, self.settings.scope)
+        if len(parts) == 1 and self._base.settings.scope:
+            parts.insert(0, self._base.settings.scope)
         if len(parts) not in (2, 3):
             raise InvalidNameError(f'table "{text}" must be named as namespace.table')
         stream = stream_of(parts[-2:-1], parts[-1])
         try:
-            self.client.controller.stream_configuration(stream)
+            self._base.client.controller.stream_configuration(stream)
         except StreamNotFoundError:
-            self.check_no_key_value(stream)
+            self._base.check_no_key_value(stream)
             raise
         return stream
 
@@ -392,7 +404,7 @@ class Procedures(Redelivering):
             raise ConfigurationError(
                 f'"{text}" is no transaction\'s id: it is a UUID, as `{stream.name}$transactions` shows it'
             ) from None
-        state = self.client.controller.transaction_state(stream, transaction)
+        state = self._base.client.controller.transaction_state(stream, transaction)
         if state is not TransactionState.OPEN:
             raise TransactionError(f'transaction {transaction} of stream "{stream}" isn\'t open: it is {state.name}')
         return transaction
@@ -400,7 +412,7 @@ class Procedures(Redelivering):
     def _settled(self, stream: Stream, transaction: uuid.UUID, passing: TransactionState) -> TransactionState:
         deadline = time.monotonic() + _TRANSACTION_WAIT_S
         while True:
-            state = self.client.controller.transaction_state(stream, transaction)
+            state = self._base.client.controller.transaction_state(stream, transaction)
             if state not in (TransactionState.OPEN, passing) or time.monotonic() > deadline:
                 return state
             time.sleep(0.01)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_pravega import values
-from pyspark_pravega.catalog.statements.altering import Altering
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.statements.procedures.running import Caller, Rows, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.positions import proper_cut
@@ -48,70 +48,68 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:/-]{0,199}")
 _CHECKED, _PIECE = "checked", "piece"
 
 
-class Copying(Altering):
-    """Copies what other tables hold."""
+def copy(
+    base: CatalogBase,
+    caller: Caller,
+    source: Stream,
+    target: Stream,
+    name: str,
+    from_version: str | None,
+    to_version: str | None,
+    where: str | None,
+    size: str,
+) -> Step:
+    """The next step of a copy.
 
-    def copy(
-        self,
-        caller: Caller,
-        source: Stream,
-        target: Stream,
-        name: str,
-        from_version: str | None,
-        to_version: str | None,
-        where: str | None,
-        size: str,
-    ) -> Step:
-        """The next step of a copy.
+    Args:
+        base: the cluster, and what was looked up.
+        caller: who has called it.
+        source: the table that is copied.
+        target: the table into which it is copied.
+        name: what makes it one that is done once.
+        from_version: where it begins, see `range_of`.
+        to_version: where it ends; what that means is settled with the first call of the name.
+        where: a condition of SQL that rows must fulfil.
+        size: how many bytes of events one commit copies, about.
 
-        Args:
-            caller: who has called it.
-            source: the table that is copied.
-            target: the table into which it is copied.
-            name: what makes it one that is done once.
-            from_version: where it begins, see `range_of`.
-            to_version: where it ends; what that means is settled with the first call of the name.
-            where: a condition of SQL that rows must fulfil.
-            size: how many bytes of events one commit copies, about.
+    Returns:
+        A row of what was done, or the statement that comes next.
 
-        Returns:
-            A row of what was done, or the statement that comes next.
-
-        Raises:
-            ConfigurationError: an argument is wrong, or the name stands for another copy.
-            DataLossError: events that are still to be copied are gone.
-            PravegaError: it can't be done.
-        """
-        limit = values.size("bytes_per_commit", size)
-        if not _NAME.fullmatch(name):
-            raise InvalidNameError(
-                f'"{name[:60]}" can\'t be the name of a copy: it has letters, digits, and blanks or "_.:/-" '
-                "within, at most 200 of them"
-            )
-        if source == target:
-            raise ConfigurationError(f'stream "{target}" can\'t be copied into itself: name another table as target')
-        arguments = {"source": str(source), "from_version": from_version, "to_version": to_version, "where": where}
-        definition = self.definition(target, age_s=0)
-        while True:
-            # A stream that others write gets a commit log when everything is found to be well.
-            ledger = open_ledger(self.client, target)
-            known = None if ledger is None else ledger.copies().get(name)
-            if known is not None:
-                _check_same(known, arguments, target)
-                if known.done_at is not None:
-                    return _result_of(known, repeated=not caller.after)
-            work = _Work(caller, self.definition(source, age_s=0), definition, where)
-            try:
-                if ledger is None or known is None:
-                    begun = work.begun(name, arguments)
-                    if _CHECKED not in caller.after:
-                        return work.checking(begun)
-                    create_ledger(self.client, target).copies().put(begun)
-                elif (step := work.step(ledger, known, limit)) is not None:
-                    return step
-            except ConflictError:
-                # Another call of that name goes on with it, too.
-                continue
+    Raises:
+        ConfigurationError: an argument is wrong, or the name stands for another copy.
+        DataLossError: events that are still to be copied are gone.
+        PravegaError: it can't be done.
+    """
+    limit = values.size("bytes_per_commit", size)
+    if not _NAME.fullmatch(name):
+        raise InvalidNameError(
+            f'"{name[:60]}" can\'t be the name of a copy: it has letters, digits, and blanks or "_.:/-" '
+            "within, at most 200 of them"
+        )
+    if source == target:
+        raise ConfigurationError(f'stream "{target}" can\'t be copied into itself: name another table as target')
+    arguments = {"source": str(source), "from_version": from_version, "to_version": to_version, "where": where}
+    definition = base.definition(target, age_s=0)
+    while True:
+        # A stream that others write gets a commit log when everything is found to be well.
+        ledger = open_ledger(base.client, target)
+        known = None if ledger is None else ledger.copies().get(name)
+        if known is not None:
+            _check_same(known, arguments, target)
+            if known.done_at is not None:
+                return _result_of(known, repeated=not caller.after)
+        work = _Work(caller, base.definition(source, age_s=0), definition, where)
+        try:
+            if ledger is None or known is None:
+                begun = work.begun(name, arguments)
+                if _CHECKED not in caller.after:
+                    return work.checking(begun)
+                create_ledger(base.client, target).copies().put(begun)
+            elif (step := work.step(ledger, known, limit)) is not None:
+                return step
+        except ConflictError:
+            # Another call of that name goes on with it, too.
+            continue
 
 
 class _Work:

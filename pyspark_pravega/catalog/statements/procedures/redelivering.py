@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark_pravega.catalog.statements.procedures.copying import Copying
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.statements.procedures.running import Caller, Kind, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Letters, Progress, Redelivery, create_ledger, settle
@@ -30,46 +30,44 @@ _CHECKED, _SEGMENTS, _OFFSETS, _INSERTED, _DELETED = "checked", "segments", "off
 """What Spark has done just now."""
 
 
-class Redelivering(Copying):
-    """Brings in what was dead letters."""
+def redeliver(base: CatalogBase, caller: Caller, letters: Stream, source: Stream, target: Stream) -> Step:
+    """The next step of a redelivery.
 
-    def redeliver(self, caller: Caller, letters: Stream, source: Stream, target: Stream) -> Step:
-        """The next step of a redelivery.
+    Args:
+        base: the cluster, and what was looked up.
+        caller: who has called it.
+        letters: the table of dead letters.
+        source: the table whose events they are.
+        target: the table into which those are brought that can be decoded now.
 
-        Args:
-            caller: who has called it.
-            letters: the table of dead letters.
-            source: the table whose events they are.
-            target: the table into which those are brought that can be decoded now.
+    Returns:
+        A row of what was done, or the statement that comes next.
 
-        Returns:
-            A row of what was done, or the statement that comes next.
-
-        Raises:
-            ConfigurationError: these aren't three such tables.
-            PravegaError: it can't be done.
-        """
-        if len({letters, source, target}) < 3:
-            raise ConfigurationError(
-                "letters, source and target of redeliver are three tables: the dead letters, the table whose events "
-                "they are, and the one into which good rows go"
-            )
-        check_letters(self.definition(letters, age_s=0), source)
-        rows = self.definition(source, age_s=0)
-        if rows.key is not None:
-            raise UnsupportedOperationError(
-                f'stream "{source}" has a primary key, so its rows are made of all its events, and those that can be '
-                f'decoded now are among them: DELETE the letters whose source is "{source}"'
-            )
-        goal = self.definition(target, age_s=0)
-        check_columns(rows.schema, source, goal.schema, target)
-        work = _Work(caller, letters, rows, goal)
-        while True:
-            try:
-                return work.step()
-            except ConflictError:
-                # Another call does the same.
-                continue
+    Raises:
+        ConfigurationError: these aren't three such tables.
+        PravegaError: it can't be done.
+    """
+    if len({letters, source, target}) < 3:
+        raise ConfigurationError(
+            "letters, source and target of redeliver are three tables: the dead letters, the table whose events "
+            "they are, and the one into which good rows go"
+        )
+    check_letters(base.definition(letters, age_s=0), source)
+    rows = base.definition(source, age_s=0)
+    if rows.key is not None:
+        raise UnsupportedOperationError(
+            f'stream "{source}" has a primary key, so its rows are made of all its events, and those that can be '
+            f'decoded now are among them: DELETE the letters whose source is "{source}"'
+        )
+    goal = base.definition(target, age_s=0)
+    check_columns(rows.schema, source, goal.schema, target)
+    work = _Work(caller, letters, rows, goal)
+    while True:
+        try:
+            return work.step()
+        except ConflictError:
+            # Another call does the same.
+            continue
 
 
 class _Work:

@@ -1,0 +1,9 @@
+"""Pravega's key-value tables: `request` checks what is said of one, `tables` does it.
+
+It uses `catalog.base` and below, the connector, the registry and serde, and no other statement but `tables`.
+"""
+
+from pyspark_pravega.catalog.statements.key_values.request import is_key_value_request
+from pyspark_pravega.catalog.statements.key_values.tables import KeyValueTables, shown_key_value_properties
+
+__all__ = ["KeyValueTables", "is_key_value_request", "shown_key_value_properties"]
