@@ -11,7 +11,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist matrix docs quick test coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
 
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
@@ -100,6 +100,26 @@ dist: $(STAMP)
 	fi
 	@ls dist
 
+# Wheels of the native codec for every Linux with glibc 2.17 or newer, and its sources, in dist/. TARGETS are processors
+# as Rust names them, whose standard libraries are there (`rustup target add aarch64-unknown-linux-gnu`).
+wheels: $(STAMP) $(VENV)/.zig
+	@for target in $(if $(TARGETS),$(TARGETS),""); do $(BIN)/python native/cargo.py manylinux dist $$target || exit 1; done
+
+$(VENV)/.zig: native/requirements.lock | $(VENV)/.tools
+	@$(call install,$(VENV),--require-hashes -r $<)
+	touch $@
+
+# What a release has, in dist/: both packages as wheels and as sources.
+release: $(STAMP)
+	rm -rf dist build/bdist.* build/lib
+	$(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
+	@$(MAKE) --no-print-directory wheels
+	@ls dist
+
+# The same, installed into environments of their own, which run the demo: one has the wheels, the other the sources.
+release-check: release
+	$(BIN)/python tests/tools/release_check.py
+
 # The wheels with each Python (3.11 to 3.14) and each JDK (17, 21) that this machine has, each at least once; prints what
 # was run, and what the machine lacks. ARGS="--only python-3.12" takes some.
 matrix: dist
@@ -150,6 +170,15 @@ test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
+
+# Once more without the native codec, where one has a part in it: the plain one has to give the same answers.
+test-plain:
+	PYSPARK_PRAVEGA_NATIVE=0 $(MAKE) test ARGS="tests/serde --ignore tests/serde/test_types.py \
+		tests/spark/test_type_crossing.py tests/spark/test_query_crossing.py tests/interop/test_formats_in_java.py \
+		tests/spark/test_tables.py::test_every_type_comes_back_as_it_went_in \
+		tests/spark/test_tables.py::test_rows_of_a_key_keep_their_order \
+		tests/spark/test_tables.py::test_raw_events_in_and_out \
+		tests/spark/test_tables.py::test_events_larger_than_a_block_and_a_read"
 
 # What the last `make test COVERAGE=1` has covered, of all processes together; fails below the floors.
 coverage: $(STAMP)
@@ -229,6 +258,7 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml -o requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras examples/dbt/requirements.in -o examples/dbt/requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras --constraint examples/dbt/requirements.lock tests/entry/dbt_suite/requirements.in -o tests/entry/dbt_suite/requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate native/requirements.in -o native/requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras docs/requirements.in -o docs/requirements.lock
 
 clean:

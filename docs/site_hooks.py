@@ -11,7 +11,10 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "CONTRIBUTING.md": "contributing.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
     "CHANGELOG.md": "changelog.md",
+    "RELEASING.md": "releasing.md",
+    "SECURITY.md": "security-policy.md",
     "benchmarks/RESULTS.md": "results.md",
     "README.md": "index.md",
 }

@@ -1,4 +1,8 @@
-"""Runs cargo for the native codec: `python native/cargo.py wheel FOLDER`, or `python native/cargo.py clippy`.
+"""Runs cargo for the native codec.
+
+`python native/cargo.py wheel FOLDER` builds a wheel for this machine. `python native/cargo.py manylinux FOLDER [TARGET]`
+builds one for every Linux with glibc 2.17 or newer, and an archive of the sources. `python native/cargo.py clippy`
+looks at the sources.
 
 What Rust has compiled is kept in the user's cache, for all checkouts: the libraries that the codec needs are more than
 half of the work. For a wheel the sources are copied there, too, because cargo takes the same sources in another folder
@@ -79,6 +83,22 @@ def wheel(folder: Path) -> int:
         return run(crate, "maturin", "build", "--quiet", "--release", "--out", str(folder.absolute()))
 
 
+def manylinux(folder: Path, target: str | None) -> int:
+    """Build a wheel for every Linux with glibc 2.17 or newer, linked by zig, and an archive of the sources.
+
+    Args:
+        folder: where they are put.
+        target: the processor's kind, as Rust names it; this machine's when None.
+    """
+    crate, out = cache_folder() / "crate", ("--out", str(folder.absolute()))
+    chosen = ("--target", target) if target else ()
+    with only_one(cache_folder()):
+        copy_sources(crate)
+        return run(crate, "maturin", "build", "--quiet", "--release", "--zig", *chosen, *out) or run(
+            crate, "maturin", "sdist", "--quiet", *out
+        )
+
+
 def clippy() -> int:
     """Look at the sources of this checkout; what clippy warns of is an error."""
     return run(HERE, "cargo", "clippy", "--quiet", "--all-targets", "--", "-D", "warnings")
@@ -88,6 +108,10 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["wheel", folder]:
             sys.exit(wheel(Path(folder)))
+        case ["manylinux", folder]:
+            sys.exit(manylinux(Path(folder), None))
+        case ["manylinux", folder, target]:
+            sys.exit(manylinux(Path(folder), target))
         case ["clippy"]:
             sys.exit(clippy())
         case _:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from pyspark_pravega._version import __version__
+
 # gRPC's own handlers at a fork abort one in fifty children, and with them the JVM that pyspark starts; it reads this
 # when it is loaded. Nothing here uses a connection in a forked child.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
@@ -15,8 +17,6 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 if TYPE_CHECKING:
     from pyspark_pravega.connector.datasource import DefaultSource
     from pyspark_pravega.sql.session import configure
-
-__version__ = "0.1.0.dev0"
 
 __all__ = ["DefaultSource", "__version__", "configure"]
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from pyspark_pravega import __version__
+from pyspark_pravega._version import __commit_id__, __version__
 from pyspark_pravega.errors import PravegaError
 
 _COMMANDS = {
@@ -76,7 +76,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         command: the only one that is wanted; any other word for all names.
     """
     parser = argparse.ArgumentParser(prog="pravega-spark", description="Pravega streams as Spark SQL tables.")
-    parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}")
+    commit = f" (commit {__commit_id__.removeprefix('g')})" if __commit_id__ else ""
+    parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}{commit}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     if command in _COMMANDS:
         import_module(f"pyspark_pravega.{_COMMANDS[command][0]}").register(subparsers)

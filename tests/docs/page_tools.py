@@ -8,7 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/RESULTS.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "RELEASING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+    *("benchmarks/RESULTS.md", ".github/PULL_REQUEST_TEMPLATE.md"),
     *("native/README.md", "tests/interop/README.md"),
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]

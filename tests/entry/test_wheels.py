@@ -21,7 +21,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "jvm")
+SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "requirements.lock", "jvm")
 BUILDERS = {"javac", "jar", "cargo", "rustc", "maturin", "make"}
 OURS = "pyspark_pravega"
 
