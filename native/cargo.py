@@ -1,8 +1,7 @@
 """Runs cargo for the native codec.
 
-`python native/cargo.py wheel FOLDER` builds a wheel for this machine. `python native/cargo.py manylinux FOLDER [TARGET]`
-builds one for every Linux with glibc 2.17 or newer, and an archive of the sources. `python native/cargo.py clippy`
-looks at the sources.
+`python native/cargo.py wheel FOLDER` builds a wheel for this machine, `manylinux FOLDER [TARGET]` in its place one for
+every Linux with glibc 2.17 or newer, and an archive of the sources; `clippy` looks at the sources.
 
 What Rust has compiled is kept in the user's cache, for all checkouts: the libraries that the codec needs are more than
 half of the work. For a wheel the sources are copied there, too, because cargo takes the same sources in another folder
