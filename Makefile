@@ -11,7 +11,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming setup
+.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming results setup
 
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
@@ -246,6 +246,10 @@ bench: $(STAMP)
 
 bench-streaming: $(STAMP)
 	$(BIN)/python -m benchmarks.streaming $(ARGS)
+
+# RESULTS.md and its picture, from the files in benchmarks/results.
+results: $(STAMP)
+	$(BIN)/python -m benchmarks.results
 
 # Regenerates the controller's messages from our own .proto. The generated check that ties the file to one major version
 # of the protobuf runtime is taken out: the rest of it works with every runtime since 4.25.
