@@ -11,7 +11,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint format clean lock proto bench bench-streaming results setup
+.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
 
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
@@ -236,6 +236,10 @@ lint: $(STAMP)
 	else \
 		echo "no Rust (cargo with clippy and fmt) here: native/ isn't looked at"; \
 	fi
+
+# The workflows, where Go is.
+lint-workflows:
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
