@@ -94,7 +94,7 @@ def manylinux(folder: Path, target: str | None) -> int:
     with only_one(cache_folder()):
         copy_sources(crate)
         return run(crate, "maturin", "build", "--quiet", "--release", "--zig", *chosen, *out) or run(
-            crate, "maturin", "sdist", "--quiet", *out
+            crate, "maturin", "sdist", *out
         )
 
 
