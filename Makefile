@@ -270,5 +270,5 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras docs/requirements.in -o docs/requirements.lock
 
 clean:
-	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.* htmlcov pyspark_pravega/jars/*.jar
+	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.* htmlcov pyspark_pravega/jars/*.jar pyspark_pravega/_version.py
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

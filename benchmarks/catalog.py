@@ -244,12 +244,12 @@ def run(events: int, streams: int, runs: int, tell: Callable[[str], None]) -> st
 
 
 def main() -> None:
-    """Parse the command line, measure, print; `--record` adds the table to RESULTS.md."""
+    """Parse the command line, measure, print; `--record` keeps the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.catalog", description=__doc__)
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--streams", type=int, default=5_000)
     parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--record", action="store_true", help="add the results to RESULTS.md")
+    parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     parser.add_argument("--sums", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.sums:

@@ -140,7 +140,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--writes", action="store_true", help="measure writes, too")
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     return parser.parse_args()
 
 

@@ -305,7 +305,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heap", default="13g", help="the server's heap; it holds all events of a workload")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="without the read of a 2 GB stream")
     parser.add_argument("--only-memory", action="store_true", help="nothing but the read of a 2 GB stream")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     return parser.parse_args()
 
 

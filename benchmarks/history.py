@@ -105,11 +105,11 @@ def run(versions: int, runs: int) -> str:
 
 
 def main() -> None:
-    """Parse the command line, measure, print; `--record` adds the table to RESULTS.md."""
+    """Parse the command line, measure, print; `--record` keeps the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__)
     parser.add_argument("--versions", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--record", action="store_true", help="add the results to RESULTS.md")
+    parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     arguments = parser.parse_args()
     report = run(arguments.versions, arguments.runs)
     print(report)

@@ -35,7 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.in_place", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000], help="bytes of an event without its frame")
     parser.add_argument("--runs", type=int, default=7, help="how often everything is measured")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     arguments = parser.parse_args()
     keep_freed_memory()
     report = "\n\n".join(_table(size, arguments.runs) for size in arguments.sizes)

@@ -205,7 +205,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--merged-into", type=int, default=1_000_000, help="keys of the table that it goes into")
     parser.add_argument("--runs", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     return parser.parse_args()
 
 

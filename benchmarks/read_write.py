@@ -200,7 +200,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--events-size", type=int, default=100, help="bytes of an event without its frame, on average")
     parser.add_argument("--runs", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--heap", default="6g", help="the server's heap; it holds all events")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     return parser.parse_args()
 
 

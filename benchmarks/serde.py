@@ -72,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--record", action="store_true", help="add the results to RESULTS.md")
+    parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     arguments = parser.parse_args()
     lines = [
         f"{arguments.events:,} events; CPU time of one thread, best of {arguments.runs} runs; codec: {describe()}.",

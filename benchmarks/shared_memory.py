@@ -176,7 +176,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--by-socket", action="store_true", help="a soak without shared memory")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--heap", default="4g", help="the server's heap; it holds all events")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     return parser.parse_args()
 
 

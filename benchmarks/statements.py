@@ -226,13 +226,13 @@ def run(what: list[str], runs: int, turns: int, tell: Callable[[str], None]) -> 
 
 
 def main() -> None:
-    """Parse the command line, measure, print; `--record` adds the tables to RESULTS.md."""
+    """Parse the command line, measure, print; `--record` keeps the tables."""
     parts = ["warm", "first", "commands"]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.statements", description=__doc__)
     parser.add_argument("what", nargs="*", default=parts, help=f"what to measure, of {', '.join(parts)}; all of it")
     parser.add_argument("--runs", type=int, default=30, help="how often each warm statement is measured")
     parser.add_argument("--turns", type=int, default=3, help="how many sessions and commands of each kind")
-    parser.add_argument("--record", action="store_true", help="add the results to RESULTS.md")
+    parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.first:

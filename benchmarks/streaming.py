@@ -245,7 +245,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=float("inf"), help="events/s that a soak writes at most")
     parser.add_argument("--heap", default="8g", help="the server's heap; it holds all events")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark; several times")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     return parser.parse_args()
 
 

@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000, help="how many are written and read")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--heap", default="10g", help="the server's heap; it holds all that the INSERTs write")
-    parser.add_argument("--record", action="store_true", help="append the results to benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results, and show them in benchmarks/RESULTS.md"
+    )
     arguments = parser.parse_args()
     with Sandbox(heap=arguments.heap, preallocate=True) as sandbox:
         spark = session(sandbox.controller_uri, sandbox.schema_registry_uri)

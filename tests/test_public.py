@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 import pyspark_pravega
 from pyspark_pravega import errors
+from pyspark_pravega.cli import main
 
 PUBLIC = {
     "pyspark_pravega": {"DefaultSource", "__version__", "configure"},
@@ -125,3 +127,12 @@ def test_a_hint_names_the_nearest_word_or_all(word: str, hint: str) -> None:
 
 def test_a_hint_keeps_the_right_word_s_own_spelling() -> None:
     assert errors.did_you_mean("nme", ["Name", "id"]) == '; did you mean "Name"?'
+
+
+def test_the_version_tells_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    version = re.escape(pyspark_pravega.__version__)
+    # A copy without git knows none.
+    assert re.fullmatch(rf"pyspark-pravega {version}( \(commit [0-9a-f]{{7,40}}\))?\n", capsys.readouterr().out)
