@@ -54,7 +54,7 @@ def check_files() -> str:
     (archive,) = DIST.glob(f"{PACKAGE}-*.tar.gz")
     version = archive.name.removeprefix(f"{PACKAGE}-").removesuffix(".tar.gz")
     native_version = tomllib.loads((ROOT / "native" / "Cargo.toml").read_text())["package"]["version"]
-    names = sorted(path.name for path in DIST.iterdir())
+    names = sorted(path.name for path in DIST.iterdir() if not path.name.startswith("."))
     wanted = [f"{PACKAGE}-{version}-py3-none-any.whl", f"{NATIVE}-{native_version}.tar.gz"]
     _refuse([f"dist has no {name}" for name in wanted if name not in names])
     ours = (f"{PACKAGE}-{version}.tar.gz", f"{PACKAGE}-{version}-", f"{NATIVE}-{native_version}")
