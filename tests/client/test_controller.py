@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from client_tools import host, make_stream
@@ -158,6 +161,40 @@ def test_a_controller_that_does_not_answer_is_unavailable_within_the_time_out() 
             controller.scope_exists("s")
         with pytest.raises(ControllerUnavailableError):
             list(controller.list_scopes())
+
+
+@server
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_a_controller_that_holds_a_call_is_left_for_another_one(settings: Settings, has_answered: bool) -> None:
+    """However long calls may take: a frozen one would hold each for so long."""
+    stops = threading.Event()
+
+    def freezes(connection: socket.socket) -> None:
+        with socket.create_connection((real.hostname or "", real.port or 0)) as onward:
+            forward = threading.Thread(target=pump, args=(connection, onward), daemon=True)
+            forward.start()
+            pump(onward, connection)
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if stops.is_set():
+                    stops_for_ever.wait()
+                target.sendall(data)
+
+    stops_for_ever = threading.Event()
+    real = urlsplit(settings.controller_uri)
+    with (
+        host(freezes) as (name, port),
+        Controller(f"tcp://{name}:{port},{real.hostname}:{real.port}", timeout=3000) as controller,
+    ):
+        if has_answered:
+            assert not controller.scope_exists("not-there")
+        stops.set()
+        # The test's own limit comes long before that of the calls.
+        assert not controller.scope_exists("not-there")
+        assert not controller.scope_exists("not-there")
+        stops_for_ever.set()
 
 
 def test_a_controller_that_is_not_there_is_unavailable_at_once() -> None:

@@ -42,6 +42,9 @@ _UNCLEAR = (
 """Calls that may have been done or not, though there is an answer: the controller fails behind a part of its work, too,
 as to tell its own event stream of a commit that it has noted. It also says so of what it refuses."""
 _UNCLEAR_TRIES = 3
+_FIRST_ATTEMPT_S = 5.0
+"""How long a call that may be repeated is waited for at first, and then twice as long: controllers answer within
+milliseconds, and one that is frozen holds a call for as long as it is let, while another one may be well."""
 _BEING_CREATED = "State: CREATING"
 """What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
 no status. It has done nothing then."""
@@ -114,19 +117,24 @@ class ControllerRpc:
             CertificateError: the controller's certificate is.
             OperationFailedError: the call failed for another reason; an `UnclearAnswerError` where it may be done.
         """
-        retries = Retries(self.timeout)
+        retries, limit = Retries(self.timeout), Limit(self.timeout)
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
         while True:
             current = self._current
+            patience = self.timeout if method in _ONCE else _FIRST_ATTEMPT_S * 2**retries.failures
+            # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer then.
+            longest = self.timeout if self.has_answered else limit.left
             try:
-                timeout = Limit(self.timeout).cap(self.timeout)
+                timeout = Limit(self.timeout).cap(min(longest, patience))
                 answer: Reply = self._stub(current, method, request, reply)(request, timeout=timeout, metadata=metadata)
             except grpc.RpcError as error:
                 if self._lacks_tls(current, error):
                     raise ControllerUnavailableError(
                         f"the Pravega controller at {self.uri} wants TLS: write tls:// instead of tcp://"
                     ) from None
-                if not self._may_try_again(method, error, retries.failures + 1) or not retries.again():
+                held = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and patience < self.timeout
+                may = held or self._may_try_again(method, error, retries.failures + 1)
+                if not may or not retries.again():
                     self._fail(method, error, missing)
                 self._current = (current + 1) % len(self._addresses)
             else:
