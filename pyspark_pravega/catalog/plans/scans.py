@@ -231,10 +231,12 @@ class _Read:
 
     def versions(self, wanted: ChangesRange) -> tuple[int, int]:
         """The first and the last version of a range, up to the query's moment where the range has no end."""
+        if wanted.to_version is not None or self.ledger is None:
+            return wanted.versions(self.ledger, self.stream)
+        # The moment comes first: what is committed behind it isn't read, however soon.
+        moment = self.request.moment.last_version(self.client, self.ledger)
         first, last = wanted.versions(self.ledger, self.stream)
-        if wanted.to_version is None and self.ledger is not None:
-            last = min(last, self.request.moment.last_version(self.client, self.ledger))
-        return first, last
+        return first, min(last, moment)
 
     def planned_snapshot(self, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
         """A read of what is in a snapshot."""

@@ -35,6 +35,7 @@ from pyspark_pravega.errors import (
     NotFoundError,
     PravegaError,
     StreamExistsError,
+    TableBeingDroppedError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
@@ -210,8 +211,12 @@ class Tables:
             StreamExistsError: the stream is there.
         """
         # A table that is only being made has no versions. The log is looked at first: a stream may come meanwhile.
-        ledger = open_ledger(self._base.client, stream)
-        is_left_over = ledger is not None and ledger.is_left_over()
+        try:
+            ledger = open_ledger(self._base.client, stream)
+            is_left_over = ledger is not None and ledger.is_left_over()
+        except TableBeingDroppedError:
+            # Somebody deletes it just now.
+            is_left_over = False
         if self._base.exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')
         return is_left_over
@@ -230,7 +235,7 @@ class Tables:
         while True:
             try:
                 return self._delete(stream, self._base.registry)
-            except NotFoundError:
+            except (NotFoundError, TableBeingDroppedError):
                 # Somebody else drops it, too.
                 if not self._base.client.controller.stream_exists(stream):
                     return False
