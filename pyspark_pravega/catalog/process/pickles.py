@@ -66,8 +66,7 @@ def pickled_follow(reader: RealTimeReader) -> Text64:
     """
 
     def follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition = pickleSer.loads(next(batches).column(0)[0].as_py())  # type: ignore[no-untyped-call]
-        yield from reader.read(partition, batches)
+        yield from reader.read(unpickle(next(batches).column(0)[0].as_py()), batches)
 
     return _text(sealed(pickle((follow, reader.schema))))
 

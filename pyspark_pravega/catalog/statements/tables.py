@@ -63,8 +63,6 @@ class Tables:
         Raises:
             ScopeNotFoundError: there is no such scope.
         """
-        if self._base.is_empty_default(namespace):
-            return []
         return sorted(to_sql(stream) for stream in self._base.client.controller.list_streams(scope_of(namespace)))
 
     def create(
