@@ -54,6 +54,13 @@ def test_a_cut_between_a_compaction_and_what_it_has_read_stays(seed: int) -> Non
     assert failures(range(seed, seed + 1), make=KeyedHistory) == []
 
 
+@pytest.mark.parametrize("seed", [3011914, 3012376, 3014854, 3016243, 3017438])
+def test_a_cut_stays_when_the_log_forgets_versions_while_events_are_removed(seed: int) -> None:
+    """The eras were looked up twice: a cut of an era that the log had forgotten between was taken for one of a table
+    that this one had replaced."""
+    assert failures(range(seed, seed + 1), make=KeyedHistory) == []
+
+
 @pytest.mark.parametrize("seed", [145, 154, 167])
 def test_a_commit_that_begins_while_another_driver_cleans_up_stays(seed: int) -> None:
     """What cleaning found in the log was taken for settled, and the next commit overwrote the one in progress."""

@@ -31,6 +31,14 @@ def workers_of(spark: SparkSession) -> set[int]:
     return {pid for pid in commands if parent_of(pid) in commands}
 
 
+def running_tasks(spark: SparkSession) -> int:
+    """How many tasks there are: a query that was stopped doesn't wait for those that Spark has told to end."""
+    assert spark.sparkContext._jsc is not None
+    return sum(
+        executor.numRunningTasks() for executor in spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    )
+
+
 def kill_workers(spark: SparkSession) -> int:
     """End all Python workers of this package's tasks; returns how many there were.
 

@@ -14,7 +14,17 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
-from streaming_tools import TIMEOUT_S, kill_workers, make_stream, numbered, read_stream, scope_of, workers_of, write
+from streaming_tools import (
+    TIMEOUT_S,
+    kill_workers,
+    make_stream,
+    numbered,
+    read_stream,
+    running_tasks,
+    scope_of,
+    workers_of,
+    write,
+)
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
@@ -145,7 +155,9 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
     finally:
         query.stop()
 
-    # In micro-batches, exactly once, from the checkpoint of the real-time query; and back.
+    # In micro-batches, exactly once, from the checkpoint of the real-time query; and back. A task that hasn't ended yet
+    # would write what comes now, and the micro-batch would write it again.
+    eventually(lambda: running_tasks(spark) == 0, within_s=WITHIN_S)
     more(10)
     controller.split_segment(source, controller.current_segments(source).ids[0], 2)
     more(10)

@@ -7,7 +7,7 @@ written are those of that cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream
@@ -182,32 +182,34 @@ def only_compacted_since(ledger: Ledger, version: int) -> bool:
     return True
 
 
-def era_of(ledger: Ledger, version: int) -> Era | None:
+def era_of(known: Iterable[Era], version: int) -> Era | None:
     """The era of a version: who wants to tell later changes needs its events from the begin on.
 
     Args:
-        ledger: the stream's commit log.
+        known: the table's eras, the last one first, as one call of `eras` gave them.
         version: the version.
 
     Returns:
         None where it isn't known any more.
     """
-    return next((era for era in eras(ledger) if era.version <= version), None)
+    return next((era for era in known if era.version <= version), None)
 
 
-def era_at(client: Client, ledger: Ledger, moment: Moment) -> Era | None:
+def era_at(client: Client, stream: Stream, moment: Moment, known: Iterable[Era]) -> Era | None:
     """The era of a moment.
 
     Args:
         client: the cluster.
-        ledger: the stream's commit log.
+        stream: the table's stream.
         moment: the moment.
+        known: the table's eras, the last one first, as one call of `eras` gave them. The log forgets versions
+            meanwhile, so two calls needn't agree.
 
     Returns:
         None where it isn't known any more.
     """
-    for era in eras(ledger):
-        is_in = _is_in(client, ledger.stream, moment, era)
+    for era in known:
+        is_in = _is_in(client, stream, moment, era)
         if is_in is not False:
             return era if is_in else None
     return None

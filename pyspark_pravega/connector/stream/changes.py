@@ -29,6 +29,7 @@ from pyspark_pravega.connector.read import (
     committed_partitions,
     committed_ranges,
     era_of,
+    eras,
     first_told_version,
     first_whole_version,
     row_change_partitions,
@@ -237,7 +238,7 @@ class ChangesSource:
             if self._keyed:
                 # What rows were before is told by events that lie far behind.
                 ledger.holders().note_subscriber(self._subscription.of(self._stream), end.commit)
-                era = era_of(ledger, end.commit)
+                era = era_of(eras(ledger), end.commit)
                 needed = {} if era is None or not era.begins else dict(era.begins)
             if needed:
                 cut = proper_cut(self._client, self._stream, needed)

@@ -94,7 +94,7 @@ def _check_stays(client: Client, ledger: Ledger, holders: Holders, moment: Momen
     """
     stream, oldest = ledger.stream, holders.state.oldest_kept
     if keyed:
-        era = era_at(client, ledger, moment)
+        era = era_at(client, stream, moment, eras(ledger))
         if era is not None and era.version < oldest:
             raise truncated(stream, moment.name) if moment.version is None else replaced(stream, moment.name, oldest)
         rows_at(client, stream, moment)
@@ -162,7 +162,7 @@ def _needed(client: Client, ledger: Ledger, holders: Holders, known: Sequence[Er
     """The eras of whose events somebody needs some; None for all that there are."""
     for name, cut in holders.cuts.items():
         moment = Moment(offsets=cut.offsets, name=f'cut "{name}"')
-        era = era_at(client, ledger, moment)
+        era = era_at(client, ledger.stream, moment, known)
         try:
             if era is not None:
                 events_of(client, ledger.stream, era, moment)
@@ -176,4 +176,4 @@ def _needed(client: Client, ledger: Ledger, holders: Holders, known: Sequence[Er
     versions = holders.subscribers
     for subscriber in client.controller.subscribers(ledger.stream):
         # Of others, as of those who read the log of events, nobody can be asked how far they are.
-        yield era_of(ledger, versions[subscriber]) if subscriber in versions else None
+        yield era_of(known, versions[subscriber]) if subscriber in versions else None
