@@ -150,8 +150,9 @@ $(DBT)/.suite: tests/entry/dbt_suite/requirements.lock $(DBT)/.ready
 notebooks: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/entry/notebook_tools.py
 
-# The site of docs/, into build/site; its tools have an environment of their own, and need no JDK.
-docs: $(DOCS)/.ready
+# The site of docs/, into build/site; its tools have an environment of their own. Its tables are those of the code.
+docs: $(DOCS)/.ready $(STAMP)
+	$(BIN)/python tests/docs/reference_tables.py --check
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import pyspark_pravega
 from benchmarks.harness import driver_pid, process_tree_cpu_seconds
 from benchmarks.ours import THREADS
-from pyspark_pravega.connector.options import EXACTLY_ONCE
+from pyspark_pravega.connector.option_names import EXACTLY_ONCE
 from pyspark_pravega.sandbox import Sandbox
 
 WARM_UP_EPOCHS = 15

@@ -17,7 +17,7 @@ from benchmarks.harness import Case, Measured, measure, table, tell
 from benchmarks.ours import SEGMENTS, THREADS
 from benchmarks.read_write import WARM_UP_EVENTS, Clients, running_clients
 from benchmarks.results import append, describe_machine
-from pyspark_pravega.connector.options import AT_LEAST_ONCE, EXACTLY_ONCE
+from pyspark_pravega.connector.option_names import AT_LEAST_ONCE, EXACTLY_ONCE
 
 JAVA_WRITER, JAVA_TRANSACTION = "Java EventStreamWriter", "Java transaction"
 OURS_EXACTLY, OURS_AT_LEAST = "in Spark, exactly-once", "in Spark, at-least-once"

@@ -21,6 +21,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from pyspark_pravega import security
+from pyspark_pravega.declared import Declared
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.values import flag, seconds, size
@@ -32,22 +33,101 @@ DEFAULT_SHARED_MEMORY, LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY = 16 << 20, 1 << 
 SESSION_PREFIX = "spark.pravega."
 SHARED_MEMORY_VARIABLE = "PRAVEGA_SHARED_MEMORY"
 
-_ENVIRONMENT = {
-    "controller-uri": "PRAVEGA_CONTROLLER_URI",
-    "schema-registry-uri": "PRAVEGA_SCHEMA_REGISTRY_URI",
-    "scope": "PRAVEGA_SCOPE",
-    "timeout": "PRAVEGA_TIMEOUT",
-    "username": "PRAVEGA_USERNAME",
-    "password": "PRAVEGA_PASSWORD",
-    "auth-method": "PRAVEGA_AUTH_METHOD",
-    "auth-token": "PRAVEGA_AUTH_TOKEN",
-    "credentials-file": "PRAVEGA_CREDENTIALS_FILE",
-    "credentials-provider": "PRAVEGA_CREDENTIALS_PROVIDER",
-    "tls-ca": "PRAVEGA_TLS_CA",
-    "validate-hostname": "PRAVEGA_VALIDATE_HOSTNAME",
-    "shared-memory": SHARED_MEMORY_VARIABLE,
-    "format-classes": "PRAVEGA_FORMAT_CLASSES",
-}
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Declared):
+    """A connection setting."""
+
+    environment: str
+    """The variable that gives it, too."""
+
+
+SETTINGS = (
+    Setting(
+        name="controller-uri",
+        environment="PRAVEGA_CONTROLLER_URI",
+        value="`tcp://host:port` or `tls://...`, or several",
+        unset=f"`{DEFAULT_CONTROLLER_URI}`",
+        about="where the controller is",
+    ),
+    Setting(
+        name="schema-registry-uri",
+        environment="PRAVEGA_SCHEMA_REGISTRY_URI",
+        value="`http://` or `https://host:port`",
+        unset="none",
+        about="where the schema registry is",
+    ),
+    Setting(
+        name="scope",
+        environment="PRAVEGA_SCOPE",
+        value="a scope",
+        unset="none",
+        about="the scope of streams that are named without one",
+    ),
+    Setting(
+        name="timeout",
+        environment="PRAVEGA_TIMEOUT",
+        value="seconds",
+        unset=f"{DEFAULT_TIMEOUT_S:g}",
+        about="how long a call to a server may take",
+    ),
+    Setting(name="username", environment="PRAVEGA_USERNAME", value="a name", unset="none", about="who asks"),
+    Setting(name="password", environment="PRAVEGA_PASSWORD", value="a text", unset="none", about="the user's password"),
+    Setting(
+        name="auth-method",
+        environment="PRAVEGA_AUTH_METHOD",
+        value="a word",
+        unset="`Bearer`",
+        about="the token's method",
+    ),
+    Setting(
+        name="auth-token", environment="PRAVEGA_AUTH_TOKEN", value="a token", unset="none", about="is sent as it is"
+    ),
+    Setting(
+        name="credentials-file",
+        environment="PRAVEGA_CREDENTIALS_FILE",
+        value="a file",
+        unset="none",
+        about="holds credentials",
+    ),
+    Setting(
+        name="credentials-provider",
+        environment="PRAVEGA_CREDENTIALS_PROVIDER",
+        value="`module:callable`",
+        unset="none",
+        about="a plug-in that gives credentials",
+    ),
+    Setting(
+        name="tls-ca",
+        environment="PRAVEGA_TLS_CA",
+        value="a PEM file",
+        unset="the system's",
+        about="the authorities to trust",
+    ),
+    Setting(
+        name="validate-hostname",
+        environment="PRAVEGA_VALIDATE_HOSTNAME",
+        value="`true`, `false`",
+        unset="`true`",
+        about="whether a certificate must bear the server's name",
+    ),
+    Setting(
+        name="shared-memory",
+        environment=SHARED_MEMORY_VARIABLE,
+        value="a size; `0` for none",
+        unset="`16m`",
+        about="what a reading task shares with its Python worker",
+    ),
+    Setting(
+        name="format-classes",
+        environment="PRAVEGA_FORMAT_CLASSES",
+        value="`package.module:*`, ...",
+        unset="none",
+        about="classes that tables may name as their format",
+    ),
+)
+"""All of them."""
+_ENVIRONMENT = {setting.name: setting.environment for setting in SETTINGS}
 _JAVA_ENVIRONMENT = {"auth-method": "pravega_client_auth_method", "auth-token": "pravega_client_auth_token"}
 """What Pravega's Java and Rust clients read; weaker than our own variables."""
 _ALIASES = {"controller": "controller-uri", "schema-registry": "schema-registry-uri"}

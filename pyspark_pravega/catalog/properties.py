@@ -12,52 +12,48 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
-from pyspark_pravega.connector.log import HISTORY, VERSION_EVERY, History, version_every
-from pyspark_pravega.connector.options import (
+from pyspark_pravega.connector.option_names import (
     BAD_EVENTS,
-    CLUSTER_BY_KEY,
-    COMPACT_WHEN,
     EVENT_TIME,
     EXACTLY_ONCE,
-    ISOLATION_LEVEL,
+    FORMAT,
+    MODE,
     ROUTING_KEY,
+    SCHEMA_TYPE,
     TABLE_WRITE_KEYS,
-    TRUNCATE_LATER,
-    WRITER_MODE,
-    isolation_level,
-    writer_mode,
 )
 from pyspark_pravega.connector.table import (
     COLUMNS,
-    COMPRESSIONS,
+    COMPACT_WHEN,
+    COMPATIBILITY,
+    COMPRESSION,
+    ENCODING_HEADER,
+    EVENTS,
     KEY_PROPERTIES,
     KEY_TYPES,
-    MODE,
+    OWN_PROPERTIES,
     PRIMARY_KEY,
-    ROW_COLUMN,
-    SCHEMA_TYPE,
+    TRUNCATE_LATER,
     Check,
     TableDefinition,
+    TableProperties,
     check_key,
+    given_properties,
     routing_key_of,
     split_defaults,
     with_operation,
     with_rules,
 )
-from pyspark_pravega.connector.write import Routing, key_texts, parse_bad_events, time_column
+from pyspark_pravega.connector.write import Routing, key_texts, time_column
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, UnsupportedTypeError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
-from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
-from pyspark_pravega.values import flag, listed, names_of, size
+from pyspark_pravega.values import listed, names_of
 
-FORMAT = "format"
-COMPATIBILITY = "compatibility"
-COMPRESSION = "compression"
-ENCODING_HEADER = "encoding-header"
 CODEC = "codec"
 """Shown with a table, and not settable: which codec decodes its events."""
 PROVIDER = "pravega"
@@ -72,21 +68,7 @@ key can."""
 _CDC_METADATA, _CDC_RECORD_START = "__spark_autocdc_metadata", "__RECORD_START_AT"
 """A column of AUTO CDC, and its one field in tables of SCD type 2."""
 
-_WRITES = frozenset(
-    {
-        ROUTING_KEY,
-        WRITER_MODE,
-        EVENT_TIME,
-        CLUSTER_BY_KEY,
-        ISOLATION_LEVEL,
-        TRUNCATE_LATER,
-        COMPACT_WHEN,
-        HISTORY,
-        VERSION_EVERY,
-    }
-)
-_EVENTS = frozenset({FORMAT, COMPATIBILITY, COMPRESSION, ENCODING_HEADER, MODE, SCHEMA_TYPE, BAD_EVENTS})
-_OWN = _EVENTS | _WRITES | KEY_PROPERTIES | STREAM_PROPERTIES
+_OWN = OWN_PROPERTIES | STREAM_PROPERTIES
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
@@ -191,7 +173,7 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
             f"the routing key ({routing}) must be made of columns of the primary key ({', '.join(columns)}), so that "
             f'all events of a key lie in one segment: leave "{ROUTING_KEY}", CLUSTERED BY or CLUSTER BY out'
         )
-    if kept.get(MODE, FAIL_FAST) == PERMISSIVE:
+    if TableProperties(kept).mode == PERMISSIVE:
         raise ConfigurationError(
             "a table with a primary key can't be read in mode permissive: the row of an event that can't be decoded "
             "has no key"
@@ -246,7 +228,7 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
         "provider": PROVIDER,
         FORMAT: definition.format,
         CODEC: describe(definition.codec),
-        **{k: value for k, value in definition.properties.items() if k != COLUMNS and not k.startswith("_")},
+        **{k: value for k, value in given_properties(definition.properties).items() if k != COLUMNS},
         **({COMPATIBILITY: definition.compatibility} if definition.compatibility else {}),
         **shown(definition.configuration),
     }
@@ -330,27 +312,16 @@ def check_format(schema: StructType, kept: dict[str, str], allows_format: Callab
     plain = {RAW: "binary", STRING: "string"}.get(table_format)
     if plain and (schema.fieldNames() != [EVENT] or schema[0].dataType.typeName() != plain):
         raise ConfigurationError(f"a table of format {table_format} has exactly one column, {EVENT} {plain.upper()}")
-    for name, known in ((COMPRESSION, frozenset(COMPRESSIONS)), (ENCODING_HEADER, frozenset({"true", "false"}))):
-        if name not in kept:
-            continue
-        kept[name] = kept[name].lower()
-        if plain:
+    for name in (COMPRESSION, ENCODING_HEADER):
+        if plain and name in kept:
             raise ConfigurationError(f'table property "{name}" is for formats with a schema, not for {table_format}')
-        if kept[name] not in known:
-            raise ConfigurationError(
-                f'table property "{name}" must be one of {", ".join(sorted(known))}, not "{kept[name]}"'
-            )
-    if MODE in kept:
-        kept[MODE] = kept[MODE].lower()
-        if kept[MODE] not in MODES:
-            raise ConfigurationError(f'table property "mode" must be one of {", ".join(MODES)}, not "{kept[MODE]}"')
-    if BAD_EVENTS in kept:
-        parse_bad_events(kept[BAD_EVENTS])
-        if kept.get(MODE, DROP_MALFORMED) != DROP_MALFORMED:
-            raise ConfigurationError(
-                f'table properties "{BAD_EVENTS}" and "{MODE}" = "{kept[MODE]}" contradict each other: bad events '
-                "either go to another table or become what the mode says; leave one of them out"
-            )
+    properties = TableProperties(kept)
+    kept.update(properties.spelled(EVENTS))
+    if properties.bad_events is not None and properties.mode not in (None, DROP_MALFORMED):
+        raise ConfigurationError(
+            f'table properties "{BAD_EVENTS}" and "{MODE}" = "{properties.mode}" contradict each other: bad events '
+            "either go to another table or become what the mode says; leave one of them out"
+        )
     if SCHEMA_TYPE in kept:
         raise ConfigurationError(
             '"schema-type" chooses among the types of events that others have written: a new table has one'
@@ -359,13 +330,13 @@ def check_format(schema: StructType, kept: dict[str, str], allows_format: Callab
         # Its class has to agree before anything is made.
         CustomCodec(given, schema, kept, allows=allows_format)
         kept[COLUMNS] = schema.json()
-    if kept.get(ENCODING_HEADER) == "false":
+    if properties.encoding_header is False:
         if table_format == AVRO:
             raise ConfigurationError(
                 'Avro events need their header, which tells their schema: leave "encoding-header" out, or take another '
                 "format"
             )
-        if kept.get(COMPRESSION, "none") != "none":
+        if properties.compression != "none":
             raise ConfigurationError(
                 'compressed events need their header: leave "encoding-header" or "compression" out'
             )
@@ -470,29 +441,16 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
                     "take a string, integer, decimal, boolean, date or timestamp"
                 )
         kept[ROUTING_KEY] = str(routing)
-    if WRITER_MODE in kept:
-        kept[WRITER_MODE] = writer_mode(kept[WRITER_MODE])
-    if ISOLATION_LEVEL in kept:
-        kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
-    if COMPACT_WHEN in kept:
-        size(COMPACT_WHEN, kept[COMPACT_WHEN])
-        if PRIMARY_KEY not in kept or ROW_COLUMN in kept:
-            raise ConfigurationError(
-                f'"{COMPACT_WHEN}" goes with "{PRIMARY_KEY}" in a table that is written here: leave it out'
-            )
-    if HISTORY in kept:
-        kept[HISTORY] = kept[HISTORY].strip().lower()
-        History.parse(kept[HISTORY])
-    if VERSION_EVERY in kept:
-        kept[VERSION_EVERY] = kept[VERSION_EVERY].strip().lower()
-        version_every(kept[VERSION_EVERY])
+    kept.update(TableProperties(kept).spelled())
+    properties = TableProperties(kept)
+    if properties.compact_when is not None and (properties.primary_key is None or properties.row_column is not None):
+        raise ConfigurationError(
+            f'"{COMPACT_WHEN}" goes with "{PRIMARY_KEY}" in a table that is written here: leave it out'
+        )
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
-    for name in (CLUSTER_BY_KEY, TRUNCATE_LATER):
-        if name in kept:
-            kept[name] = str(flag(name, kept[name])).lower()
-    if kept.get(TRUNCATE_LATER) == "true" and kept.get(WRITER_MODE, EXACTLY_ONCE) != EXACTLY_ONCE:
+    if properties.truncates_later and properties.writer_mode != EXACTLY_ONCE:
         raise ConfigurationError(
-            f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {kept[WRITER_MODE]} have no '
+            f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {properties.writer_mode} have no '
             "commit with which rows could be replaced"
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pyspark_pravega.client import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.policies import UNLIMITED
+from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.values import number
 
@@ -18,8 +19,6 @@ RETENTION = "retention"
 RETENTION_LIMIT = "retention-limit"
 TAGS = "tags"
 ROLLOVER_SIZE = "rollover-size"
-STREAM_PROPERTIES = frozenset({SEGMENTS, SCALING, SCALE_FACTOR, RETENTION, RETENTION_LIMIT, TAGS, ROLLOVER_SIZE})
-"""What is read from and written to the stream's configuration, and nowhere else."""
 MAX_SEGMENTS = 10_000
 
 _TIMES = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -28,94 +27,7 @@ _RATES = {"events/s": ScaleType.BY_EVENTS_PER_SECOND, "KB/s": ScaleType.BY_KILOB
 _AMOUNT = re.compile(r"([0-9]{1,15})\s*([A-Za-z/]+)")
 
 
-def stream_configuration(
-    before: StreamConfiguration, given: Mapping[str, str], unset: Iterable[str] = ()
-) -> StreamConfiguration:
-    """A stream's configuration with some properties changed.
-
-    Args:
-        before: the configuration so far.
-        given: properties with new values; others than those of a stream are passed over.
-        unset: properties that get their defaults again.
-
-    Raises:
-        ConfigurationError: a value is malformed, or values contradict each other.
-    """
-    properties = {
-        **{key: value for key, value in shown(before).items() if key not in set(unset)},
-        **{key: value for key, value in given.items() if key in STREAM_PROPERTIES},
-    }
-    if RETENTION not in properties and RETENTION_LIMIT in properties and RETENTION_LIMIT not in given:
-        del properties[RETENTION_LIMIT]
-    return replace(
-        before,
-        scaling=_scaling(properties),
-        retention=_retention(properties, given),
-        tags=_tags(properties.get(TAGS, "")),
-        rollover_size_bytes=_amount(ROLLOVER_SIZE, properties.get(ROLLOVER_SIZE, "0 bytes"), _SIZES),
-    )
-
-
-def shown(configuration: StreamConfiguration) -> dict[str, str]:
-    """A stream's configuration as properties; those that have their defaults are left out.
-
-    Args:
-        configuration: the configuration.
-    """
-    scaling, retention = configuration.scaling, configuration.retention
-    properties = {SEGMENTS: str(scaling.min_segments)}
-    if scaling.scale_type is not ScaleType.FIXED:
-        unit = next(unit for unit, kind in _RATES.items() if kind is scaling.scale_type)
-        properties[SCALING] = f"{scaling.target_rate} {unit}"
-        properties[SCALE_FACTOR] = str(scaling.scale_factor)
-    if retention is not None:
-        units = _TIMES if retention.retention_type is RetentionType.TIME else _SIZES
-        properties[RETENTION] = _text(retention.minimum, units)
-        if retention.maximum < UNLIMITED:
-            properties[RETENTION_LIMIT] = _text(retention.maximum, units)
-    if configuration.tags:
-        properties[TAGS] = ", ".join(configuration.tags)
-    if configuration.rollover_size_bytes:
-        properties[ROLLOVER_SIZE] = _text(configuration.rollover_size_bytes, _SIZES)
-    return properties
-
-
-def _scaling(properties: Mapping[str, str]) -> ScalingPolicy:
-    segments = number(SEGMENTS, properties.get(SEGMENTS, "1"), least=1, most=MAX_SEGMENTS)
-    scaling = properties.get(SCALING, "fixed").strip()
-    if scaling.lower() == "fixed":
-        return ScalingPolicy.fixed(segments)
-    rate, unit = _split(scaling, _RATES) or (0, "")
-    if rate < 1:
-        raise ConfigurationError(
-            f'table property "{SCALING}" must be fixed, or a rate for each segment like "1000 events/s" or '
-            f'"500 KB/s", not "{scaling}"'
-        )
-    factor = number(SCALE_FACTOR, properties.get(SCALE_FACTOR, "2"), least=2, most=1000)
-    return ScalingPolicy(scale_type=_RATES[unit], target_rate=rate, scale_factor=factor, min_segments=segments)
-
-
-def _retention(properties: Mapping[str, str], given: Mapping[str, str]) -> RetentionPolicy | None:
-    text = properties.get(RETENTION, "none").strip()
-    if text.lower() == "none":
-        if RETENTION_LIMIT in given:
-            raise ConfigurationError(
-                f'table property "{RETENTION_LIMIT}" limits what "{RETENTION}" keeps: set both, as in "7 days" and '
-                '"30 days"'
-            )
-        return None
-    units = _TIMES if _split(text, _TIMES) else _SIZES
-    minimum = _amount(RETENTION, text, units, "a time or a size", "7 days")
-    limit = properties.get(RETENTION_LIMIT)
-    if limit is not None and RETENTION_LIMIT not in given and not _split(limit, units):
-        # It belongs to what was there before.
-        limit = None
-    maximum = UNLIMITED if limit is None else _amount(RETENTION_LIMIT, limit, units)
-    kind = RetentionType.TIME if units is _TIMES else RetentionType.SIZE
-    return RetentionPolicy(retention_type=kind, minimum=minimum, maximum=maximum)
-
-
-def _tags(text: str) -> tuple[str, ...]:
+def _tags(_: str, text: str) -> tuple[str, ...]:
     return tuple(sorted({tag.strip() for tag in text.split(",") if tag.strip()}))
 
 
@@ -147,3 +59,162 @@ def _text(amount: int, units: Mapping[str, int]) -> str:
         unit for unit, size in reversed(list(units.items())) if (amount % size == 0 and amount >= size) or size == 1
     )
     return f"{amount // units[unit]} {unit}"
+
+
+def _rate(_: str, text: str) -> tuple[int, ScaleType] | None:
+    if text.strip().lower() == "fixed":
+        return None
+    rate, unit = _split(text, _RATES) or (0, "")
+    if rate < 1:
+        raise ConfigurationError(
+            f'table property "{SCALING}" must be fixed, or a rate for each segment like "1000 events/s" or '
+            f'"500 KB/s", not "{text.strip()}"'
+        )
+    return rate, _RATES[unit]
+
+
+class StreamProperties(Properties):
+    """What is read from and written to the stream's configuration, and nowhere else."""
+
+    segments = Property(
+        name=SEGMENTS,
+        value=f"1 to {MAX_SEGMENTS}",
+        unset="1",
+        about="how many segments the stream has; with `scaling` at least",
+        parse=lambda name, text: number(name, text, least=1, most=MAX_SEGMENTS),
+        default=1,
+    )
+    scaling = Property[tuple[int, ScaleType] | None](
+        name=SCALING,
+        value="`fixed`, or a rate: `1000 events/s`, `500 KB/s`",
+        unset="`fixed`",
+        about="the rate that one segment should take",
+        parse=_rate,
+        default=None,
+    )
+    scale_factor = Property(
+        name=SCALE_FACTOR,
+        value="2 to 1000",
+        unset="2",
+        about="into how many a busy segment splits",
+        parse=lambda name, text: number(name, text, least=2, most=1000),
+        default=2,
+    )
+    retention = Property[str | None](
+        name=RETENTION,
+        value="`none`, a time (`7 days`) or a size (`10 GB`)",
+        unset="`none`: everything is kept",
+        about="what is kept at least",
+        parse=lambda _, text: None if text.strip().lower() == "none" else text.strip(),
+        default=None,
+    )
+    retention_limit = Property[str | None](
+        name=RETENTION_LIMIT,
+        value="as `retention`",
+        unset="none",
+        about="what is kept at most, while subscribers lag",
+        parse=lambda _, text: text,
+        default=None,
+    )
+    tags = Property[tuple[str, ...]](
+        name=TAGS,
+        value="words with commas between",
+        unset="none",
+        about="the stream's tags",
+        parse=_tags,
+        default=(),
+    )
+    rollover_size = Property(
+        name=ROLLOVER_SIZE,
+        value="a size",
+        unset="the server's",
+        about="the size of a segment's files in long-term storage",
+        parse=lambda name, text: _amount(name, text, _SIZES),
+        default=0,
+    )
+
+
+STREAM_PROPERTIES = StreamProperties.names()
+"""Their names."""
+
+
+def stream_configuration(
+    before: StreamConfiguration, given: Mapping[str, str], unset: Iterable[str] = ()
+) -> StreamConfiguration:
+    """A stream's configuration with some properties changed.
+
+    Args:
+        before: the configuration so far.
+        given: properties with new values; others than those of a stream are passed over.
+        unset: properties that get their defaults again.
+
+    Raises:
+        ConfigurationError: a value is malformed, or values contradict each other.
+    """
+    properties = {
+        **{key: value for key, value in shown(before).items() if key not in set(unset)},
+        **{key: value for key, value in given.items() if key in STREAM_PROPERTIES},
+    }
+    if RETENTION not in properties and RETENTION_LIMIT in properties and RETENTION_LIMIT not in given:
+        del properties[RETENTION_LIMIT]
+    texts = StreamProperties(properties)
+    return replace(
+        before,
+        scaling=_scaling(texts),
+        retention=_retention(texts, given),
+        tags=texts.tags,
+        rollover_size_bytes=texts.rollover_size,
+    )
+
+
+def shown(configuration: StreamConfiguration) -> dict[str, str]:
+    """A stream's configuration as properties; those that have their defaults are left out.
+
+    Args:
+        configuration: the configuration.
+    """
+    scaling, retention = configuration.scaling, configuration.retention
+    properties = {SEGMENTS: str(scaling.min_segments)}
+    if scaling.scale_type is not ScaleType.FIXED:
+        unit = next(unit for unit, kind in _RATES.items() if kind is scaling.scale_type)
+        properties[SCALING] = f"{scaling.target_rate} {unit}"
+        properties[SCALE_FACTOR] = str(scaling.scale_factor)
+    if retention is not None:
+        units = _TIMES if retention.retention_type is RetentionType.TIME else _SIZES
+        properties[RETENTION] = _text(retention.minimum, units)
+        if retention.maximum < UNLIMITED:
+            properties[RETENTION_LIMIT] = _text(retention.maximum, units)
+    if configuration.tags:
+        properties[TAGS] = ", ".join(configuration.tags)
+    if configuration.rollover_size_bytes:
+        properties[ROLLOVER_SIZE] = _text(configuration.rollover_size_bytes, _SIZES)
+    return properties
+
+
+def _scaling(properties: StreamProperties) -> ScalingPolicy:
+    if properties.scaling is None:
+        return ScalingPolicy.fixed(properties.segments)
+    rate, kind = properties.scaling
+    return ScalingPolicy(
+        scale_type=kind, target_rate=rate, scale_factor=properties.scale_factor, min_segments=properties.segments
+    )
+
+
+def _retention(properties: StreamProperties, given: Mapping[str, str]) -> RetentionPolicy | None:
+    text = properties.retention
+    if text is None:
+        if RETENTION_LIMIT in given:
+            raise ConfigurationError(
+                f'table property "{RETENTION_LIMIT}" limits what "{RETENTION}" keeps: set both, as in "7 days" and '
+                '"30 days"'
+            )
+        return None
+    units = _TIMES if _split(text, _TIMES) else _SIZES
+    minimum = _amount(RETENTION, text, units, "a time or a size", "7 days")
+    limit = properties.get(RETENTION_LIMIT)
+    if limit is not None and RETENTION_LIMIT not in given and not _split(limit, units):
+        # It belongs to what was there before.
+        limit = None
+    maximum = UNLIMITED if limit is None else _amount(RETENTION_LIMIT, limit, units)
+    kind = RetentionType.TIME if units is _TIMES else RetentionType.SIZE
+    return RetentionPolicy(retention_type=kind, minimum=minimum, maximum=maximum)

@@ -22,15 +22,15 @@ from pyspark_pravega.connector.official import (
     takes_events,
     without_official,
 )
-from pyspark_pravega.connector.options import (
-    BAD_EVENTS,
+from pyspark_pravega.connector.option_names import (
     FORMAT,
     METADATA,
-    MODE,
     OFFICIAL_WRITE_KEYS,
     READ_KEYS,
-    SCHEMA_TYPE,
     WRITE_KEYS,
+)
+from pyspark_pravega.connector.options import (
+    EventOptions,
     ReadOptions,
     WriteOptions,
     canonical,
@@ -46,12 +46,13 @@ from pyspark_pravega.connector.table import (
     CORRUPT_EVENT,
     METADATA_COLUMNS,
     TableDefinition,
+    TableProperties,
     check_planned,
     document_definition,
     load_definition,
     raw_definition,
 )
-from pyspark_pravega.connector.write import BatchWriter, EpochWriter, streamed_with_dead_letters, with_dead_letters
+from pyspark_pravega.connector.write import BatchWriter, EpochWriter, with_dead_letters
 from pyspark_pravega.errors import (
     ConfigurationError,
     NotFoundError,
@@ -114,9 +115,9 @@ class DefaultSource(DataSource):
         if METADATA in options:
             return MetadataReader(Settings.resolve().for_statement(options), options)
         definitions = self._definitions(options, schema)
-        if BAD_EVENTS in options:
-            definitions = [with_dead_letters(one, options[BAD_EVENTS], options.get(MODE)) for one in definitions]
-        return SnapshotReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
+        read = ReadOptions.parse(options)
+        definitions = [with_dead_letters(one, read.events) for one in definitions]
+        return SnapshotReader(definitions, schema.fieldNames(), read)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A streaming read; one that can't be says so when Spark first asks it for something.
@@ -132,8 +133,9 @@ class DefaultSource(DataSource):
             definitions = self._definitions(options, schema)
             for definition in definitions:
                 definition.check_appended("a streaming read")
-            definitions = [streamed_with_dead_letters(one, options) for one in definitions]
-            return PravegaStreamReader(definitions, schema.fieldNames(), ReadOptions.parse(options))
+            read = ReadOptions.parse(options)
+            definitions = [with_dead_letters(one, read.events, streamed=True) for one in definitions]
+            return PravegaStreamReader(definitions, schema.fieldNames(), read)
         except PravegaError as error:
             return RefusedStreamReader(error)
 
@@ -218,9 +220,8 @@ class DefaultSource(DataSource):
             )
         if wanted in (RAW, STRING):
             configuration = client.controller.stream_configuration(stream)
-            return raw_definition(settings, stream, configuration, {}, text=wanted == STRING)
-        chosen = {key: options[key] for key in (MODE, SCHEMA_TYPE, *([FORMAT] if custom else [])) if key in options}
-        definition = load_definition(client, settings, stream, chosen)
+            return raw_definition(settings, stream, configuration, TableProperties(), text=wanted == STRING)
+        definition = load_definition(client, settings, stream, EventOptions.parse(options))
         if wanted == JSON and definition.format == RAW and not definition.properties:
             return document_definition(settings, stream, definition.configuration)
         if wanted and not custom and wanted != definition.format:

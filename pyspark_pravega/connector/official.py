@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from pyspark_pravega import values
 from pyspark_pravega.client import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.positions import watermarks
-from pyspark_pravega.connector import options as keys
+from pyspark_pravega.connector import option_names as keys
 from pyspark_pravega.connector.options import stream_of, streams_of
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS

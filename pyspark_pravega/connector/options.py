@@ -1,98 +1,52 @@
-"""The options of a read or a write: their keys, their values, and what is wrong with them."""
+"""The options of a read or a write: their values, and what is wrong with them. What there are is in `option_names`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark_pravega import settings, values
+from pyspark_pravega import values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
 from pyspark_pravega.connector.bounds import Bound, Time, Word, parse_bound, parse_time
+from pyspark_pravega.connector.option_names import (
+    BAD_EVENTS,
+    CLUSTER_BY_KEY,
+    END_CUT,
+    END_TIME,
+    EPOCH,
+    EVENT_TIME,
+    EXACTLY_ONCE,
+    FAIL_ON_DATA_LOSS,
+    FORMAT,
+    ISOLATION_LEVEL,
+    ISOLATION_LEVELS,
+    MAX_BYTES,
+    MAX_DELAY,
+    MAX_EVENTS,
+    MAX_KEYS,
+    MERGE_SCHEMA,
+    MIN_EVENTS,
+    MIN_PARTITIONS,
+    MODE,
+    MOST_TASKS,
+    QUERY,
+    ROUTING_KEY,
+    SCHEMA_TYPE,
+    START_CUT,
+    START_TIME,
+    STREAM,
+    SUBSCRIBER,
+    TRANSACTION_TIMEOUT_MS,
+    WRITE_KEYS,
+    WRITER_MODE,
+    WRITER_MODES,
+)
 from pyspark_pravega.errors import ConfigurationError, did_you_mean
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
 
-STREAM = "stream"
-ROUTING_KEY = "routing-key"
-TRANSACTION_TIMEOUT_MS = "transaction-timeout-ms"
-FORMAT = "format"
-WRITER_MODE = "writer-mode"
-EVENT_TIME = "event-time"
-CLUSTER_BY_KEY = "cluster-by-key"
-QUERY, EPOCH = "query", "epoch"
-ISOLATION_LEVEL = "isolation-level"
-COMPACT_WHEN = "compact-when"
-"""The property of a table with a key that lets its commits start a compaction: how many bytes of events must have come
-since the last one."""
-MERGE_SCHEMA = "merge-schema"
-TRUNCATE_LATER = "truncate-with-next-write"
-"""The property of a table whose TRUNCATE takes effect together with the next write."""
-
-MODE = "mode"
-BAD_EVENTS = "bad-events"
-SCHEMA_TYPE = "schema-type"
-
-START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
-START_TIME, END_TIME = "start-timestamp", "end-timestamp"
-MIN_PARTITIONS = "min-partitions"
-FAIL_ON_DATA_LOSS = "fail-on-data-loss"
-MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
-MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
-SUBSCRIBER = "subscriber"
-MOST_TASKS = "max-partitions"
-"""How many tasks of a real-time query follow a stream at most."""
-
-MAX_KEYS = "max-keys-in-memory"
-"""How many keys of a table with a key a task holds in memory at a time."""
-
-BOUND_KEYS = frozenset({START_CUT, END_CUT, START_TIME, END_TIME, MIN_PARTITIONS, FAIL_ON_DATA_LOSS, MAX_KEYS})
-"""Options that say what of a stream is read, and how."""
-TRIGGER_KEYS = frozenset({MAX_EVENTS, MAX_BYTES, MIN_EVENTS, MAX_DELAY, SUBSCRIBER, MOST_TASKS})
-"""Options of streaming reads, without a meaning for others."""
-
-METADATA = "metadata"
-CREATE_SCOPE, CREATE_STREAM = "allow-create-scope", "allow-create-stream"
-DEFAULT_SEGMENTS = "default-num-segments"
-DEFAULT_FACTOR = "default-scale-factor"
-DEFAULT_BYTES_RATE = "default-segment-target-rate-bytes-per-sec"
-DEFAULT_EVENTS_RATE = "default-segment-target-rate-events-per-sec"
-DEFAULT_RETENTION_MS = "default-retention-duration-milliseconds"
-DEFAULT_RETENTION_BYTES = "default-retention-size-bytes"
-CREATION_KEYS = frozenset(
-    {
-        *(CREATE_SCOPE, CREATE_STREAM, DEFAULT_SEGMENTS, DEFAULT_FACTOR, DEFAULT_BYTES_RATE, DEFAULT_EVENTS_RATE),
-        *(DEFAULT_RETENTION_MS, DEFAULT_RETENTION_BYTES),
-    }
-)
-"""Options of Pravega's own Spark connector about making a stream that isn't there."""
-APPROX_BYTES = "approx-bytes-per-trigger"
-OFFICIAL_READ_KEYS = CREATION_KEYS | {METADATA, APPROX_BYTES}
-"""Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
-ONCE = "exactly-once"
-OFFICIAL_WRITE_KEYS = CREATION_KEYS | {ONCE, "read-after-write-consistency", "transaction-status-poll-interval-ms"}
-"""The same for writes."""
-
-TABLE_READ_KEYS = frozenset({MODE, BAD_EVENTS}) | BOUND_KEYS | TRIGGER_KEYS | settings.KEYS
-"""Options of a read of a catalog's table."""
-TABLE_WRITE_KEYS = (
-    frozenset(
-        {ROUTING_KEY, TRANSACTION_TIMEOUT_MS, WRITER_MODE, EVENT_TIME, CLUSTER_BY_KEY, ISOLATION_LEVEL, QUERY, EPOCH}
-    )
-    | settings.KEYS
-)
-"""Options of a write to a catalog's table, or without the catalog."""
-CATALOG_WRITE_KEYS = TABLE_WRITE_KEYS | {MERGE_SCHEMA}
-"""Options of a write to a catalog's table."""
-READ_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_READ_KEYS | OFFICIAL_READ_KEYS
-"""Options of a read without the catalog."""
-WRITE_KEYS = frozenset({STREAM, FORMAT, SCHEMA_TYPE}) | TABLE_WRITE_KEYS
-"""Options of a write without the catalog."""
-
-EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT = "exactly-once", "at-least-once", "best-effort"
-WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
-SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
-ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
-
+_PREFIX = "stream:"
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
@@ -166,10 +120,12 @@ class WriteOptions:
                 most=MAX_LEASE_MS,
                 unit="milliseconds",
             ),
-            writer_mode=None if WRITER_MODE not in given else writer_mode(given[WRITER_MODE]),
+            writer_mode=None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE]),
             event_time=given.get(EVENT_TIME),
             cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
-            isolation_level=None if ISOLATION_LEVEL not in given else isolation_level(given[ISOLATION_LEVEL]),
+            isolation_level=None
+            if ISOLATION_LEVEL not in given
+            else isolation_level(ISOLATION_LEVEL, given[ISOLATION_LEVEL]),
             query=given.get(QUERY),
             epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
             merge_schema=MERGE_SCHEMA in given and values.flag(MERGE_SCHEMA, given[MERGE_SCHEMA]),
@@ -194,34 +150,99 @@ def reads_own(options: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in options.items() if key.lower() not in _TIME_TRAVEL}
 
 
-def writer_mode(text: str) -> str:
+def writer_mode(key: str, text: str) -> str:
     """A writer mode in its one spelling.
+
+    Args:
+        key: whose value it is, for the message.
+        text: the value.
 
     Raises:
         ConfigurationError: there's no such mode.
     """
+    return _word(key, text, WRITER_MODES, text.strip().lower().replace("_", "-"))
+
+
+def isolation_level(key: str, text: str) -> str:
+    """An isolation level in its one spelling; otherwise as `writer_mode`."""
+    return _word(key, text, ISOLATION_LEVELS, text.strip().lower())
+
+
+def parse_mode(key: str, text: str) -> str:
+    """What becomes of events that can't be decoded, in its one spelling, or in Spark's (FAILFAST); otherwise as
+    `writer_mode`."""
     mode = text.strip().lower().replace("_", "-")
-    if mode not in WRITER_MODES:
-        raise ConfigurationError(f'"{WRITER_MODE}" must be one of {", ".join(WRITER_MODES)}, not "{text}"')
-    return mode
+    return _word(key, text, MODES, {"failfast": FAIL_FAST, "dropmalformed": DROP_MALFORMED}.get(mode, mode))
 
 
-def isolation_level(text: str) -> str:
-    """An isolation level in its one spelling.
+def _word(key: str, text: str, known: Sequence[str], word: str) -> str:
+    if word not in known:
+        raise ConfigurationError(f'"{key}" must be one of {", ".join(known)}, not "{text}"')
+    return word
+
+
+def parse_bad_events(key: str, text: str) -> Stream:
+    """Where bad events go.
+
+    Args:
+        key: whose value it is, for the message.
+        text: `stream:shop.orders_bad` by SQL's names, or `stream:shop/orders-bad` by Pravega's.
 
     Raises:
-        ConfigurationError: there's no such level.
+        ConfigurationError: it is neither.
+        InvalidNameError: a name that Pravega can't hold.
     """
-    level = text.strip().lower()
-    if level not in ISOLATION_LEVELS:
-        raise ConfigurationError(f'"{ISOLATION_LEVEL}" must be one of {", ".join(ISOLATION_LEVELS)}, not "{text}"')
-    return level
+    name = text.strip().removeprefix(_PREFIX)
+    scope, mark, stream = name.partition("/")
+    if not mark:
+        scope, mark, stream = name.rpartition(".")
+        scope, stream = scope.replace("_", "-"), stream.replace("_", "-")
+    if not text.strip().startswith(_PREFIX) or not scope or not stream:
+        raise ConfigurationError(
+            f'"{key}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
+            f'"{text[:100]}"'
+        )
+    return Stream(check_name("scope", scope), check_name("stream", stream))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventOptions:
+    """How the events of a stream are taken: stronger than the table's properties of these names."""
+
+    format: str | None = None
+    """A format of somebody's own, `package.module:Class`."""
+    schema_type: str | None = None
+    """Which of several types of events."""
+    mode: str | None = None
+    """One of `serde.lenient.MODES`."""
+    bad_events: Stream | None = None
+    """Where those go that can't be decoded."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> EventOptions:
+        """Read options.
+
+        Args:
+            given: canonical options; those that don't say how events are taken are passed over.
+
+        Raises:
+            ConfigurationError: a value is malformed, or two contradict each other.
+        """
+        mode = None if MODE not in given else parse_mode(MODE, given[MODE])
+        bad_events = None if BAD_EVENTS not in given else parse_bad_events(BAD_EVENTS, given[BAD_EVENTS])
+        if bad_events is not None and mode not in (None, DROP_MALFORMED):
+            raise ConfigurationError(
+                f'options "{BAD_EVENTS}" and "{MODE}" = "{given[MODE]}" contradict each other: bad events either go to '
+                f'"{bad_events}" or become what the mode says; leave one of them out'
+            )
+        return cls(format=given.get(FORMAT), schema_type=given.get(SCHEMA_TYPE), mode=mode, bad_events=bad_events)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """What to read, and how."""
 
+    events: EventOptions = EventOptions()
     start: Bound = Word.UNBOUNDED
     end: Bound = Word.UNBOUNDED
     min_partitions: int | None = None
@@ -273,6 +294,7 @@ class ReadOptions:
         if most is not None and least is not None and least > most:
             raise ConfigurationError(f'option "{MIN_EVENTS}" ({least}) must not be above "{MAX_EVENTS}" ({most})')
         return cls(
+            events=EventOptions.parse(given),
             start=start,
             end=end,
             min_partitions=None
@@ -310,11 +332,6 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
         values[name] = value
     return values
-
-
-def spellings(keys: Iterable[str]) -> set[str]:
-    """All spellings of keys in lower case, for those who can't ask `canonical`: `a-b`, `a_b`, `a.b` and `ab` (aB)."""
-    return {key.replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}
 
 
 def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, Settings
+from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, SETTINGS, Settings
 from pyspark_pravega.sql.session import DEFAULT_CATALOG, GROUP_FILTER, spark_conf
 
 if TYPE_CHECKING:
@@ -196,18 +196,23 @@ def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:
     return sandbox.environment(secrets=not own)
 
 
+_CONNECTION = {
+    "controller": "controller-uri",
+    "schema-registry": "schema-registry-uri",
+    **{name: name for name in ("scope", "username", "credentials-file", "tls-ca")},
+}
+"""The arguments of commands, and the settings that they are."""
+
+
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say where Pravega is.
 
     Args:
         parser: where to add them.
     """
-    parser.add_argument("--controller", metavar="URI", help="tcp:// or tls://host:port (PRAVEGA_CONTROLLER_URI)")
-    parser.add_argument(
-        "--schema-registry", metavar="URI", help="http:// or https://host:port (PRAVEGA_SCHEMA_REGISTRY_URI)"
-    )
-    parser.add_argument("--scope", metavar="NAME", help="the default scope (PRAVEGA_SCOPE)")
-    parser.add_argument("--username", metavar="NAME", help="who asks; the password is in PRAVEGA_PASSWORD")
-    parser.add_argument("--credentials-file", metavar="FILE", help="a file that holds both (PRAVEGA_CREDENTIALS_FILE)")
-    parser.add_argument("--tls-ca", metavar="FILE", help="PEM file of authorities to trust (PRAVEGA_TLS_CA)")
+    settings = {setting.name: setting for setting in SETTINGS}
+    for argument, name in _CONNECTION.items():
+        setting = settings[name]
+        value = setting.value.replace("`", "")
+        parser.add_argument(f"--{argument}", metavar="VALUE", help=f"{setting.about}: {value} ({setting.environment})")
     parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")

@@ -24,7 +24,6 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import (
     TableDefinition,
     check_schema_is_there,
-    defaults_of,
     load_definition,
 )
 from pyspark_pravega.connector.write import WriteJob, WritePlan
@@ -181,7 +180,7 @@ def parsed(definition: TableDefinition, lines: Iterable[bytes]) -> Iterator[pa.R
     """
     codec, names = json_codec(definition), definition.schema.fieldNames()
     strict = [field.name for field in definition.schema if not field.nullable]
-    filled = list(defaults_of(definition.properties))
+    filled = list(definition.properties.defaults)
     for numbers, texts in _pieces(lines):
         for number, text in zip(numbers, texts, strict=True):
             _check_line(text, number, names, strict, filled)

@@ -14,7 +14,7 @@ from pyspark_pravega.catalog.statements import Altering
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.table import Check, avro_defaults, checks_of, defaults_of
+from pyspark_pravega.connector.table import Check, avro_defaults
 from pyspark_pravega.connector.write import Seen, WriteJob, WritePlan
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -88,7 +88,7 @@ def test_a_constraint_is_added_beside_others_who_write(
     insert(catalog, stream, -3)
     with pytest.raises(WriteConflictError, match="rows came while"):
         catalog.altering.alter([scope], "t", [POSITIVE], read)
-    assert checks_of(catalog.definition(stream, age_s=0).properties) == ()
+    assert catalog.definition(stream, age_s=0).properties.checks == ()
 
     # A write that was planned before, and ends behind it: nothing is written.
     catalog.relations.truncate([scope], "t")
@@ -120,7 +120,7 @@ def test_a_constraint_is_added_beside_others_who_write(
         catalog.altering.alter([scope], "t", [change], read)
     with pytest.raises(ConfigurationError, match='constraint "Small" already'):
         catalog.altering.alter([scope], "t", [{**SMALL, "name": "Small"}], read)
-    names = [check.name for check in checks_of(catalog.definition(stream, age_s=0).properties)]
+    names = [check.name for check in catalog.definition(stream, age_s=0).properties.checks]
     assert names == ["positive", "small", "not_seven"]
 
     # Nobody writes whose rows aren't held against all of them.
@@ -159,7 +159,7 @@ def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: 
     check = Check(name="positive", condition="ID > 0 AND note <> 'n'")
     properties = {"format": table_format, "team.owner": "us"}
     stream = catalog.tables.create([scope], "t", columns, [], properties, checks=[check]).stream
-    assert defaults_of(catalog.definition(stream, age_s=0).properties)["n"] == "1 + 2"
+    assert catalog.definition(stream, age_s=0).properties.defaults["n"] == "1 + 2"
 
     def change(kind: str, *column: str, **more: Any) -> None:
         catalog.altering.alter([scope], "t", [{"kind": kind, "column": list(column), **more}])
@@ -170,7 +170,7 @@ def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: 
     change("UpdateColumnDefaultValue", "m", default="id + 1")
     change("UpdateColumnDefaultValue", "n", default="7")
     catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": "retention", "value": "3 days"}])
-    assert defaults_of(catalog.definition(stream, age_s=0).properties) == {
+    assert catalog.definition(stream, age_s=0).properties.defaults == {
         "n": "7",
         "m": "id + 1",
         **({"größe": "'x'"} if table_format == "json" else {}),
@@ -183,17 +183,17 @@ def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: 
     change("AddColumn", "n", type='"integer"', nullable=True, comment=None, position=None, default=None)
     change("UpdateColumnDefaultValue", "m", default=None)
     definition = catalog.definition(stream, age_s=0)
-    assert "n" not in defaults_of(definition.properties)
-    assert "m" not in defaults_of(definition.properties)
-    assert checks_of(definition.properties) == (check,)
+    assert "n" not in definition.properties.defaults
+    assert "m" not in definition.properties.defaults
+    assert definition.properties.checks == (check,)
     assert definition.properties["team.owner"] == "us"
 
     own = StructType([StructField("id", LongType(), False, {"CURRENT_DEFAULT": "0"}), COLUMNS["name"]])
     _, staged = catalog.replacing.stage([scope], "t", own, [], {"format": table_format}, create=True, replace=True)
     catalog.replacing.commit(staged, written=False)
     definition = catalog.definition(stream, age_s=0)
-    assert defaults_of(definition.properties) == {"id": "0"}
-    assert checks_of(definition.properties) == ()
+    assert definition.properties.defaults == {"id": "0"}
+    assert definition.properties.checks == ()
     ledger = open_ledger(catalog.client, stream)
     assert ledger is not None
     assert "_checks" not in ledger.properties()

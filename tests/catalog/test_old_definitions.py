@@ -18,7 +18,8 @@ from pyspark_pravega.catalog.plans.streams import Source
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.client import Stream, StreamConfiguration
 from pyspark_pravega.connector.log import take_snapshot
-from pyspark_pravega.connector.options import WRITER_MODES, WriteOptions
+from pyspark_pravega.connector.option_names import WRITER_MODES
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.errors import EventDecodeError, PravegaError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES

@@ -28,7 +28,7 @@ from pyspark_pravega.connector.read import (
     snapshot_reader,
 )
 from pyspark_pravega.connector.stream import ChangesSource
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import TableDefinition, TableProperties
 from pyspark_pravega.connector.write import CompactingJob, WriteJob, WritePlan, compact, compact_if_due, replace_all
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -287,7 +287,9 @@ def changes_of(definition: TableDefinition, partitions: Sequence[Any]) -> list[t
 
 def test_commits_start_compactions(catalog: Catalog, table: TableDefinition, client: Client) -> None:
     """When enough has come since the last one; the era before stays for queries that are under way."""
-    plan = WritePlan.of(replace(table, properties={**table.properties, "compact-when": "2 KiB"}), WriteOptions())
+    plan = WritePlan.of(
+        replace(table, properties=TableProperties({**table.properties, "compact-when": "2 KiB"})), WriteOptions()
+    )
     assert plan.compact_when == 2048
     settings, stream = table.settings, table.stream
     begun, expected = take_snapshot(client, stream), rows_of(table, client)

@@ -13,14 +13,8 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import claim_ledger
-from pyspark_pravega.connector.options import (
-    DEFAULT_LEASE_MS,
-    READ_KEYS,
-    WRITE_KEYS,
-    WriteOptions,
-    canonical,
-    stream_of,
-)
+from pyspark_pravega.connector.option_names import READ_KEYS, WRITE_KEYS
+from pyspark_pravega.connector.options import DEFAULT_LEASE_MS, EventOptions, WriteOptions, canonical, stream_of
 from pyspark_pravega.connector.table.definition import load_definition
 from pyspark_pravega.connector.table.encodings import writing_encodings
 from pyspark_pravega.errors import (
@@ -222,7 +216,7 @@ def test_ids_to_write_with_are_those_of_the_group_that_is_there(
     for names in (("b", "a"), ("a",)):
         make_group(*names)
         for _ in range(2):
-            definition = load_definition(client, settings, stream, {"schema-type": "a"})
+            definition = load_definition(client, settings, stream, EventOptions.parse({"schema-type": "a"}))
             assert definition.registered is not None
             written_as, encodings = writing_encodings(
                 settings, stream, definition.registered, "", definition.group_made

@@ -28,7 +28,9 @@ from pyspark_pravega.connector.log import jobs as job_log
 from pyspark_pravega.connector.log import ledger as ledgers
 from pyspark_pravega.connector.log.entries import OTHERS, Intent, Progress
 from pyspark_pravega.connector.log.keys import ledger_name
-from pyspark_pravega.connector.options import AT_LEAST_ONCE, BEST_EFFORT, WriteOptions
+from pyspark_pravega.connector.option_names import AT_LEAST_ONCE, BEST_EFFORT
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import CommitReport, TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
@@ -312,7 +314,7 @@ def test_a_row_that_is_no_event_is_an_error_in_every_mode(table: TableDefinition
 
 
 def test_a_table_s_properties_are_weaker_than_options(table: TableDefinition) -> None:
-    of_table = replace(table, properties={"writer-mode": AT_LEAST_ONCE, "routing-key": "'fixed'"})
+    of_table = replace(table, properties=TableProperties({"writer-mode": AT_LEAST_ONCE, "routing-key": "'fixed'"}))
     assert plan_of(of_table).mode == AT_LEAST_ONCE
     assert plan_of(of_table, **{"writer-mode": "exactly_once"}).mode == "exactly-once"
     with pytest.raises(ConfigurationError, match="not for at-least-once"):

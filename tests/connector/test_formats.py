@@ -18,7 +18,7 @@ from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.snapshot import take_snapshot
-from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.options import EventOptions, WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.definition import TableDefinition, load_definition
@@ -91,7 +91,7 @@ def test_the_mode_may_be_the_tables_or_the_reads(client: Client, settings: Setti
     loaded = load_definition(client, settings, table.stream)
     assert loaded.mode == "permissive"
     assert select(client, loaded, "id") == [{"id": None}]
-    strict = load_definition(client, settings, table.stream, {"mode": "fail-fast"})
+    strict = load_definition(client, settings, table.stream, EventOptions.parse({"mode": "fail-fast"}))
     with pytest.raises(EventDecodeError):
         select(client, strict, "id")
     assert plan_scan(loaded, ScanRequest(columns=["id"], options={"mode": "drop-malformed"})).slices == 1
@@ -131,7 +131,7 @@ class TestSeveralTypes:
 
     def test_one_is_chosen(self, client: Client, settings: Settings, stream: Stream) -> None:
         for name, column in (("Created", "customer"), ("Paid", "amount")):
-            table = load_definition(client, settings, stream, {"schema-type": f"shop.{name}"})
+            table = load_definition(client, settings, stream, EventOptions.parse({"schema-type": f"shop.{name}"}))
             assert table.schema.fieldNames() == [column]
             rows = select(client, table, column, "_offset")
             assert [row[column] for row in rows] == [f"{name[0]}-{i}" for i in range(3)]
@@ -146,7 +146,7 @@ class TestSeveralTypes:
 
     def test_a_type_that_is_not_there_is_named(self, client: Client, settings: Settings, stream: Stream) -> None:
         with pytest.raises(ConfigurationError, match=r'no events of type "shop.Payed".*did you mean "shop.Paid"'):
-            load_definition(client, settings, stream, {"schema-type": "shop.Payed"})
+            load_definition(client, settings, stream, EventOptions.parse({"schema-type": "shop.Payed"}))
 
 
 def test_a_group_that_was_made_again_is_another_one(client: Client, settings: Settings, scope: str) -> None:
@@ -236,10 +236,10 @@ def test_streams_of_others_in_a_format_of_one_s_own(client: Client, settings: Se
     stream = Stream(scope, "measured")
     client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))
     append(client, stream, 0, *map(framed, (b"id=1;name=a", b"id=2")))
-    table = load_definition(client, settings, stream, {"format": "ini_format:Ini"})
+    table = load_definition(client, settings, stream, EventOptions.parse({"format": "ini_format:Ini"}))
     assert select(client, table, "id", "name") == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     with pytest.raises(ConfigurationError, match="define its class method columns"):
-        load_definition(client, settings, stream, {"format": "ini_format:Careless"})
+        load_definition(client, settings, stream, EventOptions.parse({"format": "ini_format:Careless"}))
 
     registry = shared_registry(settings)
     assert registry is not None
@@ -251,7 +251,7 @@ def test_streams_of_others_in_a_format_of_one_s_own(client: Client, settings: Se
     )
     with pytest.raises(UnsupportedOperationError, match=r'com.example.Ini.* "format" = "package.module:Class"'):
         load_definition(client, settings, registered)
-    table = load_definition(client, settings, registered, {"format": "ini_format:Ini"})
+    table = load_definition(client, settings, registered, EventOptions.parse({"format": "ini_format:Ini"}))
     insert(table, [{"id": 3, "name": "c"}])
     assert select(client, table, "id", "_encoding_id") == [{"id": 3, "_encoding_id": 0}]
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pravega.client import Stream, StreamCut
-from pyspark_pravega.connector.options import READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.connector.option_names import READ_KEYS
+from pyspark_pravega.connector.options import ReadOptions, canonical
 from pyspark_pravega.connector.stream.changes import ChangesOffset
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
 from pyspark_pravega.errors import ConfigurationError

@@ -27,7 +27,7 @@ from pyspark_pravega.connector.log import Intent, Ledger, Snapshot, ledger, open
 from pyspark_pravega.connector.log.entries import OTHERS, state_content
 from pyspark_pravega.connector.log.history import HolderLog
 from pyspark_pravega.connector.log.keys import COMMITS, STATE
-from pyspark_pravega.connector.options import SERIALIZABLE
+from pyspark_pravega.connector.option_names import SERIALIZABLE
 from pyspark_pravega.connector.read import moment_of, rows_at, versions
 from pyspark_pravega.connector.table import ChangeCodec
 from pyspark_pravega.connector.write import WritePlan, compaction, keeping, overwrite, seen
@@ -412,7 +412,6 @@ def _keyed(history: KeyedHistory) -> Iterator[None]:
         (compaction, "snapshot_reader", reader),
         (compaction, "arrow_batch", lambda rows: rows),
         (seen, "KeyedReader", lambda *_: SimpleNamespace(written_keys=written_keys)),
-        (compaction, "checks_of", lambda _: []),
         (compaction, "WritePlan", plans),
         (compaction, "shared_client", lambda _: simulation_client()),
         (compaction, "ThreadPoolExecutor", Turns),

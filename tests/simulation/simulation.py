@@ -23,7 +23,7 @@ from world import Answer, Profile, World
 from writing import MergingJob, write_partitions
 
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, opening, settle, snapshot
-from pyspark_pravega.connector.options import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.option_names import EXACTLY_ONCE, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.write import writer
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, ReadingJob, replace_all

@@ -31,12 +31,11 @@ def workers_of(spark: SparkSession) -> set[int]:
     return {pid for pid in commands if parent_of(pid) in commands}
 
 
-def running_tasks(spark: SparkSession) -> int:
-    """How many tasks there are: a query that was stopped doesn't wait for those that Spark has told to end."""
+def idle(spark: SparkSession) -> bool:
+    """Whether no task runs: a query that was stopped doesn't wait for those that Spark has told to end."""
     assert spark.sparkContext._jsc is not None
-    return sum(
-        executor.numRunningTasks() for executor in spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    )
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    return not any(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
 
 
 def kill_workers(spark: SparkSession) -> int:
@@ -79,6 +78,16 @@ def write(client: Client, stream: Stream, events: Iterable[str]) -> None:
 
 def numbered(keys: int, count: int, *, first: int = 0) -> list[str]:
     return [f"k{key}:{number}" for number in range(first, first + count) for key in range(keys)]
+
+
+def check_order(events: list[str], *, again: bool = False) -> None:
+    """Each key's events are in their order; where a query was killed, it may have begun again at an earlier one."""
+    last: dict[str, int] = {}
+    for event in events:
+        key, number = event.split(":")
+        expected = last.get(key, -1) + 1
+        assert int(number) <= expected if again else int(number) == expected, f"{key}: {number} came after {last[key]}"
+        last[key] = int(number)
 
 
 class Batches:

@@ -11,7 +11,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.write.routing import KEY_TEXTS
+from pyspark_pravega.connector.table import KEY_TEXTS
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 

@@ -16,11 +16,12 @@ from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
 from streaming_tools import (
     TIMEOUT_S,
+    check_order,
+    idle,
     kill_workers,
     make_stream,
     numbered,
     read_stream,
-    running_tasks,
     scope_of,
     workers_of,
     write,
@@ -78,16 +79,6 @@ def committed(checkpoint: Path) -> SourceOffset | None:
 def has_read_all(client: Client, stream: Stream, checkpoint: Path) -> bool:
     at = committed(checkpoint)
     return at is not None and dict(at[stream].cut) == dict(tail_cut(client.pool, stream))
-
-
-def check_order(events: list[str], *, again: bool = False) -> None:
-    """Each key's events are in their order; where a query was killed, it may have begun again at an earlier one."""
-    last: dict[str, int] = {}
-    for event in events:
-        key, number = event.split(":")
-        expected = last.get(key, -1) + 1
-        assert int(number) <= expected if again else int(number) == expected, f"{key}: {number} came after {last[key]}"
-        last[key] = int(number)
 
 
 def go_on(query: StreamingQuery, condition: Any) -> None:
@@ -157,7 +148,7 @@ def test_rows_come_once_and_in_order_over_scales_and_changes_of_the_trigger(
 
     # In micro-batches, exactly once, from the checkpoint of the real-time query; and back. A task that hasn't ended yet
     # would write what comes now, and the micro-batch would write it again.
-    eventually(lambda: running_tasks(spark) == 0, within_s=WITHIN_S)
+    eventually(lambda: idle(spark), within_s=WITHIN_S)
     more(10)
     controller.split_segment(source, controller.current_segments(source).ids[0], 2)
     more(10)

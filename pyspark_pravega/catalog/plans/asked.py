@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypedDict, final
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.connector.log import offsets_of
-from pyspark_pravega.connector.options import BAD_EVENTS, MODE
+from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Moment
-from pyspark_pravega.connector.table import TableDefinition, check_planned
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import with_dead_letters
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.lenient import PERMISSIVE
@@ -82,30 +82,25 @@ def all_columns(definition: TableDefinition) -> StructType:
 
 
 def as_asked(
-    definition: TableDefinition, columns: Sequence[str], options: Mapping[str, str], planned: StructType | None
+    definition: TableDefinition, columns: Sequence[str], events: EventOptions, *, streamed: bool = False
 ) -> TableDefinition:
-    """A table as a batch read's options take it.
+    """A table as a read's options take it.
 
     Args:
         definition: what the stream is as a table.
         columns: the wanted columns.
-        options: the read's own, by their canonical names.
-        planned: the table's columns as the query was planned with them; None where nothing was planned before.
+        events: how the options take the stream's events.
+        streamed: whether a streaming query reads it.
 
     Raises:
-        ConfigurationError: an option is malformed, or the columns contradict it.
-        TableChangedError: the table isn't any more what the query was planned with.
+        ConfigurationError: the columns contradict the options, or there are no dead letters where they say.
     """
-    if planned is not None:
-        check_planned(definition.stream, planned, columns, all_columns(definition))
-    if MODE in options:
-        definition = in_mode(definition, options[MODE], columns)
-    if BAD_EVENTS in options:
-        definition = with_dead_letters(definition, options[BAD_EVENTS], options.get(MODE))
-    return definition
+    if events.mode is not None:
+        definition = _in_mode(definition, events.mode, columns)
+    return with_dead_letters(definition, events, streamed=streamed)
 
 
-def in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
+def _in_mode(definition: TableDefinition, mode: str, columns: Sequence[str]) -> TableDefinition:
     """A table as a read with the option `mode` takes it.
 
     Args:

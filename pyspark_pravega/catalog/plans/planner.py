@@ -20,7 +20,8 @@ from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanR
 from pyspark_pravega.catalog.statements import is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.options import METADATA, READ_KEYS, canonical, streams_of
+from pyspark_pravega.connector.option_names import METADATA, READ_KEYS
+from pyspark_pravega.connector.options import canonical, streams_of
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import VERSION_EVERY, note_others, open_ledger, version_every
+from pyspark_pravega.connector.log import note_others, open_ledger
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import TableDefinition, TableProperties
 from pyspark_pravega.errors import AuthenticationError, ConflictError, NotFoundError, PravegaError
 from pyspark_pravega.settings import Settings
 
@@ -49,10 +49,10 @@ class Sampling:
         Args:
             definition: the table.
         """
-        text = definition.properties.get(VERSION_EVERY)
-        if text is None:
+        every = definition.properties.version_every
+        if every is None:
             return
-        table, every = (definition.settings.controller_uri, definition.stream), version_every(text)
+        table = (definition.settings.controller_uri, definition.stream)
         with self._changed:
             known = self._tables.get(table)
             if known is not None and known.every == every:
@@ -133,9 +133,9 @@ def sample(settings: Settings, stream: Stream) -> float | None:
     client = shared_client(settings)
     ledger = open_ledger(client, stream)
     properties, state = ({}, None) if ledger is None else ledger.properties_and_state()
-    if ledger is None or state is None or VERSION_EVERY not in properties:
+    every = TableProperties(properties).version_every
+    if ledger is None or state is None or every is None:
         return None
-    every = version_every(properties[VERSION_EVERY])
     age = every if state.committed_at is None else (now_ms() - state.committed_at) / 1000
     # Where another machine's clock is ahead, its versions are younger than they can be.
     if 0 <= age < every:

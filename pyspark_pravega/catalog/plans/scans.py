@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.catalog.plans.asked import Position, as_asked
+from pyspark_pravega.catalog.plans.asked import Position, all_columns, as_asked
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.pushdown import (
     MOST,
@@ -26,15 +26,8 @@ from pyspark_pravega.catalog.pushdown import (
 )
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
-from pyspark_pravega.connector.options import (
-    BAD_EVENTS,
-    BOUND_KEYS,
-    MODE,
-    TABLE_READ_KEYS,
-    ReadOptions,
-    canonical,
-    reads_own,
-)
+from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS
+from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import (
     BatchReader,
@@ -54,7 +47,7 @@ from pyspark_pravega.connector.read import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
-from pyspark_pravega.connector.table import TableDefinition, check_same_stream, schema_read
+from pyspark_pravega.connector.table import TableDefinition, check_planned, check_same_stream, schema_read
 from pyspark_pravega.connector.write import Seen
 from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
@@ -208,13 +201,15 @@ class _Read:
 
     @classmethod
     def of(cls, definition: TableDefinition, request: ScanRequest) -> _Read:
-        given = canonical(reads_own(request.options), TABLE_READ_KEYS, "read option")
-        definition = as_asked(definition, request.columns, given, request.planned)
+        options = ReadOptions.parse(canonical(reads_own(request.options), TABLE_READ_KEYS, "read option"))
+        if request.planned is not None:
+            check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
+        definition = as_asked(definition, request.columns, options.events)
         client, is_keyed = shared_client(definition.settings), definition.key is not None
         return cls(
             definition=definition,
             request=request,
-            options=ReadOptions.parse(given),
+            options=options,
             client=client,
             ledger=open_ledger(client, definition.stream),
             bounds=Bounds() if is_keyed else Bounds.of(request.predicates, definition.schema.fieldNames()),

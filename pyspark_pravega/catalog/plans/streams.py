@@ -11,8 +11,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import PLANNED_S
-from pyspark_pravega.catalog.plans.asked import Position, PositionText, all_columns, in_mode, position_of
-from pyspark_pravega.connector.options import MODE, TABLE_READ_KEYS, ReadOptions, canonical
+from pyspark_pravega.catalog.plans.asked import Position, PositionText, all_columns, as_asked, position_of
+from pyspark_pravega.connector.option_names import TABLE_READ_KEYS
+from pyspark_pravega.connector.options import ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import (
@@ -25,13 +26,11 @@ from pyspark_pravega.connector.stream import (
     check_real_time,
 )
 from pyspark_pravega.connector.table import (
-    ENCODING_HEADER,
     TableDefinition,
     check_places,
     check_planned,
     check_same_stream,
 )
-from pyspark_pravega.connector.write import streamed_with_dead_letters
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import PravegaError, UnsupportedOperationError
 from pyspark_pravega.together import Begun
@@ -81,11 +80,9 @@ class StreamRead:
         self.check_table(definition)
         if not isinstance(position, ChangesRange):
             definition.check_appended("a streaming read")
-        given = canonical(options, TABLE_READ_KEYS, "read option")
-        if MODE in given:
-            definition = in_mode(definition, given[MODE], columns)
-        definition = streamed_with_dead_letters(definition, given)
-        self.options, self.shared_memory = ReadOptions.parse(given), definition.settings.shared_memory
+        self.options = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+        definition = as_asked(definition, columns, self.options.events, streamed=True)
+        self.shared_memory = definition.settings.shared_memory
         client, stream = shared_client(definition.settings), definition.stream
         self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
@@ -108,8 +105,7 @@ class StreamRead:
     @property
     def is_looked_after(self) -> bool:
         """Whether the table has to be looked at with each micro-batch, as its events don't tell their schema."""
-        registered, properties = self._table.registered, self._table.properties
-        return registered is not None and properties.get(ENCODING_HEADER) == "false"
+        return self._table.registered is not None and self._table.properties.encoding_header is False
 
     def check_stream(self, segment_ids: Collection[int]) -> None:
         """Refuse to read segments of another stream.

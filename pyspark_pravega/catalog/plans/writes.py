@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.compactions import Compactions
 from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
-from pyspark_pravega.connector.options import CATALOG_WRITE_KEYS, EXACTLY_ONCE, KEPT_LEASE_MS, WriteOptions
+from pyspark_pravega.connector.option_names import CATALOG_WRITE_KEYS, EXACTLY_ONCE
+from pyspark_pravega.connector.options import KEPT_LEASE_MS, WriteOptions
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
     REAL_TIME,

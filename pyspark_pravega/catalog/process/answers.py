@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan
@@ -11,7 +11,7 @@ from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
-from pyspark_pravega.connector.table import TableDefinition, avro_defaults, checks_of, defaults_of, with_defaults
+from pyspark_pravega.connector.table import Check, TableDefinition, avro_defaults, with_defaults
 
 
 def table(definition: TableDefinition | KeyValueDefinition) -> messages.Table:
@@ -24,14 +24,14 @@ def table(definition: TableDefinition | KeyValueDefinition) -> messages.Table:
 
 
 def _stream_table(definition: TableDefinition) -> messages.Table:
-    defaults = defaults_of(definition.properties)
+    defaults = definition.properties.defaults
     if definition.registered is not None:
         # Of a schema that others have made, its own ones.
         schema = definition.registered[0]
         defaults = {**avro_defaults(schema.serialization_format, schema.schema_data), **defaults}
     return {
         "schema": with_defaults(definition.schema, defaults).json(),
-        "checks": _checks(definition.properties),
+        "checks": _checks(definition.properties.checks),
         "properties": shown_properties(definition),
         "stream": str(definition.stream),
         "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
@@ -50,14 +50,14 @@ def _row_id(definition: TableDefinition) -> list[str]:
 
 
 def _key_value_table(definition: KeyValueDefinition) -> messages.Table:
-    names, defaults = definition.layout.names, defaults_of(definition.properties)
+    names, defaults = definition.layout.names, definition.properties.defaults
     if definition.values.registered is not None:
         schema = definition.values.registered[0]
         of_values = avro_defaults(schema.serialization_format, schema.schema_data)
         defaults = {**{name: value for name, value in of_values.items() if name not in names}, **defaults}
     return {
         "schema": with_defaults(definition.schema, defaults).json(),
-        "checks": _checks(definition.properties),
+        "checks": _checks(definition.properties.checks),
         "properties": statements.shown_key_value_properties(definition),
         "stream": str(definition.stream),
         "id": made_as(definition.segments),
@@ -68,11 +68,8 @@ def _key_value_table(definition: KeyValueDefinition) -> messages.Table:
     }
 
 
-def _checks(properties: Mapping[str, str]) -> list[messages.CheckConstraint]:
-    return [
-        {"name": check.name, "condition": check.condition, "enforced": check.enforced}
-        for check in checks_of(properties)
-    ]
+def _checks(checks: Iterable[Check]) -> list[messages.CheckConstraint]:
+    return [{"name": check.name, "condition": check.condition, "enforced": check.enforced} for check in checks]
 
 
 def parameter(parameter: statements.Parameter) -> messages.Parameter:

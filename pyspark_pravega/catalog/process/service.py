@@ -20,7 +20,7 @@ from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
 from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.protocol import Method, call
-from pyspark_pravega.connector.options import BOUND_KEYS, TRIGGER_KEYS, spellings
+from pyspark_pravega.connector.option_names import BOUND_KEYS, TRIGGER_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (
     ConfigurationError,

@@ -12,8 +12,6 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import (
     CODEC,
-    COMPATIBILITY,
-    FORMAT,
     check_compatibility,
     check_format,
     check_writes,
@@ -30,15 +28,16 @@ from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
-from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.option_names import FORMAT, ROUTING_KEY, SCHEMA_TYPE
+from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.table import (
+    COMPATIBILITY,
     KEY_PROPERTIES,
     PINNED_SCHEMA,
     PRIMARY_KEY,
-    SCHEMA_TYPE,
     Check,
     TableDefinition,
-    defaults_of,
+    given_properties,
     load_definition,
 )
 from pyspark_pravega.connector.write import Seen
@@ -123,7 +122,7 @@ class Altering:
             removals = [change["column"] for change in columns if change["kind"] == "DeleteColumn"]
             dropped = [column[0] for column in removals if len(column) == 1]
             self._alter_columns(stream, columns)
-            if defaults_of(definition.properties).keys() & dropped:
+            if definition.properties.defaults.keys() & dropped:
                 self._rules.forget_defaults(stream, dropped)
         if defaults:
             self._rules.alter_defaults(definition, defaults)
@@ -293,7 +292,7 @@ class Altering:
         def changed_properties(before: dict[str, str]) -> dict[str, str]:
             # Others may have changed other ones since they were looked up.
             after = {**without(before, gone), **new}
-            check_writes(schema, {key: value for key, value in after.items() if not key.startswith("_")})
+            check_writes(schema, given_properties(after))
             return after
 
         if (gone | new.keys()) & KEY_PROPERTIES:
@@ -347,7 +346,7 @@ class Altering:
             # Others have made the stream: what its format is, its group says.
             del merged[FORMAT]
         if type_name is not None:
-            load_definition(self._base.client, self._base.settings, stream, {SCHEMA_TYPE: type_name})
+            load_definition(self._base.client, self._base.settings, stream, EventOptions(schema_type=type_name))
             merged[SCHEMA_TYPE] = type_name
         check_writes(schema, merged)
         if PRIMARY_KEY not in merged:

@@ -12,10 +12,17 @@ import pyarrow as pa
 from pyspark_pravega.client import Client, SegmentPart
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import take_snapshot
-from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.option_names import ROUTING_KEY
 from pyspark_pravega.connector.read import KeyedReader
-from pyspark_pravega.connector.table import KEY_PROPERTIES, TableDefinition, shown_key, with_key
-from pyspark_pravega.connector.write import KEY_TEXTS, key_places, parts_since
+from pyspark_pravega.connector.table import (
+    KEY_PROPERTIES,
+    KEY_TEXTS,
+    TableDefinition,
+    TableProperties,
+    shown_key,
+    with_key,
+)
+from pyspark_pravega.connector.write import key_places, parts_since
 
 _THREADS = 2
 _ASKED = KEY_PROPERTIES | {ROUTING_KEY, KEY_TEXTS}
@@ -48,7 +55,7 @@ class KeyRows:
         Raises:
             EventDecodeError: an event can't be decoded.
         """
-        definition = with_key(replace(self._definition, properties=dict(properties)))
+        definition = with_key(replace(self._definition, properties=TableProperties(properties)))
         snapshot = take_snapshot(self._client, definition.stream)
         since: list[SegmentPart] | None = None
         asked = {name: value for name, value in properties.items() if name in _ASKED}

@@ -12,19 +12,21 @@ from pyspark_pravega.catalog.properties import check_keys, is_of_key, key_of_his
 from pyspark_pravega.catalog.statements.key_rows import KeyRows
 from pyspark_pravega.client import Client, StreamConfiguration
 from pyspark_pravega.connector.log import Ledger, settle
-from pyspark_pravega.connector.options import ROUTING_KEY
+from pyspark_pravega.connector.option_names import ROUTING_KEY
 from pyspark_pravega.connector.table import (
     DELETED_ROW_COLUMN,
     KEY_PROPERTIES,
+    KEY_TEXTS,
     OPERATION,
     OPERATION_COLUMN,
     PRIMARY_KEY,
     ROW_COLUMN,
     TableDefinition,
     TableKey,
+    TableProperties,
     key_of,
 )
-from pyspark_pravega.connector.write import KEY_TEXTS, key_texts
+from pyspark_pravega.connector.write import key_texts
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 from pyspark_pravega.values import listed
 
@@ -82,7 +84,7 @@ def check_key_properties(
             "one with CALL register_schema"
         )
     merged[PRIMARY_KEY] = key_of_history(merged[PRIMARY_KEY], definition.event_schema)
-    key_and_schema = key_of(merged, definition.event_schema, stream)
+    key_and_schema = key_of(TableProperties(merged), definition.event_schema, stream)
     assert key_and_schema is not None
     key, schema = key_and_schema
     merged[PRIMARY_KEY] = listed(key.columns)
@@ -171,10 +173,9 @@ def check_key_schema(properties: Mapping[str, str], events: StructType, stream: 
     Raises:
         ConfigurationError: a field of the key, or the one that says what happened to a row, isn't there.
     """
-    if PRIMARY_KEY not in properties:
+    key_and_schema = key_of(TableProperties(properties), events, stream)
+    if key_and_schema is None:
         return
-    key_and_schema = key_of(properties, events, stream)
-    assert key_and_schema is not None
     if key_and_schema[0].is_written and key_and_schema[0].operation is None:
         raise ConfigurationError(
             f'stream "{stream}" has a primary key, so its events need the field "{OPERATION}", a string that may be '

@@ -25,7 +25,14 @@ from pyspark_pravega.catalog.stream_properties import shown, stream_configuratio
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
-from pyspark_pravega.connector.table import PINNED_SCHEMA, Check, TableDefinition, load_definition, with_key
+from pyspark_pravega.connector.table import (
+    PINNED_SCHEMA,
+    Check,
+    TableDefinition,
+    TableProperties,
+    load_definition,
+    with_key,
+)
 from pyspark_pravega.connector.write import StagedTable, forget_replacement, is_replaced, replace_all
 from pyspark_pravega.errors import (
     ConflictError,
@@ -135,9 +142,9 @@ class Replacing:
         stream = _stream(staged)
         if staged["made"]:
             return self._base.definition(stream)
-        options = {} if staged["schema"] is None else {PINNED_SCHEMA: str(staged["schema"])}
-        definition = load_definition(self._base.client, self._base.settings, stream, options, keyed=False)
-        return with_key(replace(definition, properties=dict(staged["properties"])))
+        client, settings = self._base.client, self._base.settings
+        definition = load_definition(client, settings, stream, keyed=False, pinned=staged["schema"])
+        return with_key(replace(definition, properties=TableProperties(staged["properties"])))
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
         """What the commit of a staged table's rows makes of it; None where it is that already.

@@ -11,9 +11,8 @@ from pyspark_pravega.connector.log import Ledger, State, create_ledger, settle, 
 from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
+    TableProperties,
     added_check,
-    checks_of,
-    defaults_of,
     with_rules,
 )
 from pyspark_pravega.connector.write import Seen, is_same
@@ -57,7 +56,7 @@ class Rules:
                 )
 
         def changed(before: dict[str, str]) -> dict[str, str]:
-            defaults = defaults_of(before)
+            defaults = dict(TableProperties(before).defaults)
             for change in changes:
                 (column,) = change["column"]
                 defaults.pop(column, None)
@@ -71,7 +70,8 @@ class Rules:
         """Forget the defaults of columns that are dropped."""
 
         def changed(before: dict[str, str]) -> dict[str, str]:
-            return with_rules(before, defaults={k: v for k, v in defaults_of(before).items() if k not in columns})
+            defaults = TableProperties(before).defaults
+            return with_rules(before, defaults={k: v for k, v in defaults.items() if k not in columns})
 
         create_ledger(self._base.client, stream).change_properties(changed)
 
@@ -92,7 +92,7 @@ class Rules:
         ledger = create_ledger(self._base.client, stream)
 
         def changed(before: dict[str, str]) -> dict[str, str]:
-            return with_rules(before, checks=added_check(checks_of(before), check, stream))
+            return with_rules(before, checks=added_check(TableProperties(before).checks, check, stream))
 
         while True:
             state = settle(self._base.client, ledger)
@@ -125,7 +125,7 @@ class Rules:
         """
 
         def changed(before: dict[str, str]) -> dict[str, str]:
-            checks = checks_of(before)
+            checks = TableProperties(before).checks
             kept = [check for check in checks if check.name.lower() != name.lower()]
             if len(kept) == len(checks) and not if_exists:
                 hint = did_you_mean(name, [check.name for check in checks])

@@ -7,7 +7,7 @@ import json
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
-from pyspark_pravega.catalog.properties import COMPATIBILITY, FORMAT, check_compatibility
+from pyspark_pravega.catalog.properties import check_compatibility
 from pyspark_pravega.catalog.statements import keys
 from pyspark_pravega.catalog.statements.evolution import check_still_readable, continued, revised, rule
 from pyspark_pravega.catalog.statements.replacing import Replacing, without
@@ -15,8 +15,8 @@ from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.statements.uses import check_fields
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import create_ledger, open_ledger
-from pyspark_pravega.connector.options import ROUTING_KEY
-from pyspark_pravega.connector.table import PINNED_SCHEMA
+from pyspark_pravega.connector.option_names import FORMAT, ROUTING_KEY
+from pyspark_pravega.connector.table import COMPATIBILITY, PINNED_SCHEMA
 from pyspark_pravega.errors import ConfigurationError, GroupNotFoundError, IncompatibleSchemaError
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
 from pyspark_pravega.serde.formats import REGISTERED, SYNONYMS, Schema, registered_schema, schema_for

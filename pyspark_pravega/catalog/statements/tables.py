@@ -25,8 +25,7 @@ from pyspark_pravega.connector.log import (
     settle,
     take_snapshot,
 )
-from pyspark_pravega.connector.options import TRUNCATE_LATER
-from pyspark_pravega.connector.table import Check, TableDefinition
+from pyspark_pravega.connector.table import Check, TableDefinition, TableProperties
 from pyspark_pravega.connector.write import replace_all
 from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
@@ -97,7 +96,7 @@ class Tables:
         custom = request.format not in FORMATS
         if request.format in REGISTERED or custom:
             registry = self._base.registry
-            if registry is None and (not custom or request.properties.get("encoding-header") == "true"):
+            if registry is None and (not custom or TableProperties(request.properties).encoding_header):
                 raise ConfigurationError(
                     "a table with columns needs a schema registry: set schema-registry-uri (or "
                     "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
@@ -139,7 +138,7 @@ class Tables:
         """
         stream = stream_of(namespace, table)
         ledger = open_ledger(self._base.client, stream)
-        if ledger is not None and ledger.properties().get(TRUNCATE_LATER) == "true":
+        if ledger is not None and TableProperties(ledger.properties()).truncates_later:
             truncate_later(self._base.client, ledger)
         else:
             truncate_visible(self._base.client, stream)

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.properties import check_writes
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.options import EVENT_TIME, ROUTING_KEY
-from pyspark_pravega.connector.table import Check, TableDefinition, checks_of, key_of
+from pyspark_pravega.connector.option_names import EVENT_TIME
+from pyspark_pravega.connector.table import Check, TableDefinition, TableProperties, given_properties, key_of
 from pyspark_pravega.connector.write import Routing
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedOperationError, UnsupportedTypeError
 
@@ -67,7 +67,7 @@ def uses_of(definition: TableDefinition) -> Iterator[Use]:
         yield from (Use(path=(*within, name), says=says, of_key=True) for name in key.columns)
         of_event = [name for name in (key.operation, key.deleted_row) if name is not None]
         yield from (Use(path=(name,), says=says, of_key=name == key.operation) for name in of_event)
-    routing, names = properties.get(ROUTING_KEY), definition.schema.fieldNames()
+    routing, names = properties.routing_key, definition.schema.fieldNames()
     if routing is not None:
         place = "is the routing key" if routing in names else f"is in the routing key ({_escaped(routing)})"
         says = (
@@ -75,13 +75,13 @@ def uses_of(definition: TableDefinition) -> Iterator[Use]:
             "TBLPROPERTIES ('routing-key' = ...)"
         )
         yield from (Use(path=(*within, name), says=says) for name in _columns_of(routing, names))
-    if EVENT_TIME in properties:
+    if properties.event_time is not None:
         says = (
             'column "{column}" is the event time of stream "{stream}": take another one first, or none, ALTER TABLE '
             f"... UNSET TBLPROPERTIES ('{EVENT_TIME}')"
         )
-        yield Use(path=(properties[EVENT_TIME],), says=says)
-    for check in checks_of(properties):
+        yield Use(path=(properties.event_time,), says=says)
+    for check in properties.checks:
         says = (
             f'column "{{column}}" of stream "{{stream}}" can\'t be {{done}}: constraint "{_escaped(check.name)}" '
             f"({_escaped(check.condition)}) names it. Drop that first: ALTER TABLE ... DROP CONSTRAINT "
@@ -121,16 +121,16 @@ def check_fields(stream: Stream, properties: Mapping[str, str], before: StructTy
     Raises:
         UnsupportedOperationError: a property doesn't go with the columns, or a constraint names one that would be gone.
     """
-    kept = {name: value for name, value in properties.items() if not name.startswith("_")}
+    kept = given_properties(properties)
     try:
-        key_and_schema = key_of(properties, after, stream)
+        key_and_schema = key_of(TableProperties(properties), after, stream)
         check_writes(after if key_and_schema is None else key_and_schema[1], kept)
     except (ConfigurationError, InvalidNameError, UnsupportedTypeError) as error:
         raise UnsupportedOperationError(
             f'the properties of stream "{stream}" forbid this change of its columns: {error}'
         ) from None
     lost = set(before.fieldNames()) - set(after.fieldNames())
-    for check in checks_of(properties):
+    for check in TableProperties(properties).checks:
         name = next((name for name in sorted(lost) if check.names(name)), None)
         if name is not None:
             raise UnsupportedOperationError(

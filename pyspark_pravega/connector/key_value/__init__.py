@@ -1,23 +1,11 @@
-"""Pravega's key-value tables as tables of SQL: `definition` (what one is), `keys` (how a key's columns are its bytes),
-`read` and `write`.
+"""Pravega's key-value tables as tables of SQL: `definition` (what one is), `properties`, `keys` (how a key's columns
+are its bytes), `read` and `write`.
 
 It uses `connector.table`, `connector.write` and below, and knows nothing of streams' commit logs.
 """
 
 from pyspark_pravega.connector.key_value.definition import (
-    ENCODING_HEADER,
-    FORMAT,
-    KEPT_COLUMNS,
-    KEPT_KEY,
-    KEPT_VALUES,
-    KEY_BYTES,
-    KEY_COLUMNS,
-    KEY_VALUE,
     METADATA_COLUMNS,
-    PARTITION_KEY,
-    PARTITIONS,
-    SCHEMA,
-    TABLE_TYPE,
     VALUE,
     VERSION,
     KeyValueDefinition,
@@ -26,19 +14,38 @@ from pyspark_pravega.connector.key_value.definition import (
     made_as,
     own_schema,
 )
-from pyspark_pravega.connector.key_value.keys import KeyLayout, parse_bytes
+from pyspark_pravega.connector.key_value.keys import KeyLayout
+from pyspark_pravega.connector.key_value.properties import (
+    ALTERABLE,
+    BOTH,
+    KEPT_COLUMNS,
+    KEPT_KEY,
+    KEPT_VALUES,
+    KEY_BYTES,
+    KEY_COLUMNS,
+    KEY_VALUE,
+    KEY_VALUE_PROPERTIES,
+    MADE,
+    PARTITION_KEY,
+    PARTITIONS,
+    SCHEMA,
+    TABLE_TYPE,
+    KeyValueProperties,
+)
 from pyspark_pravega.connector.key_value.read import KeyValueReader, Wanted, narrowed, partitions_of
 from pyspark_pravega.connector.key_value.write import KeyValueJob, KeyValuePlan, truncate
 
 __all__ = [
-    "ENCODING_HEADER",
-    "FORMAT",
+    "ALTERABLE",
+    "BOTH",
     "KEPT_COLUMNS",
     "KEPT_KEY",
     "KEPT_VALUES",
     "KEY_BYTES",
     "KEY_COLUMNS",
     "KEY_VALUE",
+    "KEY_VALUE_PROPERTIES",
+    "MADE",
     "METADATA_COLUMNS",
     "PARTITIONS",
     "PARTITION_KEY",
@@ -50,6 +57,7 @@ __all__ = [
     "KeyValueDefinition",
     "KeyValueJob",
     "KeyValuePlan",
+    "KeyValueProperties",
     "KeyValueReader",
     "Wanted",
     "key_value_definition",
@@ -57,7 +65,6 @@ __all__ = [
     "made_as",
     "narrowed",
     "own_schema",
-    "parse_bytes",
     "partitions_of",
     "truncate",
 ]

@@ -12,9 +12,12 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from pyspark_pravega.client import Client, KeyValueTable, Stream, StreamConfiguration
 from pyspark_pravega.client.names import StreamSegments
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
-from pyspark_pravega.connector.key_value.keys import KeyLayout, parse_bytes, parse_columns
+from pyspark_pravega.connector.key_value.keys import KeyLayout
+from pyspark_pravega.connector.key_value.properties import SCHEMA, KeyValueProperties
+from pyspark_pravega.connector.option_names import FORMAT
+from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition, raw_definition, schema_definition
+from pyspark_pravega.connector.table import TableDefinition, TableProperties, raw_definition, schema_definition
 from pyspark_pravega.errors import ConfigurationError, GroupNotFoundError, UnsupportedOperationError
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
@@ -23,12 +26,6 @@ from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 
-TABLE_TYPE, KEY_VALUE = "table-type", "key-value"
-KEY_COLUMNS, KEY_BYTES, PARTITION_KEY, PARTITIONS = "key-columns", "key-bytes", "partition-key", "partitions"
-FORMAT, SCHEMA, ENCODING_HEADER = "format", "schema", "encoding-header"
-KEPT_KEY, KEPT_COLUMNS, KEPT_VALUES = "_key", "_columns", "_values"
-"""Properties that CREATE TABLE keeps: the key's columns and the values' (Spark's JSON), and the names of all columns in
-their order."""
 KEY, SECONDARY_KEY, VALUE = "key", "secondary_key", "value"
 """The columns of a table that somebody else has made, and of which nothing more is known."""
 VERSION = "_entry_version"
@@ -67,7 +64,7 @@ class KeyValueDefinition:
     values: TableDefinition
     """What its values are, taken as events of a stream."""
     schema: StructType
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: KeyValueProperties = field(default_factory=KeyValueProperties)
     """What was given at CREATE TABLE and ALTER TABLE; without those of a table before of this name."""
 
     @property
@@ -152,7 +149,7 @@ def load_key_value(
         lambda: client.controller.key_value_table_configuration(stream.scope, stream.name),
     )
     segments = replace(table.segments, token="")
-    properties: dict[str, str] = {}
+    properties: Mapping[str, str] = {}
     if stored is not None and stored["made"] == made_as(segments):
         assert isinstance(stored["properties"], dict)
         properties = stored["properties"]
@@ -164,9 +161,10 @@ def key_value_definition(
     stream: Stream,
     segments: StreamSegments,
     configuration: KeyValueTableConfiguration,
-    properties: dict[str, str],
+    texts: Mapping[str, str],
 ) -> KeyValueDefinition:
     """What properties make of a key-value table; see `load_key_value`."""
+    properties = KeyValueProperties(texts)
     layout = _layout(configuration, properties)
     values = _values(settings, stream, properties)
     fields = {column.name: column for column in layout.schema}
@@ -184,8 +182,7 @@ def key_value_definition(
         raise ConfigurationError(
             f'key-value table "{stream}" can\'t have a column "{VERSION}": that is the name of entries\' versions'
         )
-    order = json.loads(properties.get(KEPT_COLUMNS, "[]"))
-    names = [name for name in order if name in fields]
+    names = [name for name in properties.columns if name in fields]
     names += [name for name in fields if name not in names]
     return KeyValueDefinition(
         settings=settings,
@@ -242,27 +239,25 @@ def schema_of_text(table_format: str, text: str, stream: Stream) -> Schema:
     return registered_schema(REGISTERED[table_format], name, text.encode())
 
 
-def _layout(configuration: KeyValueTableConfiguration, properties: Mapping[str, str]) -> KeyLayout:
+def _layout(configuration: KeyValueTableConfiguration, properties: KeyValueProperties) -> KeyLayout:
     total = configuration.key_bytes + configuration.secondary_key_bytes
-    given = parse_bytes(properties.get(KEY_BYTES, ""))
-    if KEPT_KEY in properties:
-        return KeyLayout.of(list(StructType.fromJson(json.loads(properties[KEPT_KEY]))), given, total=total)
-    if KEY_COLUMNS in properties:
-        return KeyLayout.of(parse_columns(properties[KEY_COLUMNS]), given, total=total)
+    columns = properties.key_columns if properties.key is None else list(properties.key)
+    if columns is not None:
+        return KeyLayout.of(columns, properties.key_bytes, total=total)
     widths = {KEY: configuration.key_bytes}
     if configuration.secondary_key_bytes:
         widths[SECONDARY_KEY] = configuration.secondary_key_bytes
     return KeyLayout.of([StructField(name, BinaryType(), False) for name in widths], widths)
 
 
-def _values(settings: Settings, stream: Stream, properties: dict[str, str]) -> TableDefinition:
-    table_format = properties.get(FORMAT)
+def _values(settings: Settings, stream: Stream, properties: KeyValueProperties) -> TableDefinition:
+    table_format, of_events = properties.format, TableProperties(properties)
     dummy = StreamConfiguration()
     schema = None
-    if table_format is not None and KEPT_VALUES in properties:
-        schema = own_schema(table_format, StructType.fromJson(json.loads(properties[KEPT_VALUES])), stream)
-    elif table_format is not None and SCHEMA in properties:
-        schema = schema_of_text(table_format, properties[SCHEMA], stream)
+    if table_format is not None and properties.value_columns is not None:
+        schema = own_schema(table_format, properties.value_columns, stream)
+    elif table_format is not None and properties.schema is not None:
+        schema = schema_of_text(table_format, properties.schema, stream)
     if schema is not None:
         columns = schema.columns()
         return TableDefinition(
@@ -272,11 +267,11 @@ def _values(settings: Settings, stream: Stream, properties: dict[str, str]) -> T
             format=schema.format,
             codec=schema.codec(columns, _NoEncodings(str(stream)), header=False),
             configuration=dummy,
-            properties=properties,
+            properties=of_events,
         )
     if table_format in (RAW, STRING):
-        return raw_definition(settings, stream, dummy, properties, text=table_format == STRING)
-    values = schema_definition(settings, stream, dummy, properties, properties)
+        return raw_definition(settings, stream, dummy, of_events, text=table_format == STRING)
+    values = schema_definition(settings, stream, dummy, of_events, EventOptions())
     if table_format in REGISTERED and values.registered is None:
         raise GroupNotFoundError(
             f'the values of key-value table "{stream}" are {table_format}, and group "{stream.name}" in namespace '

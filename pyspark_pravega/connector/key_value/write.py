@@ -21,14 +21,8 @@ from pyspark.sql.types import StructType
 from pyspark_pravega import settings
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, KeyValueTable
 from pyspark_pravega.connector.key_value.definition import VERSION, KeyValueDefinition
-from pyspark_pravega.connector.options import (
-    ISOLATION_LEVEL,
-    SERIALIZABLE,
-    SNAPSHOT,
-    canonical,
-    isolation_level,
-    writes_own,
-)
+from pyspark_pravega.connector.option_names import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.options import canonical, isolation_level, writes_own
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.table import DELETED, check_enforced
 from pyspark_pravega.connector.write import ChangesOfKeys, CommitReport, check_case
@@ -103,8 +97,10 @@ class KeyValuePlan:
                 f"A query with the {trigger} trigger into",
                 "use trigger(processingTime=...) or trigger(availableNow=...)",
             )
-        check_enforced(definition.properties, checks, definition.stream)
-        level = isolation_level(given.get(ISOLATION_LEVEL) or definition.properties.get(ISOLATION_LEVEL, SERIALIZABLE))
+        check_enforced(definition.properties.checks, checks, definition.stream)
+        level = definition.properties.isolation_level
+        if ISOLATION_LEVEL in given:
+            level = isolation_level(ISOLATION_LEVEL, given[ISOLATION_LEVEL])
         plan = cls(
             definition=definition,
             codec=definition.values.for_writing(),

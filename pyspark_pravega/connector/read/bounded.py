@@ -9,7 +9,8 @@ from pyspark_pravega.client.positions import parts_between
 from pyspark_pravega.client.segments import SegmentState
 from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.log import Snapshot
-from pyspark_pravega.connector.options import START_CUT, ReadOptions
+from pyspark_pravega.connector.option_names import START_CUT
+from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read.extent import resolve_extent
 from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
 

@@ -9,7 +9,8 @@ from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.positions import check_cut, proper_cut
 from pyspark_pravega.connector.bounds import Bound, CutName, Offsets, PerStream, Time, Word
 from pyspark_pravega.connector.log import VERSION_EVERY, open_ledger, take_snapshot
-from pyspark_pravega.connector.options import END_CUT, END_TIME, START_CUT, START_TIME, ReadOptions
+from pyspark_pravega.connector.option_names import END_CUT, END_TIME, START_CUT, START_TIME
+from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read.times import mark_before
 from pyspark_pravega.connector.read.versions import commit_until, cut_names, named_cut
 from pyspark_pravega.errors import ConfigurationError, InvalidStreamCutError, SegmentTruncatedError, did_you_mean

@@ -20,7 +20,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 from pyspark_pravega.client import Client, EventBatch, Stream
 from pyspark_pravega.client.events import EventTail
 from pyspark_pravega.connector.bounds import Word
-from pyspark_pravega.connector.options import (
+from pyspark_pravega.connector.option_names import (
     END_CUT,
     END_TIME,
     MAX_BYTES,
@@ -28,8 +28,8 @@ from pyspark_pravega.connector.options import (
     MIN_EVENTS,
     MIN_PARTITIONS,
     MOST_TASKS,
-    ReadOptions,
 )
+from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.shared import shared_client

@@ -1,19 +1,15 @@
-"""What a stream is as a table: `definition` (columns, format, codec), `keys` (tables whose events change rows; structs
-in keys: `flat_keys`), `rules` (defaults and constraints of columns), `encodings` (schemas of the registry by id),
-`registered` (a stream's schema there), `planned` (what a query was planned with, held against the table),
-`dead_letters` (what is told of bad events) and `lossless` (which columns hold all of others).
+"""What a stream is as a table: `definition` (columns, format, codec), `properties` (names and values), `keys` (tables
+whose events change rows; structs in keys: `flat_keys`), `rules` (defaults and constraints of columns), `encodings`
+(schemas of the registry by id), `registered` (a stream's schema there), `planned` (what a query was planned with, held
+against the table), `dead_letters` (what is told of bad events) and `lossless` (which columns hold all of others).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
 
 from pyspark_pravega.connector.table.dead_letters import DeadLetter, DeadLetterSink
 from pyspark_pravega.connector.table.definition import (
-    COLUMNS,
-    COMPRESSIONS,
     CORRUPT_EVENT,
     METADATA_COLUMNS,
-    MODE,
-    PINNED_SCHEMA,
     TableDefinition,
     check_schema_is_there,
     document_definition,
@@ -25,16 +21,10 @@ from pyspark_pravega.connector.table.definition import (
 from pyspark_pravega.connector.table.flat_keys import flat_fields, flat_key, other_keys, shown_key, whole_key
 from pyspark_pravega.connector.table.keys import (
     COMPACTED,
-    DELETE,
     DELETED,
-    DELETED_ROW_COLUMN,
-    KEY_PROPERTIES,
     KEY_TYPES,
     LOG,
     OPERATION,
-    OPERATION_COLUMN,
-    PRIMARY_KEY,
-    ROW_COLUMN,
     ChangeCodec,
     TableKey,
     check_key,
@@ -52,14 +42,32 @@ from pyspark_pravega.connector.table.planned import (
     planned_schema,
     schema_read,
 )
-from pyspark_pravega.connector.table.registered import ENCODING_HEADER, SCHEMA_TYPE
+from pyspark_pravega.connector.table.properties import (
+    COLUMNS,
+    COMPACT_WHEN,
+    COMPATIBILITY,
+    COMPRESSION,
+    DELETE,
+    DELETED_ROW_COLUMN,
+    ENCODING_HEADER,
+    EVENTS,
+    KEY_PROPERTIES,
+    KEY_TEXTS,
+    OPERATION_COLUMN,
+    OWN_PROPERTIES,
+    PINNED_SCHEMA,
+    PLAIN,
+    PRIMARY_KEY,
+    ROW_COLUMN,
+    TRUNCATE_LATER,
+    TableProperties,
+    given_properties,
+)
 from pyspark_pravega.connector.table.rules import (
     Check,
     added_check,
     avro_defaults,
     check_enforced,
-    checks_of,
-    defaults_of,
     split_defaults,
     with_defaults,
     with_rules,
@@ -68,23 +76,28 @@ from pyspark_pravega.connector.table.rules import (
 __all__ = [
     "COLUMNS",
     "COMPACTED",
-    "COMPRESSIONS",
+    "COMPACT_WHEN",
+    "COMPATIBILITY",
+    "COMPRESSION",
     "CORRUPT_EVENT",
     "DELETE",
     "DELETED",
     "DELETED_ROW_COLUMN",
     "ENCODING_HEADER",
+    "EVENTS",
     "KEY_PROPERTIES",
+    "KEY_TEXTS",
     "KEY_TYPES",
     "LOG",
     "METADATA_COLUMNS",
-    "MODE",
     "OPERATION",
     "OPERATION_COLUMN",
+    "OWN_PROPERTIES",
     "PINNED_SCHEMA",
+    "PLAIN",
     "PRIMARY_KEY",
     "ROW_COLUMN",
-    "SCHEMA_TYPE",
+    "TRUNCATE_LATER",
     "ChangeCodec",
     "Check",
     "DeadLetter",
@@ -92,6 +105,7 @@ __all__ = [
     "PlannedSchema",
     "TableDefinition",
     "TableKey",
+    "TableProperties",
     "added_check",
     "avro_defaults",
     "changed_table",
@@ -102,11 +116,10 @@ __all__ = [
     "check_planned",
     "check_same_stream",
     "check_schema_is_there",
-    "checks_of",
-    "defaults_of",
     "document_definition",
     "flat_fields",
     "flat_key",
+    "given_properties",
     "key_of",
     "load_definition",
     "other_keys",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,36 +9,28 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
-from pyspark_pravega.connector.options import BAD_EVENTS
+from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
 from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
-from pyspark_pravega.connector.table.registered import ENCODING_HEADER, SCHEMA_TYPE, Registered, registered_in
+from pyspark_pravega.connector.table.properties import COMPRESSIONS, PINNED_SCHEMA, TableProperties
+from pyspark_pravega.connector.table.registered import Registered, registered_in
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
-from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.custom import CustomCodec, find
 from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING, Schema, registered_schema
-from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES, PERMISSIVE, TypeFilter
+from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import Begun
 
 CORRUPT_EVENT = "_corrupt_event"
-MODE, FORMAT = "mode", "format"
-COLUMNS = "spark.columns"
-"""The property that keeps the columns of a table whose format is of somebody's own."""
-PINNED_SCHEMA = "_schema"
-"""The property that keeps a table at a schema (its id) while another one is there that isn't to be seen yet."""
-COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
-"""What the table property `compression` may be, and what the schema registry calls it."""
-
 METADATA_COLUMNS = StructType(
     [
         StructField("_segment", LongType(), False),
@@ -66,7 +57,7 @@ class TableDefinition:
     codec: Codec
     """Decodes; `for_writing` gives one that encodes."""
     configuration: StreamConfiguration
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: TableProperties = field(default_factory=TableProperties)
     """What was given at CREATE TABLE."""
     registered: tuple[SchemaInfo, VersionInfo] | None = None
     """The schema in the registry; None for events without one."""
@@ -142,7 +133,7 @@ class TableDefinition:
     @property
     def routing_key(self) -> str | None:
         """The column whose values are the events' routing keys."""
-        return self.properties.get("routing-key")
+        return self.properties.routing_key
 
     def with_mode(self, mode: str) -> TableDefinition:
         """The table with another mode. In mode permissive all columns may be null.
@@ -151,22 +142,17 @@ class TableDefinition:
             mode: one of `serde.lenient.MODES`.
 
         Raises:
-            ConfigurationError: there's no such mode.
+            ConfigurationError: the table's rows can't be read so.
         """
-        known_mode = mode.lower().replace("_", "-")
-        # Spark's own words for them are FAILFAST and DROPMALFORMED.
-        known_mode = {"failfast": FAIL_FAST, "dropmalformed": DROP_MALFORMED}.get(known_mode, known_mode)
-        if known_mode not in MODES:
-            raise ConfigurationError(f'"mode" must be one of {", ".join(MODES)}, not "{mode}"')
         columns = self.schema
-        if known_mode == PERMISSIVE:
+        if mode == PERMISSIVE:
             if self.key is not None:
                 raise ConfigurationError(
                     f"mode {PERMISSIVE} gives a row of nulls for an event that can't be decoded, and stream "
                     f'"{self.stream}" has a primary key, which such a row hasn\'t: take {FAIL_FAST} or {DROP_MALFORMED}'
                 )
             columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in columns])
-        return replace(self, mode=known_mode, schema=columns)
+        return replace(self, mode=mode, schema=columns)
 
     def for_writing(self) -> Codec:
         """A codec that encodes rows by the table's latest schema.
@@ -198,9 +184,9 @@ class TableDefinition:
         if self.registered is None:
             return self.codec
         schema, _ = self.registered
-        if self.properties.get(ENCODING_HEADER) == "false":
+        if self.properties.encoding_header is False:
             return _codec(schema, RegistryEncodings(self.settings, self.stream), header=False)
-        codec = COMPRESSIONS[self.properties.get("compression", "none")]
+        codec = COMPRESSIONS[self.properties.compression]
         encoding_id, encodings = writing_encodings(self.settings, self.stream, self.registered, codec, self.group_made)
         if self.format not in FORMATS:
             assert isinstance(self.codec, CustomCodec)
@@ -212,9 +198,10 @@ def load_definition(
     client: Client,
     settings: Settings,
     stream: Stream,
-    options: Mapping[str, str] | None = None,
+    events: EventOptions | None = None,
     *,
     keyed: bool = True,
+    pinned: int | None = None,
 ) -> TableDefinition:
     """Find out what a stream is as a table.
 
@@ -222,9 +209,9 @@ def load_definition(
         client: the cluster.
         settings: where the schema registry is.
         stream: the stream.
-        options: `mode`, `schema-type`, and `format` of somebody's own, which are stronger than the table's properties
-            of these names.
+        events: what is stronger than the table's properties, if anything is.
         keyed: whether the rows are those of the table's key, where it has one; else each event is one.
+        pinned: the id of the last schema that counts; as the properties say when None.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -232,18 +219,19 @@ def load_definition(
         UnsupportedOperationError: its events are in a format that can't be read yet.
         UnsupportedTypeError: its schema has a type that can't be mapped.
     """
+    events = events or EventOptions()
     asked = Begun(lambda: client.controller.stream_configuration(stream))
     located = Begun(lambda: client.controller.current_segments(stream).ids)
     try:
         ledger = open_ledger(client, stream)
         # Which stream it is comes before what it holds: so all else is of this stream, or of a later one.
         segments = located.result()
-        properties, state = ({}, State()) if ledger is None else settled_table(client, ledger)
+        texts, state = ({}, State()) if ledger is None else settled_table(client, ledger)
     finally:
         # That there is no such stream is said first.
         configuration = asked.result()
-    given = {**properties, **(options or {})}
-    definition = schema_definition(settings, stream, configuration, properties, given)
+    properties = TableProperties(texts if pinned is None else {**texts, PINNED_SCHEMA: str(pinned)})
+    definition = schema_definition(settings, stream, configuration, properties, events)
     definition = replace(
         definition,
         replaced_table=state.replaced_table,
@@ -252,7 +240,7 @@ def load_definition(
         segments=tuple(segments),
     )
     definition = with_key(definition) if keyed else definition
-    mode = given.get(MODE) or (DROP_MALFORMED if BAD_EVENTS in properties else None)
+    mode = events.mode or properties.mode or (DROP_MALFORMED if properties.bad_events else None)
     return definition.with_mode(mode) if mode else definition
 
 
@@ -260,8 +248,8 @@ def schema_definition(
     settings: Settings,
     stream: Stream,
     configuration: StreamConfiguration,
-    properties: dict[str, str],
-    given: Mapping[str, str],
+    properties: TableProperties,
+    events: EventOptions,
 ) -> TableDefinition:
     """What the schemas of a stream's events make of it, or those of a key-value table's values.
 
@@ -270,24 +258,24 @@ def schema_definition(
         stream: the stream; its scope and name are those of the group.
         configuration: its configuration.
         properties: the table's properties.
-        given: the same, with options that are stronger.
+        events: what is stronger than these.
 
     Raises:
         As `load_definition`.
     """
-    custom = given.get(FORMAT, RAW)
-    custom = "" if custom in FORMATS else custom
-    registered = registered_in(settings, stream, properties, given.get(SCHEMA_TYPE), custom, given.get(PINNED_SCHEMA))
+    custom = next((name for name in (events.format, properties.format) if name and name not in FORMATS), "")
+    type_name = events.schema_type or properties.schema_type
+    registered = registered_in(settings, stream, properties, type_name, custom)
     if custom:
         return _custom_definition(settings, stream, configuration, properties, custom, registered)
     if registered is None:
-        return raw_definition(settings, stream, configuration, properties, text=properties.get("format") == STRING)
+        return raw_definition(settings, stream, configuration, properties, text=properties.format == STRING)
     schema = _schema(registered.schema)
     columns = schema.columns()
     encodings = reading_encodings(settings, stream, (registered.schema, registered.version), registered.group_made)
     types = None
     if registered.multiple:
-        types = TypeFilter(encodings, registered.schema.type, others_are_errors=SCHEMA_TYPE not in given)
+        types = TypeFilter(encodings, registered.schema.type, others_are_errors=type_name is None)
     return TableDefinition(
         settings=settings,
         stream=stream,
@@ -332,7 +320,7 @@ def check_schema_is_there(definition: TableDefinition) -> None:
     Raises:
         GroupNotFoundError: the table was made with a schema, and the schema is gone.
     """
-    made_as = definition.properties.get(FORMAT)
+    made_as = definition.properties.format
     if made_as in REGISTERED and definition.format == RAW:
         raise GroupNotFoundError(
             f'the events of stream "{definition.stream}" are {made_as}, and its group in the schema registry is gone: '
@@ -344,7 +332,7 @@ def raw_definition(
     settings: Settings,
     stream: Stream,
     configuration: StreamConfiguration,
-    properties: dict[str, str],
+    properties: Mapping[str, str],
     *,
     text: bool = False,
 ) -> TableDefinition:
@@ -364,7 +352,7 @@ def raw_definition(
         format=STRING if text else RAW,
         codec=StringCodec() if text else RawCodec(),
         configuration=configuration,
-        properties=properties,
+        properties=TableProperties(properties),
     )
 
 
@@ -391,21 +379,20 @@ def _custom_definition(
     settings: Settings,
     stream: Stream,
     configuration: StreamConfiguration,
-    properties: dict[str, str],
+    properties: TableProperties,
     name: str,
     registered: Registered | None,
 ) -> TableDefinition:
-    if COLUMNS in properties:
-        columns = StructType.fromJson(json.loads(properties[COLUMNS]))
-    else:
-        own_columns = find(name, settings.allows_format).columns(properties)
+    columns = properties.columns
+    if columns is None:
+        own_columns = find(name, settings.allows_format).columns(properties.texts)
         if own_columns is None:
             raise ConfigurationError(
                 f'stream "{stream}" wasn\'t made by CREATE TABLE with format "{name}", so that class must tell its '
                 "columns: define its class method columns(properties)"
             )
         columns = own_columns
-    header = properties.get(ENCODING_HEADER, "false" if registered is None else "true") == "true"
+    header = properties.encoding_header if properties.encoding_header is not None else registered is not None
     encodings = (
         RegistryEncodings(settings, stream, registered.group_made) if header and registered is not None else None
     )
@@ -419,7 +406,7 @@ def _custom_definition(
         stream=stream,
         schema=columns,
         format=name,
-        codec=CustomCodec(name, columns, properties, encodings, header=header, allows=settings.allows_format),
+        codec=CustomCodec(name, columns, properties.texts, encodings, header=header, allows=settings.allows_format),
         configuration=configuration,
         properties=properties,
         registered=(registered.schema, registered.version) if header and registered is not None else None,

@@ -10,7 +10,7 @@ successors, in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -33,26 +33,24 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.connector.table.flat_keys import flat_key, shown_key
+from pyspark_pravega.connector.table.properties import (
+    DELETE,
+    DELETE_VALUES,
+    DELETED_ROW_COLUMN,
+    OPERATION_COLUMN,
+    PRIMARY_KEY,
+    ROW_COLUMN,
+    UPSERT_VALUE,
+    TableProperties,
+)
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.codec import Codec, subschema
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.values import listed, names_of
 
-PRIMARY_KEY = "primary-key"
-"""The property that names a table's key: columns, separated by commas."""
-OPERATION_COLUMN, DELETE_VALUES, UPSERT_VALUE = "operation-column", "delete-values", "upsert-value"
-"""The properties of a stream that others write, too: which field says what happened to a row, which of its values say
-that the row was deleted, and which one is written with a row; null, where none is given."""
-ROW_COLUMN, DELETED_ROW_COLUMN = "row-column", "deleted-row-column"
-"""The properties of a stream of change records that others write: the field that holds the row, and the one that holds
-the row that was there before, for those that delete."""
-KEY_PROPERTIES = frozenset({PRIMARY_KEY, OPERATION_COLUMN, DELETE_VALUES, UPSERT_VALUE, ROW_COLUMN, DELETED_ROW_COLUMN})
-
 OPERATION = "_operation"
 """The field of an event that says what happened to its row, in tables that are made here: null where the row was
 written, so that the events of writers who don't know it are rows."""
-DELETE = "delete"
-"""Its value where the row was deleted."""
 LOG = "$log"
 """Behind the name of a table with a key: its events, as they are."""
 COMPACTED = "=="
@@ -110,7 +108,7 @@ class TableKey:
         return [*of_row, *more]
 
 
-def key_of(properties: Mapping[str, str], events: StructType, stream: object) -> tuple[TableKey, StructType] | None:
+def key_of(properties: TableProperties, events: StructType, stream: object) -> tuple[TableKey, StructType] | None:
     """A table's key, and the columns that the table then has.
 
     Args:
@@ -124,12 +122,11 @@ def key_of(properties: Mapping[str, str], events: StructType, stream: object) ->
     Raises:
         ConfigurationError: a field isn't there, or is of a type that can't be what the property says.
     """
-    given = properties.get(PRIMARY_KEY)
-    if given is None:
+    if properties.primary_key is None:
         return None
-    row = _field(properties.get(ROW_COLUMN), events, ROW_COLUMN, stream)
-    deleted_row = _field(properties.get(DELETED_ROW_COLUMN), events, DELETED_ROW_COLUMN, stream)
-    operation = _field(properties.get(OPERATION_COLUMN), events, OPERATION_COLUMN, stream)
+    row = _field(properties.row_column, events, ROW_COLUMN, stream)
+    deleted_row = _field(properties.deleted_row_column, events, DELETED_ROW_COLUMN, stream)
+    operation = _field(properties.operation_column, events, OPERATION_COLUMN, stream)
     if operation is None and row is None and OPERATION in events.fieldNames():
         operation = events[OPERATION]
     columns = events
@@ -143,9 +140,9 @@ def key_of(properties: Mapping[str, str], events: StructType, stream: object) ->
         assert isinstance(row.dataType, StructType)
         columns = row.dataType
     shown = [field for field in columns if row is not None or operation is None or field.name != operation.name]
-    key = _checked_columns(names_of(given), StructType(shown), stream)
+    key = _checked_columns(properties.primary_key, StructType(shown), stream)
     schema = StructType([StructField(f.name, f.dataType, f.nullable and f.name not in key, f.metadata) for f in shown])
-    deletes, upsert = names_of(properties.get(DELETE_VALUES, DELETE)), properties.get(UPSERT_VALUE)
+    deletes, upsert = properties.delete_values, properties.upsert_value
     if COMPACTED in (*deletes, upsert):
         raise ConfigurationError(
             f'"{DELETE_VALUES}" and "{UPSERT_VALUE}" of stream "{stream}" can\'t be "{COMPACTED}": so compactions mark '

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.option_names import SCHEMA_TYPE
 from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.table.properties import TableProperties
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -13,12 +15,9 @@ from pyspark_pravega.errors import (
     did_you_mean,
 )
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
-from pyspark_pravega.serde.formats import RAW, REGISTERED
+from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
-
-ENCODING_HEADER = "encoding-header"
-SCHEMA_TYPE = "schema-type"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +36,9 @@ class Registered:
 def registered_in(
     settings: Settings,
     stream: Stream,
-    properties: dict[str, str],
+    properties: TableProperties,
     type_name: str | None,
     custom: str,
-    pinned: str | None,
 ) -> Registered | None:
     """What the registry knows of a stream's events; None where they have no schema there.
 
@@ -50,17 +48,16 @@ def registered_in(
         properties: the table's properties.
         type_name: the wanted events' type; None for all.
         custom: a format of somebody's own, if it is one.
-        pinned: the id of the last schema that counts, where later ones don't yet.
 
     Raises:
         ConfigurationError: there is no registry, or there are no events of that type.
         UnsupportedOperationError: there is no schema, or none that can be read.
     """
-    if custom and properties.get(ENCODING_HEADER) == "false":
+    if custom and properties.encoding_header is False:
         return None
     registry = shared_registry(settings)
     if registry is None:
-        if properties.get("format", RAW) in REGISTERED:
+        if properties.format in REGISTERED:
             raise ConfigurationError(
                 f'the schema of stream "{stream}" is in a schema registry: set schema-registry-uri '
                 "(or PRAVEGA_SCHEMA_REGISTRY_URI)"
@@ -78,8 +75,10 @@ def registered_in(
             "add one, or delete the group to read the stream's events as bytes"
         )
     of_type = [entry for entry in history if type_name in (None, entry[0].type)]
+    # The last schema that counts, where later ones don't yet.
+    pinned = properties.pinned_schema
     if pinned is not None:
-        of_type = [entry for entry in of_type if entry[1].id <= int(pinned)] or of_type
+        of_type = [entry for entry in of_type if entry[1].id <= pinned] or of_type
     if not of_type:
         types = {schema.type for schema, _, _ in history}
         raise ConfigurationError(

@@ -98,17 +98,6 @@ def with_defaults(schema: StructType, defaults: Mapping[str, str]) -> StructType
     )
 
 
-def defaults_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Column name to SQL, from a table's properties."""
-    defaults: dict[str, str] = json.loads(properties.get(DEFAULTS, "{}"))
-    return defaults
-
-
-def checks_of(properties: Mapping[str, str]) -> tuple[Check, ...]:
-    """The CHECK constraints, from a table's properties."""
-    return tuple(Check(**content) for content in json.loads(properties.get(CHECKS, "[]")))
-
-
 def with_rules(
     properties: Mapping[str, str], *, defaults: Mapping[str, str] | None = None, checks: Iterable[Check] | None = None
 ) -> dict[str, str]:
@@ -149,11 +138,11 @@ def added_check(checks: Iterable[Check], new: Check, stream: object) -> tuple[Ch
     return (*there, new)
 
 
-def check_enforced(properties: Mapping[str, str], known: Collection[str] | None, stream: object) -> None:
+def check_enforced(checks: Iterable[Check], known: Collection[str] | None, stream: object) -> None:
     """Refuse a write whose rows nobody would check against the table's constraints.
 
     Args:
-        properties: the table's properties.
+        checks: the table's constraints.
         known: the names of the constraints that Spark has put into the statement's plan; None where Spark does no
             such thing: with streaming queries, and without the catalog.
         stream: the stream, for messages.
@@ -162,7 +151,7 @@ def check_enforced(properties: Mapping[str, str], known: Collection[str] | None,
         UnsupportedOperationError: nobody checks them.
         TableChangedError: one was added after the statement was analysed.
     """
-    enforced = [check.name for check in checks_of(properties) if check.enforced]
+    enforced = [check.name for check in checks if check.enforced]
     if enforced and known is None:
         raise UnsupportedOperationError(
             f'stream "{stream}" has CHECK constraints ({", ".join(enforced)}), which Spark checks in INSERT and in '

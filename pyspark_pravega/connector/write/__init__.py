@@ -11,8 +11,6 @@ from pyspark_pravega.connector.write.changed_rows import ROW_OPERATION, ChangesO
 from pyspark_pravega.connector.write.compaction import Compacted, CompactingJob, compact, compact_if_due
 from pyspark_pravega.connector.write.dead_letters import (
     check_letters,
-    parse_bad_events,
-    streamed_with_dead_letters,
     with_dead_letters,
 )
 from pyspark_pravega.connector.write.deltas import DeltaJob
@@ -35,13 +33,12 @@ from pyspark_pravega.connector.write.plan import (
     check_trigger,
     time_column,
 )
-from pyspark_pravega.connector.write.routing import KEY_TEXTS, Routing, key_texts
+from pyspark_pravega.connector.write.routing import Routing, key_texts
 from pyspark_pravega.connector.write.seen import Seen, is_same, key_places, parts_since, possible_places
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
 __all__ = [
-    "KEY_TEXTS",
     "REAL_TIME",
     "ROW_OPERATION",
     "BatchWriter",
@@ -72,12 +69,10 @@ __all__ = [
     "is_same",
     "key_places",
     "key_texts",
-    "parse_bad_events",
     "parts_since",
     "possible_places",
     "release",
     "replace_all",
-    "streamed_with_dead_letters",
     "take_over",
     "time_column",
     "unpack",

@@ -25,10 +25,11 @@ from pyspark_pravega.connector.log import (
     settle,
     take_snapshot,
 )
-from pyspark_pravega.connector.options import EXACTLY_ONCE, ReadOptions, WriteOptions
+from pyspark_pravega.connector.option_names import EXACTLY_ONCE
+from pyspark_pravega.connector.options import ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import ChangeCodec, checks_of, load_definition
+from pyspark_pravega.connector.table import ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.plan import WritePlan
@@ -149,7 +150,7 @@ def compact(settings: Settings, stream: Stream, *, one_more: bool = False, threa
         raise _without_key(stream)
     if snapshot.replaced_table != definition.replaced_table:
         raise TableChangedError(f'stream "{stream}" was made another table just now: run it again')
-    names = [check.name for check in checks_of(definition.properties)]
+    names = [check.name for check in definition.properties.checks]
     plan = WritePlan.of(definition, WriteOptions(writer_mode=EXACTLY_ONCE), checks=names)
     job = CompactingJob(replace(plan, event_time=None), snapshot)
     reader = snapshot_reader(definition, snapshot, definition.schema.fieldNames(), ReadOptions())

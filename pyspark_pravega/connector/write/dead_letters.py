@@ -6,7 +6,7 @@ task is run again, or another query reads the same events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,16 +21,15 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.client import EventWriter, Stream
-from pyspark_pravega.client.names import check_name
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.options import AT_LEAST_ONCE, BAD_EVENTS, MODE, WriteOptions
+from pyspark_pravega.connector.option_names import AT_LEAST_ONCE
+from pyspark_pravega.connector.options import EventOptions, WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import DeadLetter, TableDefinition, load_definition
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import ConfigurationError, StreamNotFoundError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
 
-_PREFIX = "stream:"
 KEY = ("source", "segment", "offset")
 COLUMNS = StructType(
     [
@@ -81,47 +80,24 @@ class DeadLetters:
             writer.write_batch(self._plan.codec.encode(rows), self._plan.routing.keys(rows))
 
 
-def parse_bad_events(text: str) -> Stream:
-    """Where bad events go.
-
-    Args:
-        text: `stream:shop.orders_bad` by SQL's names, or `stream:shop/orders-bad` by Pravega's.
-
-    Raises:
-        ConfigurationError: it is neither.
-        InvalidNameError: a name that Pravega can't hold.
-    """
-    name = text.strip().removeprefix(_PREFIX)
-    scope, mark, stream = name.partition("/")
-    if not mark:
-        scope, mark, stream = name.rpartition(".")
-        scope, stream = scope.replace("_", "-"), stream.replace("_", "-")
-    if not text.strip().startswith(_PREFIX) or not scope or not stream:
-        raise ConfigurationError(
-            f'"{BAD_EVENTS}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
-            f'"{text[:100]}"'
-        )
-    return Stream(check_name("scope", scope), check_name("stream", stream))
-
-
-def with_dead_letters(definition: TableDefinition, text: str, mode: str | None = None) -> TableDefinition:
-    """A table whose bad events go to another one while it is read.
+def with_dead_letters(definition: TableDefinition, events: EventOptions, *, streamed: bool = False) -> TableDefinition:
+    """A table whose bad events go to another one while it is read, if the options of the read say so; of a streaming
+    query also, if the table says so and the options say nothing else.
 
     Args:
         definition: the table.
-        text: where they go, see `parse_bad_events`.
-        mode: the read's option `mode`, if it has one.
+        events: how the options take the stream's events.
+        streamed: whether a streaming query reads it.
 
     Raises:
-        ConfigurationError: that isn't a table of dead letters, or the mode doesn't go with it.
+        ConfigurationError: that isn't a table of dead letters.
         StreamNotFoundError: there is no such table; the message says how to make it.
     """
-    target = parse_bad_events(text)
-    if mode is not None and definition.with_mode(mode).mode != DROP_MALFORMED:
-        raise ConfigurationError(
-            f'options "{BAD_EVENTS}" and "{MODE}" = "{mode}" contradict each other: bad events either go to '
-            f'"{target}" or become what the mode says; leave one of them out'
-        )
+    target = events.bad_events
+    if target is None and streamed and events.mode is None:
+        target = definition.properties.bad_events
+    if target is None:
+        return definition
     if target == definition.stream:
         raise ConfigurationError(f'bad events of stream "{target}" can\'t go to that stream itself: name another table')
     client = shared_client(definition.settings)
@@ -154,20 +130,6 @@ def check_letters(letters: TableDefinition, source: Stream) -> None:
             f'stream "{letters.stream}" can\'t take the bad events of "{source}": it has other columns, or another '
             f"primary key; {_how(letters.stream)}"
         )
-
-
-def streamed_with_dead_letters(definition: TableDefinition, options: Mapping[str, str]) -> TableDefinition:
-    """A table whose bad events go to another one while a streaming query reads it, if the query or the table says so.
-
-    Args:
-        definition: the table.
-        options: the read's options, canonical. Either of `bad-events` and `mode` is stronger than the table's property.
-
-    Raises:
-        PravegaError: as of `with_dead_letters`.
-    """
-    text = options.get(BAD_EVENTS) or (None if MODE in options else definition.properties.get(BAD_EVENTS))
-    return definition if text is None else with_dead_letters(definition, text, options.get(MODE))
 
 
 def _how(target: Stream) -> str:

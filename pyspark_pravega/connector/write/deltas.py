@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pyspark_pravega.connector.log import Ledger, Replacement, State, take_snapshot
-from pyspark_pravega.connector.options import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.option_names import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import ChangeCodec
 from pyspark_pravega.connector.write.changed_rows import ChangesOfKeys

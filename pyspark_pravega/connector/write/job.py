@@ -37,7 +37,8 @@ from pyspark_pravega.connector.log import (
     take_snapshot,
     withdraw,
 )
-from pyspark_pravega.connector.options import EXACTLY_ONCE, MAX_LEASE_MS
+from pyspark_pravega.connector.option_names import EXACTLY_ONCE
+from pyspark_pravega.connector.options import MAX_LEASE_MS
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.write.leases import renewed, told_of_leases

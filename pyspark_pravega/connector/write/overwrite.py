@@ -25,9 +25,10 @@ from pyspark_pravega.connector.log import (
     settle,
     take_snapshot,
 )
-from pyspark_pravega.connector.options import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.option_names import EXACTLY_ONCE, ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
+from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import SCHEMA_TYPE, ChangeCodec, load_definition
+from pyspark_pravega.connector.table import ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, StagedTable, WritePlan
 from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
@@ -86,7 +87,7 @@ class ReadingJob(WriteJob):
         client, stream = shared_client(self.plan.settings), self.plan.stream
         for name in sorted({one.schema for one in self._seen if one.schema}):
             kind, _, _ = name.rpartition(" ")
-            if load_definition(client, self.plan.settings, stream, {SCHEMA_TYPE: kind}).schema_name != name:
+            if load_definition(client, self.plan.settings, stream, EventOptions(schema_type=kind)).schema_name != name:
                 raise WriteConflictError(
                     f'the rows of stream "{stream}" were not {self._done}: the statement has read them with the '
                     "columns that the table had before an ALTER TABLE. Nothing was written; run it again"

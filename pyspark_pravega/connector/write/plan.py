@@ -22,22 +22,19 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Progress, Replacement
-from pyspark_pravega.connector.options import (
+from pyspark_pravega.connector.option_names import (
     CLUSTER_BY_KEY,
-    COMPACT_WHEN,
     EVENT_TIME,
     EXACTLY_ONCE,
-    ISOLATION_LEVEL,
     MERGE_SCHEMA,
     QUERY,
     ROUTING_KEY,
     SERIALIZABLE,
-    WRITER_MODE,
-    WriteOptions,
 )
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_enforced
-from pyspark_pravega.connector.write.routing import Routing, has_plain_texts
+from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import (
     ConfigurationError,
     DataLossError,
@@ -57,7 +54,6 @@ from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
-from pyspark_pravega.values import size
 
 WRITER = "pyspark-pravega"
 """Under this name writes that aren't a streaming query's tell their event time: they are all one writer, so that none
@@ -148,7 +144,7 @@ class WritePlan:
             StreamSealedError: nothing can be written to it any more.
         """
         properties, columns = definition.properties, definition.schema.fieldNames()
-        check_enforced(properties, checks, definition.stream)
+        check_enforced(properties.checks, checks, definition.stream)
         key = options.routing_key or definition.routing_key
         if definition.key is not None and key != definition.routing_key:
             raise ConfigurationError(
@@ -158,18 +154,18 @@ class WritePlan:
         if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
             routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
         else:
-            plain = key != definition.routing_key or has_plain_texts(properties)
+            plain = key != definition.routing_key or properties.has_plain_texts
             routing = None if key is None else Routing.parse(key, columns, plain=plain)
-        mode = options.writer_mode or properties.get(WRITER_MODE, EXACTLY_ONCE)
+        mode = options.writer_mode or properties.writer_mode
         cluster = options.cluster_by_key
         if cluster is None:
-            cluster = properties.get(CLUSTER_BY_KEY) == "true"
+            cluster = properties.cluster_by_key
         if cluster and (routing is None or not routing.columns):
             raise ConfigurationError(
                 f'"{CLUSTER_BY_KEY}" brings the rows of a routing key together: stream "{definition.stream}" needs '
                 "routing-key with a column for that"
             )
-        time = options.event_time or properties.get(EVENT_TIME)
+        time = options.event_time or properties.event_time
         if mode != EXACTLY_ONCE:
             if options.query is not None:
                 raise ConfigurationError(f'option "{QUERY}" is for writer mode exactly-once, not for {mode}')
@@ -189,8 +185,8 @@ class WritePlan:
             cluster_by=routing.columns if cluster and routing is not None else (),
             query=options.query,
             epoch=options.epoch,
-            isolation=options.isolation_level or properties.get(ISOLATION_LEVEL, SERIALIZABLE),
-            compact_when=size(COMPACT_WHEN, properties[COMPACT_WHEN]) if COMPACT_WHEN in properties else None,
+            isolation=options.isolation_level or properties.isolation_level,
+            compact_when=properties.compact_when,
             segment_id=segment_id,
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,

@@ -1,15 +1,15 @@
 """Routing keys: which columns, in which text, or one key for all rows.
 
-Texts are those of `CAST(column AS STRING)`. Tables whose properties don't say so (`KEY_TEXTS`) hold events with the
-texts that Arrow makes: small decimals with an exponent, `1E-8`, as Java's `BigDecimal.toString` has them, and years
-after 9999 without a sign. All events of a key must lie together, so such tables go on with these.
+Texts are those of `CAST(column AS STRING)`. Tables whose properties don't say so (`has_plain_texts`) hold events
+with the texts that Arrow makes: small decimals with an exponent, `1E-8`, as Java's `BigDecimal.toString` has them, and
+years after 9999 without a sign. All events of a key must lie together, so such tables go on with these.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DateType, DecimalType, StructType
 
+from pyspark_pravega.connector.table import KEY_TEXTS, PLAIN
 from pyspark_pravega.errors import InvalidNameError, did_you_mean
 from pyspark_pravega.values import listed, names_of, quoted
 
 _COLUMN = re.compile(r"\{(`(?:[^`]|``)+`|[^{}]+)\}")
 _SEPARATOR = ","
 
-KEY_TEXTS, PLAIN = "_key_texts", "plain"
-"""The property of tables whose keys have the texts that CAST makes, and its value."""
 _SHORT_SCALE = 6
 """Decimals with no more digits behind the point have one text only."""
 _LAST_DAY = 2_932_896
@@ -138,15 +137,6 @@ def key_texts(routing: str | None, schema: StructType) -> dict[str, str]:
     """
     columns = () if routing is None else Routing.parse(routing, schema.fieldNames()).columns
     return {KEY_TEXTS: PLAIN} if any(_has_two_texts(schema[name].dataType) for name in columns) else {}
-
-
-def has_plain_texts(properties: Mapping[str, str]) -> bool:
-    """Whether a table's keys have the texts of CAST.
-
-    Args:
-        properties: the table's.
-    """
-    return properties.get(KEY_TEXTS) == PLAIN
 
 
 def _has_two_texts(kind: DataType) -> bool:

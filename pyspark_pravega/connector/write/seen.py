@@ -17,7 +17,7 @@ from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, offsets_of
 from pyspark_pravega.connector.read import KeyedReader, only_compacted_since, parts_of_keys
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write.routing import Routing, has_plain_texts
+from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import InvalidStreamCutError
 
 Floats = npt.NDArray[np.float64]
@@ -80,7 +80,7 @@ def key_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
         keys: the key's columns, and perhaps others.
     """
     assert definition.routing_key is not None
-    plain = has_plain_texts(definition.properties)
+    plain = definition.properties.has_plain_texts
     return key_fractions(Routing.parse(definition.routing_key, keys.schema.names, plain=plain).keys(keys))
 
 

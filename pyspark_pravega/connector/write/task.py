@@ -14,7 +14,7 @@ from pyspark_pravega.client import Client, EventWriter, Staged, Transaction, Tra
 from pyspark_pravega.client.events import LINGER_S, LeaseKeeper, abort_quietly
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import JobLog
-from pyspark_pravega.connector.options import BEST_EFFORT
+from pyspark_pravega.connector.option_names import BEST_EFFORT
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
 from pyspark_pravega.frames import framing

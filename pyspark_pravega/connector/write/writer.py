@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyspark_pravega.connector.log import create_ledger, open_ledger, settle
-from pyspark_pravega.connector.options import EXACTLY_ONCE, WriteOptions
+from pyspark_pravega.connector.option_names import EXACTLY_ONCE
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition

@@ -9,17 +9,18 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_pravega.catalog.properties import COMPATIBILITY, check_compatibility, known_properties
+from pyspark_pravega.catalog.properties import check_compatibility, known_properties
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.connector.key_value import (
-    ENCODING_HEADER,
-    FORMAT,
+    ALTERABLE,
+    BOTH,
     KEPT_COLUMNS,
     KEPT_KEY,
     KEPT_VALUES,
-    KEY_BYTES,
     KEY_COLUMNS,
     KEY_VALUE,
+    KEY_VALUE_PROPERTIES,
+    MADE,
     PARTITION_KEY,
     PARTITIONS,
     SCHEMA,
@@ -27,21 +28,23 @@ from pyspark_pravega.connector.key_value import (
     VALUE,
     VERSION,
     KeyLayout,
-    parse_bytes,
+    KeyValueProperties,
 )
-from pyspark_pravega.connector.options import ISOLATION_LEVEL, isolation_level
-from pyspark_pravega.connector.table import PRIMARY_KEY, Check, split_defaults, with_rules
+from pyspark_pravega.connector.option_names import FORMAT, ISOLATION_LEVEL
+from pyspark_pravega.connector.table import (
+    COMPATIBILITY,
+    ENCODING_HEADER,
+    PRIMARY_KEY,
+    Check,
+    split_defaults,
+    with_rules,
+)
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, SYNONYMS
 from pyspark_pravega.settings import canonical_key
-from pyspark_pravega.values import listed, names_of, number
+from pyspark_pravega.values import listed, names_of
 
-MAX_PARTITIONS = 1000
-_AT_CREATION = frozenset({TABLE_TYPE, PRIMARY_KEY, PARTITION_KEY, PARTITIONS, ENCODING_HEADER, COMPATIBILITY})
-ALTERABLE = frozenset({KEY_COLUMNS, KEY_BYTES, FORMAT, SCHEMA, ISOLATION_LEVEL})
-"""Properties that ALTER TABLE sets. Those but the isolation level are for tables that somebody else has made."""
-KEY_VALUE_PROPERTIES = _AT_CREATION | ALTERABLE
-"""All of them."""
+_AT_CREATION = KeyValueProperties.names(MADE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +71,7 @@ def is_key_value_request(properties: Mapping[str, str]) -> bool:
         ConfigurationError: they ask for a type of table that isn't there.
     """
     given = [value for key, value in properties.items() if canonical_key(key.removeprefix("option.")) == TABLE_TYPE]
-    wrong = [value for value in given if value.strip().lower() not in (KEY_VALUE, "stream")]
-    if wrong:
-        raise ConfigurationError(
-            f'table property "{TABLE_TYPE}" must be {KEY_VALUE}, or left out for a stream, not "{wrong[0]}"'
-        )
-    return any(value.strip().lower() == KEY_VALUE for value in given)
+    return KEY_VALUE in [KeyValueProperties({TABLE_TYPE: value}).table_type for value in given]
 
 
 def check_key_value_request(
@@ -105,18 +103,18 @@ def check_key_value_request(
     if VERSION in schema.fieldNames():
         raise ConfigurationError(f"a column can't be called \"{VERSION}\": that is the name of entries' versions")
     key = _key(schema, kept)
-    layout = KeyLayout.of(key, parse_bytes(kept.get(KEY_BYTES, "")))
+    layout = KeyLayout.of(key, KeyValueProperties(kept).key_bytes)
     _apply(transforms, kept)
     first = _partition_key(layout, kept)
     configuration = KeyValueTableConfiguration(
-        partitions=number(PARTITIONS, kept.pop(PARTITIONS, "1"), least=1, most=MAX_PARTITIONS),
+        partitions=KeyValueProperties(kept).partitions,
         key_bytes=layout.prefix(first).width,
         secondary_key_bytes=layout.width - layout.prefix(first).width,
     )
+    kept.pop(PARTITIONS, None)
     values = StructType([field for field in schema if field.name not in layout.names])
     table_format, is_registered = _format(values, kept)
-    if ISOLATION_LEVEL in kept:
-        kept[ISOLATION_LEVEL] = isolation_level(kept[ISOLATION_LEVEL])
+    kept.update(KeyValueProperties(kept).spelled(BOTH))
     compatibility = check_compatibility(table_format, kept) if is_registered else ""
     kept[KEPT_KEY] = layout.schema.json()
     kept[KEPT_COLUMNS] = json.dumps(schema.fieldNames())
@@ -151,8 +149,7 @@ def check_altered(given: Mapping[str, str], *, is_ours: bool, name: object) -> d
                 f'table property "{key}" of key-value table "{name}" is settled by CREATE TABLE: make a new table AS '
                 "SELECT"
             )
-    if ISOLATION_LEVEL in wanted:
-        wanted[ISOLATION_LEVEL] = isolation_level(wanted[ISOLATION_LEVEL])
+    wanted.update(KeyValueProperties(wanted).spelled(BOTH))
     if FORMAT in wanted:
         wanted[FORMAT] = _known_format(wanted[FORMAT])
     return wanted
@@ -213,11 +210,9 @@ def _partition_key(layout: KeyLayout, kept: dict[str, str]) -> int:
 def _format(values: StructType, kept: dict[str, str]) -> tuple[str, bool]:
     """The format of values, and whether their schema goes into the registry."""
     table_format = kept[FORMAT] = _known_format(kept.get(FORMAT, AVRO))
-    header = kept.get(ENCODING_HEADER, "true").lower()
-    if header not in ("true", "false"):
-        raise ConfigurationError(f'table property "{ENCODING_HEADER}" must be true or false, not "{header}"')
+    header = KeyValueProperties(kept).encoding_header
     if table_format in REGISTERED:
-        return table_format, header == "true"
+        return table_format, header is not False
     kind = "binary" if table_format == RAW else "string"
     if values.fieldNames() != [VALUE] or values[0].dataType.typeName() != kind:
         raise ConfigurationError(

@@ -11,7 +11,6 @@ from pyspark_pravega.catalog.base import CatalogBase, is_internal
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.properties import PROVIDER
 from pyspark_pravega.catalog.statements.key_values.request import (
-    ALTERABLE,
     KeyValueRequest,
     check_altered,
     check_key_value_request,
@@ -20,7 +19,7 @@ from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.connector.key_value import (
-    FORMAT,
+    ALTERABLE,
     KEPT_KEY,
     KEY_VALUE,
     PARTITIONS,
@@ -31,8 +30,8 @@ from pyspark_pravega.connector.key_value import (
     own_schema,
 )
 from pyspark_pravega.connector.log import Content
-from pyspark_pravega.connector.options import ISOLATION_LEVEL
-from pyspark_pravega.connector.table import PRIMARY_KEY, Check
+from pyspark_pravega.connector.option_names import FORMAT, ISOLATION_LEVEL
+from pyspark_pravega.connector.table import PRIMARY_KEY, Check, given_properties
 from pyspark_pravega.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -202,7 +201,9 @@ class KeyValueTables:
         made_at = made_as(relation.segments)
 
         def changed(before: Content | None) -> Content:
-            kept = before["properties"] if before is not None and before["made"] == made_at else relation.properties
+            kept = (
+                before["properties"] if before is not None and before["made"] == made_at else relation.properties.texts
+            )
             properties = {key: value for key, value in {**kept, **wanted}.items() if key not in removed}
             # What doesn't fit the table's keys is said now.
             self._of_properties(relation, properties)
@@ -263,7 +264,7 @@ def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]
         FORMAT: definition.values.format,
         "codec": describe(definition.values.codec),
         PRIMARY_KEY: listed(definition.layout.names),
-        **{key: value for key, value in definition.properties.items() if not key.startswith("_")},
+        **given_properties(definition.properties),
         **({"compatibility": definition.values.compatibility} if definition.values.compatibility else {}),
         PARTITIONS: str(definition.configuration.partitions),
     }

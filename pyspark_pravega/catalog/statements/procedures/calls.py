@@ -25,9 +25,9 @@ from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfi
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.log import create_ledger, open_ledger, seal, take_version
-from pyspark_pravega.connector.options import COMPACT_WHEN
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
+from pyspark_pravega.connector.table import COMPACT_WHEN
 from pyspark_pravega.connector.write import compact, create_cut, release
 from pyspark_pravega.errors import (
     ConfigurationError,

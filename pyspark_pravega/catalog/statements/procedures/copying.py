@@ -17,7 +17,7 @@ from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Copy, Ledger, Piece, create_ledger, open_ledger, settle, take_snapshot
-from pyspark_pravega.connector.options import (
+from pyspark_pravega.connector.option_names import (
     CLUSTER_BY_KEY,
     END_CUT,
     EPOCH,

@@ -15,7 +15,7 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.statements.procedures.running import Caller, Kind, Statement, Step, options_of, quoted
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Letters, Progress, Redelivery, create_ledger, settle
-from pyspark_pravega.connector.options import CLUSTER_BY_KEY, EPOCH, EXACTLY_ONCE, MODE, QUERY, WRITER_MODE
+from pyspark_pravega.connector.option_names import CLUSTER_BY_KEY, EPOCH, EXACTLY_ONCE, MODE, QUERY, WRITER_MODE
 from pyspark_pravega.connector.read import commits_between
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_columns

@@ -1,0 +1,144 @@
+"""The options of reads and writes, each with its name and what it does. Their values are parsed in `options`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark_pravega import settings
+from pyspark_pravega.declared import Declared
+
+STREAM = "stream"
+FORMAT = "format"
+SCHEMA_TYPE = "schema-type"
+MODE = "mode"
+BAD_EVENTS = "bad-events"
+
+START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
+START_TIME, END_TIME = "start-timestamp", "end-timestamp"
+MIN_PARTITIONS = "min-partitions"
+FAIL_ON_DATA_LOSS = "fail-on-data-loss"
+MAX_KEYS = "max-keys-in-memory"
+MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
+MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
+SUBSCRIBER = "subscriber"
+MOST_TASKS = "max-partitions"
+
+WRITER_MODE = "writer-mode"
+ROUTING_KEY = "routing-key"
+CLUSTER_BY_KEY = "cluster-by-key"
+EVENT_TIME = "event-time"
+ISOLATION_LEVEL = "isolation-level"
+TRANSACTION_TIMEOUT_MS = "transaction-timeout-ms"
+QUERY, EPOCH = "query", "epoch"
+MERGE_SCHEMA = "merge-schema"
+
+METADATA = "metadata"
+CREATE_SCOPE, CREATE_STREAM = "allow-create-scope", "allow-create-stream"
+DEFAULT_SEGMENTS = "default-num-segments"
+DEFAULT_FACTOR = "default-scale-factor"
+DEFAULT_BYTES_RATE = "default-segment-target-rate-bytes-per-sec"
+DEFAULT_EVENTS_RATE = "default-segment-target-rate-events-per-sec"
+DEFAULT_RETENTION_MS = "default-retention-duration-milliseconds"
+DEFAULT_RETENTION_BYTES = "default-retention-size-bytes"
+APPROX_BYTES = "approx-bytes-per-trigger"
+ONCE = "exactly-once"
+
+EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT = "exactly-once", "at-least-once", "best-effort"
+WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
+SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
+ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
+
+WHICH, EVENTS, BOUNDS, TRIGGERS, WRITES, MAKING, READS_OF_OTHERS, WRITES_OF_OTHERS = (
+    *("Which stream", "Events", "From where to where, and how", "Micro-batches and real-time batches", "Writes"),
+    *("Making a stream", "Reads", "Writes with that connector"),
+)
+_BOOLEAN = "`true`, `false`"
+_CUT = "`earliest`, `latest`, a stream cut, or a cut's name"
+_TIME = "ISO 8601, or ms since 1970"
+
+
+def _option(name: str, group: str, value: str, about: str, unset: str = "") -> Declared:
+    return Declared(name=name, group=group, value=value, about=about, unset=unset)
+
+
+OPTIONS = (
+    _option(STREAM, WHICH, "`scope/stream`, or several", "which stream, without the catalog"),
+    _option(FORMAT, WHICH, "as the table property", "what the events must be in, without the catalog", "the table's"),
+    _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events", "the table's"),
+    _option(MODE, EVENTS, "as the table property", "what becomes of events that can't be decoded", "the table's"),
+    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's"),
+    _option(START_CUT, BOUNDS, _CUT, "where reading begins", "`earliest`"),
+    _option(END_CUT, BOUNDS, f"{_CUT}, `unbounded`", "where reading ends", "`latest`; a streaming query has no end"),
+    _option(START_TIME, BOUNDS, _TIME, "a time in place of a cut"),
+    _option(END_TIME, BOUNDS, _TIME, "a time in place of a cut"),
+    _option(MIN_PARTITIONS, BOUNDS, "a number", "how many tasks there are at least", "by segments and their sizes"),
+    _option(FAIL_ON_DATA_LOSS, BOUNDS, _BOOLEAN, "whether it is an error that events are gone", "`true`"),
+    _option(MAX_KEYS, BOUNDS, "a number", "of a table with a key: keys in a task's memory", "by its memory"),
+    _option(MAX_EVENTS, TRIGGERS, "a number", "how many events a micro-batch may have", "no limit"),
+    _option(MAX_BYTES, TRIGGERS, "a size, `64m`", "how many bytes it may have, with frames", "no limit"),
+    _option(MIN_EVENTS, TRIGGERS, "a number", "for how many events it waits", "it doesn't wait"),
+    _option(MAX_DELAY, TRIGGERS, "a time, `15m`", "but no longer than that", "`15m`"),
+    _option(SUBSCRIBER, TRIGGERS, "a name", "under which the query tells Pravega how far it is", "none"),
+    _option(MOST_TASKS, TRIGGERS, "a number", "how many tasks of a real-time query read", "half the cores"),
+    _option(WRITER_MODE, WRITES, "as the table property", "what the write promises", "the table's"),
+    _option(ROUTING_KEY, WRITES, "as the table property", "how events get their routing keys", "the table's"),
+    _option(CLUSTER_BY_KEY, WRITES, _BOOLEAN, "whether a key's rows come together in one task", "the table's"),
+    _option(EVENT_TIME, WRITES, "a column", "whose largest value the commit tells", "the table's"),
+    _option(ISOLATION_LEVEL, WRITES, "as the table property", "what of rows that come meanwhile", "the table's"),
+    _option(TRANSACTION_TIMEOUT_MS, WRITES, "10000 to 600000", "the transactions' lease", "60000; no catalog: 600000"),
+    _option(QUERY, WRITES, "a text", "with `epoch`: a write that is done once"),
+    _option(EPOCH, WRITES, "a number", "the number of that write"),
+    _option(MERGE_SCHEMA, WRITES, _BOOLEAN, "whether a streaming query adds its rows' columns to the table", "`false`"),
+    _option(METADATA, READS_OF_OTHERS, "`Streams`, `StreamInfo`, ...", "tells of streams in place of their events"),
+    _option(APPROX_BYTES, READS_OF_OTHERS, "a number", f"as `{MAX_BYTES}`"),
+    _option(CREATE_SCOPE, MAKING, _BOOLEAN, "whether the scope is made", "`true`"),
+    _option(CREATE_STREAM, MAKING, _BOOLEAN, "whether the stream is made", "`true`"),
+    _option(DEFAULT_SEGMENTS, MAKING, "a number", "its segments", "1"),
+    _option(DEFAULT_FACTOR, MAKING, "a number", "into how many a busy segment splits"),
+    _option(DEFAULT_BYTES_RATE, MAKING, "a number", "the rate that one segment should take"),
+    _option(DEFAULT_EVENTS_RATE, MAKING, "a number", "the same in events"),
+    _option(DEFAULT_RETENTION_MS, MAKING, "a number", "for how long events are kept", "for ever"),
+    _option(DEFAULT_RETENTION_BYTES, MAKING, "a number", "how many bytes are kept", "all"),
+    _option(ONCE, WRITES_OF_OTHERS, _BOOLEAN, f"`{EXACTLY_ONCE}` or `{AT_LEAST_ONCE}`"),
+    _option("read-after-write-consistency", WRITES_OF_OTHERS, _BOOLEAN, "nothing: it is so in any case"),
+    _option("transaction-status-poll-interval-ms", WRITES_OF_OTHERS, "a number", "nothing: nobody has to ask"),
+)
+"""All of them but the connection settings. The last three groups are those of Pravega's own Spark connector."""
+
+
+def named(*groups: str) -> frozenset[str]:
+    """The names of the options of some groups.
+
+    Args:
+        groups: which ones.
+    """
+    return frozenset(option.name for option in OPTIONS if option.group in groups)
+
+
+BOUND_KEYS = named(BOUNDS)
+"""Options that say what of a stream is read, and how."""
+TRIGGER_KEYS = named(TRIGGERS)
+"""Options of streaming reads, without a meaning for others."""
+OFFICIAL_READ_KEYS = named(MAKING, READS_OF_OTHERS)
+"""Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
+OFFICIAL_WRITE_KEYS = named(MAKING, WRITES_OF_OTHERS)
+"""The same for writes."""
+TABLE_READ_KEYS = named(EVENTS, BOUNDS, TRIGGERS) | settings.KEYS
+"""Options of a read of a catalog's table."""
+CATALOG_WRITE_KEYS = named(WRITES) | settings.KEYS
+"""Options of a write to a catalog's table."""
+TABLE_WRITE_KEYS = CATALOG_WRITE_KEYS - {MERGE_SCHEMA}
+"""Options of a write to a catalog's table, or without the catalog."""
+READ_KEYS = named(WHICH) | TABLE_READ_KEYS | OFFICIAL_READ_KEYS
+"""Options of a read without the catalog."""
+WRITE_KEYS = named(WHICH) | TABLE_WRITE_KEYS
+"""Options of a write without the catalog."""
+
+
+def spellings(keys: Iterable[str]) -> set[str]:
+    """All spellings of keys in lower case, for those who can't ask `options.canonical`: `a-b`, `a_b`, `a.b` and `ab`.
+
+    Args:
+        keys: in their one spelling.
+    """
+    return {key.replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}
