@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from benchmarks.events import ROUTING_KEY, SCHEMA, batches, make_rows
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.client.segments.reading import read_range
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
@@ -44,7 +45,7 @@ class Ours:
             routing_key: one of them.
         """
         self._tables += 1
-        bucket = {"name": "bucket", "columns": [routing_key], "buckets": SEGMENTS}
+        bucket = Bucket(columns=(routing_key,), buckets=SEGMENTS)
         return self._catalog.tables.create([self.scope], f"t{self._tables}", schema, [bucket], {})
 
     @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
@@ -95,7 +95,7 @@ class TableRequest:
 
 def check_request(
     schema: StructType,
-    transforms: Sequence[Mapping[str, Any]],
+    transforms: Sequence[Transform],
     properties: Mapping[str, str],
     checks: Sequence[Check],
     allows_format: Callable[[str], bool],
@@ -104,8 +104,7 @@ def check_request(
 
     Args:
         schema: the columns, with their defaults in their metadata.
-        transforms: `{"name": "bucket", "columns": [...], "buckets": n}` for CLUSTERED BY, `{"name": "cluster_by",
-            "columns": [...]}` for CLUSTER BY, other names for others.
+        transforms: its clauses.
         properties: the table's properties, with those that Spark adds.
         checks: its CHECK constraints.
         allows_format: whether a class may be imported as a format.
@@ -119,7 +118,7 @@ def check_request(
     clustering = properties.get(_CLUSTERING)
     if clustering is not None:
         columns = [name if isinstance(name, str) else ".".join(name) for name in json.loads(clustering)]
-        transforms = [*transforms, {"name": "cluster_by", "columns": columns}]
+        transforms = [*transforms, ClusterBy(columns=tuple(columns))]
     kept = known_properties({key: value for key, value in properties.items() if key != _CLUSTERING})
     table_format = check_format(schema, kept, allows_format)
     _apply_transforms(transforms, kept)
@@ -365,23 +364,23 @@ def check_compatibility(table_format: str, kept: Mapping[str, str]) -> str:
     return compatibility
 
 
-def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> None:
+def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> None:
     for transform in transforms:
-        columns = transform["columns"]
-        if transform["name"] == "cluster_by":
-            column = clustering_column(columns)
-            if kept.get(ROUTING_KEY, column) not in (column, *columns):
+        if isinstance(transform, ClusterBy):
+            column = clustering_column(transform.columns)
+            if kept.get(ROUTING_KEY, column) not in (column, *transform.columns):
                 raise ConfigurationError(
                     f'CLUSTER BY ({column}) contradicts the property "routing-key" = "{kept[ROUTING_KEY]}"'
                 )
             if column is not None:
                 kept[ROUTING_KEY] = column
             continue
-        if transform["name"] != "bucket":
+        if not isinstance(transform, Bucket):
             raise UnsupportedOperationError(
                 "a stream isn't partitioned by values: instead of PARTITIONED BY use CLUSTERED BY (column) INTO n "
                 "BUCKETS or CLUSTER BY (column), which make the column the routing key"
             )
+        columns = transform.columns
         if len(columns) != 1:
             raise UnsupportedOperationError(
                 f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column here; write "
@@ -392,10 +391,10 @@ def _apply_transforms(transforms: Sequence[Mapping[str, Any]], kept: dict[str, s
             raise ConfigurationError(
                 f'CLUSTERED BY ({columns[0]}) contradicts the property "routing-key" = "{kept[ROUTING_KEY]}"'
             )
-        if not 1 <= transform["buckets"] <= MAX_SEGMENTS:
-            raise ConfigurationError(f"INTO {transform['buckets']} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
+        if not 1 <= transform.buckets <= MAX_SEGMENTS:
+            raise ConfigurationError(f"INTO {transform.buckets} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
         kept[ROUTING_KEY] = column
-        kept[SEGMENTS] = str(transform["buckets"])
+        kept[SEGMENTS] = str(transform.buckets)
 
 
 def clustering_column(columns: Sequence[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -30,7 +30,7 @@ _LEAST, MOST = 0, 2**63 - 1
 _COMPARISONS = frozenset({"=", "<=>", "<", "<=", ">", ">=", "IN"})
 
 
-def interval_of(column: str, predicates: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def interval_of(column: str, predicates: Predicates) -> tuple[int, int]:
     """The least and the greatest value of a column of numbers that predicates which hold all at once let through.
 
     Args:
@@ -39,8 +39,8 @@ def interval_of(column: str, predicates: Sequence[Mapping[str, Any]]) -> tuple[i
     """
     first, last = _LEAST, MOST
     for predicate in predicates:
-        if predicate["column"] == column and predicate["comparison"] in _COMPARISONS and predicate["values"]:
-            low, high = _interval(predicate["comparison"], predicate["values"])
+        if predicate.column == column and predicate.comparison in _COMPARISONS and predicate.values:
+            low, high = _interval(predicate.comparison, predicate.values)
             first, last = max(first, low), min(last, high)
     return first, last
 
@@ -76,7 +76,7 @@ class Bounds:
         """
         bounds = cls()
         for predicate in predicates:
-            column, comparison, values = predicate["column"], predicate["comparison"], predicate["values"]
+            column, comparison, values = predicate.column, predicate.comparison, predicate.values
             if column in own or column not in (SEGMENT, OFFSET) or comparison not in _COMPARISONS or not values:
                 continue
             low, high = _interval(comparison, values)
@@ -137,10 +137,10 @@ def wanted_fractions(definition: TableDefinition, predicates: Predicates) -> npt
         return None
     wanted: dict[str, list[Any]] = {}
     for predicate in predicates:
-        values = [value for value in predicate["values"] if value is not None]
-        if predicate["column"] in columns and predicate["comparison"] in ("=", "<=>", "IN"):
-            known = wanted.get(predicate["column"])
-            wanted[predicate["column"]] = values if known is None else [v for v in known if v in values]
+        values = [value for value in predicate.values if value is not None]
+        if predicate.column in columns and predicate.comparison in ("=", "<=>", "IN"):
+            known = wanted.get(predicate.column)
+            wanted[predicate.column] = values if known is None else [v for v in known if v in values]
     keys = math.prod(len(wanted.get(name, ())) for name in columns)
     if len(wanted) < len(columns) or not 0 < keys <= _MOST_KEYS:
         return None

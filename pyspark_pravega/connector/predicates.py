@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from dataclasses import dataclass
+from typing import Any
 
 
-class Predicate(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Predicate:
     """A column that is compared with values."""
 
     column: str
     comparison: str
     """Spark's name of it, such as `=` or `IN`."""
-    values: Sequence[Any]
+    values: tuple[Any, ...]
     """Dates are days and timestamps microseconds since 1970, decimals texts, BINARY hexadecimal texts."""
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
@@ -26,7 +27,7 @@ COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", 
 def make(catalog: Catalog, scope: str, table: str = "t", *, segments: int = 1, **properties: str) -> Stream:
     """A table of `COLUMNS` whose routing key is the id."""
     given = {key.replace("_", "-"): value for key, value in properties.items()}
-    buckets = [{"name": "bucket", "columns": ["id"], "buckets": segments}]
+    buckets = [Bucket(columns=("id",), buckets=segments)]
     return catalog.tables.create([scope], table, COLUMNS, buckets, given).stream
 
 

@@ -10,6 +10,15 @@ from catalog_tools import COLUMNS, ids, insert, make, rows
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import (
+    AddColumn,
+    ClusterBy,
+    DeleteColumn,
+    RemoveProperty,
+    SetProperty,
+    TableChange,
+    UpdateColumnType,
+)
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.errors import (
@@ -26,22 +35,20 @@ pytestmark = pytest.mark.server
 AVRO_TEXT = json.dumps({"type": "record", "name": "E", "namespace": "x", "fields": [{"name": "id", "type": "long"}]})
 
 
-def add(name: str, kind: Any = None, *, nullable: bool = True) -> dict[str, Any]:
-    return {"kind": "AddColumn", "column": [name], "type": (kind or StringType()).json(), "nullable": nullable}
+def add(name: str, kind: Any = None, *, nullable: bool = True) -> AddColumn:
+    return AddColumn(column=(name,), type=kind or StringType(), nullable=nullable)
 
 
-def drop(name: str) -> dict[str, Any]:
-    return {"kind": "DeleteColumn", "column": [name]}
+def drop(name: str) -> DeleteColumn:
+    return DeleteColumn(column=(name,))
 
 
-def setting(**properties: str) -> list[dict[str, Any]]:
-    return [
-        {"kind": "SetProperty", "property": key.replace("_", "-"), "value": value} for key, value in properties.items()
-    ]
+def setting(**properties: str) -> list[SetProperty]:
+    return [SetProperty(property=key.replace("_", "-"), value=value) for key, value in properties.items()]
 
 
-def unsetting(*properties: str) -> list[dict[str, Any]]:
-    return [{"kind": "RemoveProperty", "property": key.replace("_", "-")} for key in properties]
+def unsetting(*properties: str) -> list[RemoveProperty]:
+    return [RemoveProperty(property=key.replace("_", "-")) for key in properties]
 
 
 # Columns
@@ -76,7 +83,7 @@ def test_columns_come_and_go_and_come_again(catalog: Catalog, registry: SchemaRe
     ],
 )
 def test_a_refusal_says_which_rule(
-    catalog: Catalog, registry: SchemaRegistry, scope: str, policy: str, change: dict[str, Any], what: str
+    catalog: Catalog, registry: SchemaRegistry, scope: str, policy: str, change: TableChange, what: str
 ) -> None:
     columns = StructType([*COLUMNS, StructField("more", LongType())])
     catalog.tables.create([scope], "t", columns, [], {"compatibility": policy})
@@ -90,7 +97,7 @@ def test_a_refusal_says_which_rule(
 
 def test_events_that_are_there_stay_readable_under_any_policy(catalog: Catalog, scope: str) -> None:
     make(catalog, scope, compatibility="AllowAny")
-    change = {"kind": "UpdateColumnType", "column": ["name"], "type": IntegerType().json()}
+    change = UpdateColumnType(column=("name",), type=IntegerType())
     with pytest.raises(UnsupportedOperationError, match="couldn't be read any more"):
         catalog.altering.alter([scope], "t", [change])
 
@@ -135,8 +142,8 @@ def test_properties_of_the_stream_change_its_configuration(catalog: Catalog, cli
 def test_properties_of_the_table_are_kept_beside_the_stream(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
     changes = [
-        {"kind": "SetProperty", "property": "team.owner", "value": "us"},
-        {"kind": "SetProperty", "property": "comment", "value": "all of it"},
+        SetProperty(property="team.owner", value="us"),
+        SetProperty(property="comment", value="all of it"),
         *setting(compression="gzip", mode="permissive"),
     ]
     altered = catalog.altering.alter([scope], "t", changes)
@@ -157,8 +164,8 @@ def test_the_policy_is_the_group_s(catalog: Catalog, registry: SchemaRegistry, s
 
 def test_cluster_by_sets_the_routing_key(catalog: Catalog, scope: str) -> None:
     make(catalog, scope)
-    assert catalog.altering.alter([scope], "t", [{"kind": "ClusterBy", "columns": ["name"]}]).routing_key == "name"
-    assert catalog.altering.alter([scope], "t", [{"kind": "ClusterBy", "columns": []}]).routing_key is None
+    assert catalog.altering.alter([scope], "t", [ClusterBy(columns=("name",))]).routing_key == "name"
+    assert catalog.altering.alter([scope], "t", [ClusterBy(columns=())]).routing_key is None
 
 
 @pytest.mark.parametrize(
@@ -174,12 +181,11 @@ def test_cluster_by_sets_the_routing_key(catalog: Catalog, scope: str) -> None:
         (setting(schema=AVRO_TEXT), ConfigurationError, "has a schema already"),
         (setting(codec="x"), ConfigurationError, "it can't be set"),
         (setting(location="/x"), UnsupportedOperationError, "has no location"),
-        ([{"kind": "AddIndex"}], UnsupportedOperationError, "can't be changed so (AddIndex)"),
-        ([{"kind": "ClusterBy", "columns": ["id", "name"]}], UnsupportedOperationError, "a routing key is one column"),
+        ([ClusterBy(columns=("id", "name"))], UnsupportedOperationError, "a routing key is one column"),
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(
-    catalog: Catalog, scope: str, changes: list[dict[str, Any]], error: type[PravegaError], message: str
+    catalog: Catalog, scope: str, changes: list[TableChange], error: type[PravegaError], message: str
 ) -> None:
     make(catalog, scope)
     before = catalog.load_table([scope], "t", age_s=0)

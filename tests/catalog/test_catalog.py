@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.types import BinaryType, CalendarIntervalType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import claim_ledger, open_ledger
@@ -108,7 +109,7 @@ def test_a_table_is_made_of_a_stream_a_group_and_a_log(
     catalog: Catalog, client: Client, registry: SchemaRegistry, scope: str
 ) -> None:
     definition = catalog.tables.create(
-        [scope], "all_orders", COLUMNS, [{"name": "bucket", "columns": ["id"], "buckets": 3}], {"compatibility": "Full"}
+        [scope], "all_orders", COLUMNS, [Bucket(columns=("id",), buckets=3)], {"compatibility": "Full"}
     )
     stream = Stream(scope, "all-orders")
     assert definition.stream == stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,16 @@ from catalog_tools import COLUMNS, ids, insert, make, plan, write
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import (
+    AddColumn,
+    AddConstraint,
+    ColumnChange,
+    DeleteColumn,
+    DropConstraint,
+    RemoveProperty,
+    SetProperty,
+    UpdateColumnDefaultValue,
+)
 from pyspark_pravega.catalog.statements import Altering
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
@@ -23,8 +34,8 @@ from pyspark_pravega.errors import (
     WriteConflictError,
 )
 
-POSITIVE = {"kind": "AddConstraint", "name": "positive", "condition": "id > 0", "enforced": True}
-SMALL = {"kind": "AddConstraint", "name": "small", "condition": "id < 100", "enforced": True}
+POSITIVE = AddConstraint(check=Check(name="positive", condition="id > 0"))
+SMALL = AddConstraint(check=Check(name="small", condition="id < 100"))
 
 
 def seen(catalog: Catalog, stream: Any) -> list[Seen]:
@@ -41,7 +52,7 @@ def knowing(catalog: Catalog, stream: Any, *checks: str) -> WritePlan:
 @pytest.mark.server
 def test_a_key_is_given_beside_others_who_write(catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that was planned without the key has routing keys of its own: two rows of one key would be there."""
-    key = {"kind": "SetProperty", "property": "primary-key", "value": "id"}
+    key = SetProperty(property="primary-key", value="id")
     tables = [catalog.tables.create([scope], name, COLUMNS, [], {"segments": "4"}).stream for name in ("t", "u", "v")]
     planned = [WriteJob(plan(catalog.definition(stream, age_s=0))) for stream in tables]
 
@@ -70,7 +81,7 @@ def test_a_key_is_given_beside_others_who_write(catalog: Catalog, scope: str, mo
     # What was planned for rows with a key, and ends when it is none any more.
     catalog.altering.alter([scope], "v", [key])
     upsert = WriteJob(plan(catalog.definition(tables[2], age_s=0)))
-    catalog.altering.alter([scope], "v", [{"kind": "RemoveProperty", "property": "primary-key"}])
+    catalog.altering.alter([scope], "v", [RemoveProperty(property="primary-key")])
     assert catalog.definition(tables[2], age_s=0).schema == COLUMNS
     with pytest.raises(TableChangedError, match="primary key after"):
         write(upsert, 1)
@@ -116,10 +127,10 @@ def test_a_constraint_is_added_beside_others_who_write(
     # Two that are added at once both stay, and one name is there once.
     catalog.relations.truncate([scope], "t")
     read = seen(catalog, stream)
-    for change in (SMALL, {**SMALL, "name": "not_seven", "condition": "id <> 7"}):
+    for change in (SMALL, AddConstraint(check=Check(name="not_seven", condition="id <> 7"))):
         catalog.altering.alter([scope], "t", [change], read)
     with pytest.raises(ConfigurationError, match='constraint "Small" already'):
-        catalog.altering.alter([scope], "t", [{**SMALL, "name": "Small"}], read)
+        catalog.altering.alter([scope], "t", [AddConstraint(check=replace(SMALL.check, name="Small"))], read)
     names = [check.name for check in catalog.definition(stream, age_s=0).properties.checks]
     assert names == ["positive", "small", "not_seven"]
 
@@ -132,11 +143,11 @@ def test_a_constraint_is_added_beside_others_who_write(
 
     # What is dropped holds nobody up; what only documents is asked of nobody.
     for name in ("SMALL", "not_seven", "positive"):
-        catalog.altering.alter([scope], "t", [{"kind": "DropConstraint", "name": name, "if_exists": False}])
+        catalog.altering.alter([scope], "t", [DropConstraint(name=name, if_exists=False)])
     with pytest.raises(ConfigurationError, match='no constraint "small"'):
-        catalog.altering.alter([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": False}])
-    catalog.altering.alter([scope], "t", [{"kind": "DropConstraint", "name": "small", "if_exists": True}])
-    catalog.altering.alter([scope], "t", [{**SMALL, "enforced": False}])
+        catalog.altering.alter([scope], "t", [DropConstraint(name="small", if_exists=False)])
+    catalog.altering.alter([scope], "t", [DropConstraint(name="small", if_exists=True)])
+    catalog.altering.alter([scope], "t", [AddConstraint(check=replace(SMALL.check, enforced=False))])
     insert(catalog, stream, 700)
     assert ids(catalog, stream) == [9, 700]
 
@@ -161,27 +172,27 @@ def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: 
     stream = catalog.tables.create([scope], "t", columns, [], properties, checks=[check]).stream
     assert catalog.definition(stream, age_s=0).properties.defaults["n"] == "1 + 2"
 
-    def change(kind: str, *column: str, **more: Any) -> None:
-        catalog.altering.alter([scope], "t", [{"kind": kind, "column": list(column), **more}])
+    def change(kind: type[ColumnChange], *column: str, **more: Any) -> None:
+        catalog.altering.alter([scope], "t", [kind(column=column, **more)])
 
     with pytest.raises(UnsupportedOperationError, match=r"ALTER COLUMN \.\.\. SET DEFAULT"):
-        change("AddColumn", "m", type='"integer"', nullable=True, comment=None, position=None, default="4")
-    change("AddColumn", "m", type='"integer"', nullable=True, comment=None, position=None, default=None)
-    change("UpdateColumnDefaultValue", "m", default="id + 1")
-    change("UpdateColumnDefaultValue", "n", default="7")
-    catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": "retention", "value": "3 days"}])
+        change(AddColumn, "m", type=IntegerType(), default="4")
+    change(AddColumn, "m", type=IntegerType())
+    change(UpdateColumnDefaultValue, "m", default="id + 1")
+    change(UpdateColumnDefaultValue, "n", default="7")
+    catalog.altering.alter([scope], "t", [SetProperty(property="retention", value="3 days")])
     assert catalog.definition(stream, age_s=0).properties.defaults == {
         "n": "7",
         "m": "id + 1",
         **({"größe": "'x'"} if table_format == "json" else {}),
     }
     with pytest.raises(UnsupportedOperationError, match="DROP CONSTRAINT positive"):
-        change("DeleteColumn", "id")
+        change(DeleteColumn, "id")
 
     # A column of that name that comes again has none; a table that takes this one's place has its own.
-    change("DeleteColumn", "n")
-    change("AddColumn", "n", type='"integer"', nullable=True, comment=None, position=None, default=None)
-    change("UpdateColumnDefaultValue", "m", default=None)
+    change(DeleteColumn, "n")
+    change(AddColumn, "n", type=IntegerType())
+    change(UpdateColumnDefaultValue, "m", default=None)
     definition = catalog.definition(stream, age_s=0)
     assert "n" not in definition.properties.defaults
     assert "m" not in definition.properties.defaults

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -20,6 +20,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_pravega.catalog.ddl import (
+    AddColumn,
+    ColumnPosition,
+    DeleteColumn,
+    RenameColumn,
+    SchemaChange,
+    UpdateColumnComment,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+)
 from pyspark_pravega.catalog.statements.evolution import (
     REVISION,
     check_readable,
@@ -33,6 +44,8 @@ from pyspark_pravega.errors import InvalidNameError, PravegaError, UnsupportedOp
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.formats import AVRO, JSON, PROTOBUF, Schema, schema_for
 
+Kind = TypeVar("Kind", bound=SchemaChange)
+FIRST = ColumnPosition(after=None)
 COLUMNS = StructType(
     [
         StructField("id", LongType(), False, {"comment": "the id"}),
@@ -46,16 +59,15 @@ def schema(table_format: str = AVRO) -> Schema:
     return schema_for(table_format, COLUMNS, name="orders", namespace="shop")
 
 
-def add(name: str, kind: DataType | None = None, **more: Any) -> dict[str, Any]:
-    change = {"kind": "AddColumn", "column": name.split("."), "type": (kind or StringType()).json(), "nullable": True}
-    return {**change, "comment": None, "position": None, "default": None, **more}
+def add(name: str, kind: DataType | None = None, **more: Any) -> AddColumn:
+    return change(AddColumn, name, type=kind or StringType(), **more)
 
 
-def change(kind: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "column": name.split("."), **more}
+def change(kind: type[Kind], name: str, **more: Any) -> Kind:
+    return kind(column=tuple(name.split(".")), **more)
 
 
-def after(table_format: str, *changes: dict[str, Any]) -> StructType:
+def after(table_format: str, *changes: SchemaChange) -> StructType:
     new_schema = evolved(schema(table_format), changes, stream="shop/orders")
     assert new_schema.type == schema(table_format).type
     return new_schema.columns()
@@ -78,25 +90,25 @@ def test_a_column_is_added_as_a_new_table_would_have_it(table_format: str, kind:
 
 @pytest.mark.parametrize("table_format", [AVRO, JSON])
 def test_a_column_has_a_place_and_a_comment(table_format: str) -> None:
-    new = after(table_format, add("a", position=["FIRST"], comment="why"), add("b", position=["AFTER", "ID"]))
+    new = after(table_format, add("a", position=FIRST, comment="why"), add("b", position=ColumnPosition(after="ID")))
     assert new.fieldNames() == ["a", "id", "b", "n", "st"]
     assert new["a"].metadata == {"comment": "why"}
 
 
 @pytest.mark.parametrize("table_format", [AVRO, JSON, PROTOBUF])
 def test_a_column_is_dropped(table_format: str) -> None:
-    assert after(table_format, change("DeleteColumn", "n")).fieldNames() == ["id", "st"]
-    assert after(table_format, change("DeleteColumn", "zz", if_exists=True)).fieldNames() == ["id", "n", "st"]
+    assert after(table_format, change(DeleteColumn, "n")).fieldNames() == ["id", "st"]
+    assert after(table_format, change(DeleteColumn, "zz", if_exists=True)).fieldNames() == ["id", "n", "st"]
 
 
 @pytest.mark.parametrize("table_format", [AVRO, JSON])
 def test_a_column_is_changed_in_its_place(table_format: str) -> None:
     new = after(
         table_format,
-        change("UpdateColumnType", "n", type=LongType().json()),
-        change("UpdateColumnComment", "n", comment="more"),
-        change("UpdateColumnNullability", "id", nullable=True),
-        change("UpdateColumnPosition", "st", position=["FIRST"]),
+        change(UpdateColumnType, "n", type=LongType()),
+        change(UpdateColumnComment, "n", comment="more"),
+        change(UpdateColumnNullability, "id", nullable=True),
+        change(UpdateColumnPosition, "st", position=FIRST),
     )
     assert new.fieldNames() == ["st", "id", "n"]
     assert new["n"] == StructField("n", LongType(), True, {"comment": "more"})
@@ -105,7 +117,7 @@ def test_a_column_is_changed_in_its_place(table_format: str) -> None:
 
 @pytest.mark.parametrize("table_format", [AVRO, JSON])
 def test_a_struct_has_columns_of_its_own(table_format: str) -> None:
-    new = after(table_format, add("st.y"), change("DeleteColumn", "st.x"))
+    new = after(table_format, add("st.y"), change(DeleteColumn, "st.x"))
     assert new["st"].dataType == StructType([StructField("y", StringType())])
 
 
@@ -113,7 +125,7 @@ def test_a_struct_has_columns_of_its_own(table_format: str) -> None:
 def test_a_column_that_comes_back_has_a_field_of_its_own(table_format: str) -> None:
     """In the events of both codecs; the schema that was there in between needn't be known."""
     before = schema(table_format)
-    drops = [change("DeleteColumn", "n"), add("st.y"), change("DeleteColumn", "st.x")]
+    drops: list[SchemaChange] = [change(DeleteColumn, "n"), add("st.y"), change(DeleteColumn, "st.x")]
     dropped = evolved(before, drops, stream="s/t", earlier=[before])
     new = evolved(dropped, [add("n"), add("st.x"), add("n_2")], stream="s/t", earlier=[before, dropped])
     kinds = [("id", LongType()), ("st", StructType([StructField(name, StringType()) for name in "yx"]))]
@@ -128,8 +140,11 @@ def test_a_column_that_comes_back_has_a_field_of_its_own(table_format: str) -> N
             assert json.loads(events[0].as_py()) == {"id": 1, "st": inner, "n_2": "text", "n_2_2": None}
         assert coded.decode(events, coded.schema.names).to_pylist() == given
     # Whatever is changed in it, it stays that field.
-    moved = [change("UpdateColumnPosition", "n", position=["FIRST"]), change("UpdateColumnComment", "n", comment="x")]
-    again = evolved(new, [*moved, change("UpdateColumnNullability", "n", nullable=True)], stream="s/t", earlier=[new])
+    moved: list[SchemaChange] = [
+        change(UpdateColumnPosition, "n", position=FIRST),
+        change(UpdateColumnComment, "n", comment="x"),
+    ]
+    again = evolved(new, [*moved, change(UpdateColumnNullability, "n", nullable=True)], stream="s/t", earlier=[new])
     assert fields(again)["n"] == "n_2"
     assert again.columns().fieldNames()[0] == "n"
     # So it is for columns that are given anew, and for messages by their numbers.
@@ -153,7 +168,7 @@ class NoEncodings:
 
 
 def test_a_message_s_numbers_are_never_used_again() -> None:
-    new_schema = evolved(schema(PROTOBUF), [change("DeleteColumn", "st"), add("new")], stream="s/t")
+    new_schema = evolved(schema(PROTOBUF), [change(DeleteColumn, "st"), add("new")], stream="s/t")
     message = descriptor_pb2.FileDescriptorSet.FromString(new_schema.data).file[0].message_type[0]
     assert [(field.name, field.number) for field in message.field] == [("id", 1), ("n", 2), ("new", 4)]
     optional = {
@@ -183,29 +198,29 @@ def test_a_revision_differs_and_has_the_same_columns(table_format: str) -> None:
     assert table_format == PROTOBUF or json.loads(once.data)[REVISION] == 7
 
 
-REFUSED: list[tuple[str, dict[str, Any], type[PravegaError], str]] = [
+REFUSED: list[tuple[str, SchemaChange, type[PravegaError], str]] = [
     (AVRO, add("N"), InvalidNameError, 'has a column "N" already'),
-    (AVRO, add("x", position=["AFTER", "idd"]), InvalidNameError, 'no column "idd" after which "x" could be; did you'),
+    (AVRO, add("x", position=ColumnPosition(after="idd")), InvalidNameError, 'no column "idd" after which "x"'),
     (AVRO, add("x", nullable=False), UnsupportedOperationError, "as NOT NULL: events already written don't have it"),
     (AVRO, add("x", default="3"), UnsupportedOperationError, "with a DEFAULT, which earlier rows don't hold"),
     (AVRO, add("n.x"), UnsupportedOperationError, '"n" isn\'t a struct'),
-    (AVRO, change("DeleteColumn", "nn"), InvalidNameError, 'has no column "nn"; did you mean "n"'),
-    (AVRO, change("RenameColumn", "n"), UnsupportedOperationError, "hold the old name. Add a column"),
-    (JSON, change("UpdateColumnType", "n", type='"string"'), UnsupportedOperationError, "can't become STRING"),
+    (AVRO, change(DeleteColumn, "nn"), InvalidNameError, 'has no column "nn"; did you mean "n"'),
+    (AVRO, change(RenameColumn, "n"), UnsupportedOperationError, "hold the old name. Add a column"),
+    (JSON, change(UpdateColumnType, "n", type=StringType()), UnsupportedOperationError, "can't become STRING"),
     (JSON, add("id"), InvalidNameError, "already"),
     (PROTOBUF, add("id"), InvalidNameError, "already"),
     (PROTOBUF, add("st.y"), UnsupportedOperationError, "to the message itself, as its last one"),
-    (PROTOBUF, change("UpdateColumnType", "n", type='"long"'), UnsupportedOperationError, "can't become bigint"),
-    (PROTOBUF, change("UpdateColumnPosition", "n", position=["FIRST"]), UnsupportedOperationError, "stay where"),
-    (PROTOBUF, change("UpdateColumnComment", "n", comment="x"), UnsupportedOperationError, "keep no comments"),
-    (PROTOBUF, change("UpdateColumnNullability", "n"), UnsupportedOperationError, "fixed when it is made"),
-    (PROTOBUF, change("DeleteColumn", "nn"), InvalidNameError, 'no column "nn" to drop'),
+    (PROTOBUF, change(UpdateColumnType, "n", type=LongType()), UnsupportedOperationError, "can't become bigint"),
+    (PROTOBUF, change(UpdateColumnPosition, "n", position=FIRST), UnsupportedOperationError, "stay where"),
+    (PROTOBUF, change(UpdateColumnComment, "n", comment="x"), UnsupportedOperationError, "keep no comments"),
+    (PROTOBUF, change(UpdateColumnNullability, "n", nullable=True), UnsupportedOperationError, "is fixed when"),
+    (PROTOBUF, change(DeleteColumn, "nn"), InvalidNameError, 'no column "nn" to drop'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("table_format", "wrong", "error", "message"), REFUSED)
 def test_what_can_t_be_done_is_refused(
-    table_format: str, wrong: dict[str, Any], error: type[PravegaError], message: str
+    table_format: str, wrong: SchemaChange, error: type[PravegaError], message: str
 ) -> None:
     with pytest.raises(error) as refused:
         after(table_format, wrong)
@@ -213,14 +228,14 @@ def test_what_can_t_be_done_is_refused(
 
 
 def test_the_last_column_stays() -> None:
-    drops = [change("DeleteColumn", name) for name in ("id", "n", "st")]
+    drops = [change(DeleteColumn, name) for name in ("id", "n", "st")]
     for table_format in (AVRO, JSON, PROTOBUF):
         with pytest.raises(UnsupportedOperationError, match="the only one"):
             after(table_format, *drops)
 
 
 def test_events_that_are_there_must_stay_readable() -> None:
-    wider = evolved(schema(), [change("UpdateColumnType", "n", type=LongType().json())], stream="s/t")
+    wider = evolved(schema(), [change(UpdateColumnType, "n", type=LongType())], stream="s/t")
     check_readable(schema(), wider, stream="s/t")
     with pytest.raises(UnsupportedOperationError, match='are in stream "s/t" already'):
         check_readable(wider, schema(), stream="s/t")

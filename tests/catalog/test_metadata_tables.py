@@ -13,6 +13,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.statements import metadata_tables
 from pyspark_pravega.catalog.statements.metadata_tables import SCHEMAS
 from pyspark_pravega.client import Stream, StreamConfiguration, StreamCut, StreamSegments
+from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.errors import InvalidNameError, StreamNotFoundError
 
 pytestmark = pytest.mark.server
@@ -65,7 +66,10 @@ def test_commits_of_some_versions_ask_for_no_others(
     monkeypatch.setattr(type(controller), "epoch_segments", counting)
 
     def versions(*predicates: tuple[str, list[int]], columns: Sequence[str] = ("version", "cut")) -> list[Any]:
-        given = [{"column": "version", "comparison": comparison, "values": values} for comparison, values in predicates]
+        given = [
+            Predicate(column="version", comparison=comparison, values=tuple(values))
+            for comparison, values in predicates
+        ]
         rows = catalog.metadata.rows([scope], "t$commits", columns, given).rows
         assert not any(row[-1] is None for row in rows)
         return [row[0] for row in rows]
@@ -94,7 +98,7 @@ def test_commits_come_in_pages_and_no_more_than_are_wanted(
     def paged(
         *predicates: tuple[str, str, int], limit: int | None = None, newest_first: bool = False
     ) -> list[list[int]]:
-        given = [{"column": column, "comparison": sign, "values": [value]} for column, sign, value in predicates]
+        given = [Predicate(column=column, comparison=sign, values=(value,)) for column, sign, value in predicates]
         pages: list[list[int]] = []
         page = 0
         while not pages or page:

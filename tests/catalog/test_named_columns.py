@@ -12,6 +12,7 @@ from catalog_tools import rows
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn, SetProperty, TableChange, UpdateColumnType
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table import Check
@@ -57,10 +58,10 @@ FORMATS = ("avro", "json", "protobuf")
 KINDS = {"long": LongType(), "double": DoubleType(), "float": FloatType()}
 
 
-def change(kind: str, path: str) -> dict[str, Any]:
+def change(kind: str, path: str) -> DeleteColumn | UpdateColumnType:
     if kind == "drop":
-        return {"kind": "DeleteColumn", "column": path.split(".")}
-    return {"kind": "UpdateColumnType", "column": path.split("."), "type": KINDS[kind].json()}
+        return DeleteColumn(column=tuple(path.split(".")))
+    return UpdateColumnType(column=tuple(path.split(".")), type=KINDS[kind])
 
 
 def write_and_read(catalog: Catalog, scope: str, table: str, checks: list[str]) -> list[Any]:
@@ -97,7 +98,7 @@ def test_a_column_that_is_named_stays(catalog: Catalog, scope: str) -> None:
         # What was accepted, or refused: from then on the table is as good as before.
         try:
             assert write_and_read(catalog, scope, table, [check.name for check in checks]) == [1], case
-            other = [{"kind": "SetProperty", "property": "tags", "value": "x"}]
+            other = [SetProperty(property="tags", value="x")]
             catalog.altering.alter([scope], table, other)
         except PravegaError as error:
             return f"{result}, and then: {error}"
@@ -176,11 +177,11 @@ def test_several_sessions_bring_the_same_column(catalog: Catalog, scope: str) ->
             if number % 2:
                 catalog.altering.merge_schema([scope], "t", new)
                 return
-            changes = [{"kind": "AddColumn", "column": [new.names[-1]], "type": IntegerType().json(), "nullable": True}]
+            changes: list[TableChange] = [AddColumn(column=(new.names[-1],), type=IntegerType())]
             if new.names[-1] == "c0":
                 changes += [
-                    {"kind": "AddColumn", "column": ["s", "z"], "type": StringType().json(), "nullable": True},
-                    {"kind": "UpdateColumnType", "column": ["a"], "type": LongType().json()},
+                    AddColumn(column=("s", "z"), type=StringType()),
+                    UpdateColumnType(column=("a",), type=LongType()),
                 ]
             catalog.altering.alter([scope], "t", changes)
 
@@ -192,4 +193,4 @@ def test_several_sessions_bring_the_same_column(catalog: Catalog, scope: str) ->
     assert schema["a"].dataType == LongType()
     # Another type is another column: it isn't there.
     with pytest.raises(PravegaError, match='a column "c0" already'):
-        catalog.altering.alter([scope], "t", [{**change("long", "c0"), "kind": "AddColumn", "nullable": True}])
+        catalog.altering.alter([scope], "t", [AddColumn(column=("c0",), type=LongType())])

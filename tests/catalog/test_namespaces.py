@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from catalog_tools import COLUMNS, make
@@ -13,6 +13,8 @@ from client_tools import break_creation
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import RemoveProperty, SetProperty
+from pyspark_pravega.catalog.statements import View
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.key_value import creation
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupStream
@@ -28,14 +30,16 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.together import together
 
 pytestmark = pytest.mark.server
-VIEW: dict[str, Any] = {"query": "SELECT 1", "schema": "{}", "columns": ["a"]}
+VIEW = View(
+    query="SELECT 1", schema="{}", properties={}, catalog=None, current=[], configuration={}, mode=None, columns=["a"]
+)
 
 
-def set_property(name: str, value: str) -> dict[str, str]:
-    return {"kind": "SetProperty", "property": name, "value": value}
+def set_property(name: str, value: str) -> SetProperty:
+    return SetProperty(property=name, value=value)
 
 
-def store(catalog: Catalog, scope: str, name: str, definition: dict[str, Any] = VIEW, **how: bool) -> None:
+def store(catalog: Catalog, scope: str, name: str, definition: View = VIEW, **how: bool) -> None:
     catalog.views.store([scope], name, definition, **{"create": True, "replace": False, **how})
 
 
@@ -43,7 +47,7 @@ def test_a_namespace_keeps_its_comment_and_properties(catalog: Catalog) -> None:
     name = f"test-{uuid.uuid4().hex[:12]}"
     catalog.namespaces.create([name], {"comment": "ours", "team": "us", "owner": "me"})
     assert catalog.namespaces.properties([name]) == {"scope": name, "comment": "ours", "team": "us"}
-    catalog.namespaces.alter([name], [set_property("team", "them"), {"kind": "RemoveProperty", "property": "comment"}])
+    catalog.namespaces.alter([name], [set_property("team", "them"), RemoveProperty(property="comment")])
     assert catalog.namespaces.properties([name]) == {"scope": name, "team": "them"}
     assert catalog.namespaces.drop([name], cascade=False)
     catalog.namespaces.create([name])
@@ -93,8 +97,8 @@ def test_a_view_is_made_replaced_renamed_and_dropped(catalog: Catalog, scope: st
     assert catalog.views.load([scope], "my-view") == VIEW
     with pytest.raises(ViewExistsError):
         store(catalog, scope, "my_view")
-    store(catalog, scope, "my_view", {**VIEW, "query": "SELECT 2"}, replace=True)
-    assert catalog.views.load([scope], "my_view")["query"] == "SELECT 2"
+    store(catalog, scope, "my_view", replace(VIEW, query="SELECT 2"), replace=True)
+    assert catalog.views.load([scope], "my_view").query == "SELECT 2"
     catalog.views.rename([scope], "my_view", [], "other")
     assert catalog.views.names([scope]) == ["other"]
     assert catalog.views.drop([scope], "other") is True

@@ -77,7 +77,7 @@ def test_a_scan_of_an_old_look_is_planned_again_where_its_columns_are_the_same(s
         made_again(other, scope, "t", "avro")
 
         def scan(column: str = column) -> int:
-            return methods.plan_scan([scope], "t", [column], {}, schema=COLUMNS.json())["segments"]
+            return methods.plan_scan([scope], "t", [column], {}, schema=COLUMNS)["segments"]
 
         if expected:
             assert scan() == 1

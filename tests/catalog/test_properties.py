@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, OtherTransform, Transform
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.connector.log import History
@@ -34,12 +35,12 @@ COLUMNS = StructType([StructField("id", LongType()), StructField("Name", StringT
 EVENT = StructType([StructField("event", BinaryType())])
 
 
-def bucket(column: str, buckets: int) -> dict[str, Any]:
-    return {"name": "bucket", "columns": [column], "buckets": buckets}
+def bucket(column: str, buckets: int) -> Bucket:
+    return Bucket(columns=(column,), buckets=buckets)
 
 
 def check(
-    properties: dict[str, str] | None = None, *transforms: dict[str, Any], schema: StructType = COLUMNS
+    properties: dict[str, str] | None = None, *transforms: Transform, schema: StructType = COLUMNS
 ) -> TableRequest:
     return check_request(schema, transforms, properties or {}, (), lambda _: True)
 
@@ -58,7 +59,7 @@ def test_clustered_by_makes_a_column_the_routing_key_and_buckets_segments() -> N
 
 
 def test_cluster_by_makes_a_column_the_routing_key_and_leaves_segments() -> None:
-    request = check({"segments": "3"}, {"name": "cluster_by", "columns": ["id"]})
+    request = check({"segments": "3"}, ClusterBy(columns=("id",)))
     assert request.properties["routing-key"] == "id"
     assert request.configuration.scaling.min_segments == 3
     for names in ('["id"]', '[["id"]]'):
@@ -119,7 +120,7 @@ def test_history_is_a_number_of_versions_or_a_time(given: str, versions: int | N
     assert History.parse(kept) == History(versions=versions, milliseconds=milliseconds)
 
 
-REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[PravegaError], str]] = [
+REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaError], str]] = [
     ({"format": "jason"}, [], COLUMNS, ConfigurationError, 'not "jason"; did you mean "json"?'),
     ({"format": "string"}, [], COLUMNS, ConfigurationError, "exactly one column, event STRING"),
     ({"format": "raw", "compression": "gzip"}, [], EVENT, ConfigurationError, "not for raw"),
@@ -158,17 +159,17 @@ REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[Prave
     ({"location": "/x"}, [], COLUMNS, UnsupportedOperationError, "leave LOCATION out"),
     ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),
     ({"provider": "parquet"}, [], COLUMNS, UnsupportedOperationError, "USING parquet isn't possible"),
-    ({}, [{"name": "identity", "columns": ["id"]}], COLUMNS, UnsupportedOperationError, "use CLUSTERED BY (column)"),
+    ({}, [OtherTransform(name="identity")], COLUMNS, UnsupportedOperationError, "use CLUSTERED BY (column)"),
     (
-        {}, [{"name": "cluster_by", "columns": ["id", "Name"]}], COLUMNS,
+        {}, [ClusterBy(columns=("id", "Name"))], COLUMNS,
         UnsupportedOperationError, "CLUSTER BY (id, Name): a routing key is one column",
     ),
     (
-        {"routing-key": "Name"}, [{"name": "cluster_by", "columns": ["id"]}], COLUMNS,
+        {"routing-key": "Name"}, [ClusterBy(columns=("id",))], COLUMNS,
         ConfigurationError, "CLUSTER BY (id) contradicts",
     ),
     (
-        {}, [{"name": "bucket", "columns": ["id", "Name"], "buckets": 2}], COLUMNS,
+        {}, [Bucket(columns=("id", "Name"), buckets=2)], COLUMNS,
         UnsupportedOperationError, "CLUSTERED BY (id, Name): a routing key is one column",
     ),
     ({"routing-key": "Name"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "CLUSTERED BY (id) contradicts"),
@@ -185,7 +186,7 @@ REFUSED: list[tuple[dict[str, str], list[dict[str, Any]], StructType, type[Prave
 @pytest.mark.parametrize(("properties", "transforms", "schema", "kind", "words"), REFUSED)
 def test_what_a_stream_can_not_be_is_refused_by_name(
     properties: dict[str, str],
-    transforms: list[dict[str, Any]],
+    transforms: list[Transform],
     schema: StructType,
     kind: type[PravegaError],
     words: str,

@@ -18,7 +18,8 @@ SNAPSHOT = Snapshot(
 
 def left(*predicates: tuple[str, str, list[Any]]) -> list[tuple[int, int, int]]:
     given: list[Predicate] = [
-        {"column": column, "comparison": comparison, "values": values} for column, comparison, values in predicates
+        Predicate(column=column, comparison=comparison, values=tuple(values))
+        for column, comparison, values in predicates
     ]
     snapshot = narrowed(SNAPSHOT, Bounds.of(given), None)
     return [(part.segment_id, part.start, part.end) for part in snapshot.parts]

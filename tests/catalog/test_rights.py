@@ -8,10 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from client_tools import break_creation
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructType
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.key_value import NOT_EXISTS, creation
 from pyspark_pravega.connector.key_value import (
@@ -173,9 +174,7 @@ def test_a_table_with_a_key_is_changed_and_compacted_by_those_who_may_write(
     options = ReadOptions(subscriber="keyed-follower")
     source = ChangesSource(maker.client, made.stream, ChangesRange(from_version="1"), options, keyed=True)
     source.subscribe()
-    maker.altering.alter(
-        ["rights"], "keyed", [{"kind": "AddColumn", "column": ["n"], "type": '"integer"', "nullable": True}]
-    )
+    maker.altering.alter(["rights"], "keyed", [AddColumn(column=("n",), type=IntegerType())])
     made = maker.load_table(["rights"], "keyed")
     change(made, {0: "new", 1: None, 20: "more"})
     assert compact(made.settings, made.stream).rows == 10

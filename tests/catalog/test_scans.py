@@ -35,7 +35,7 @@ def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:
 
 
 def offset(comparison: str, value: int) -> Predicate:
-    return {"column": "_offset", "comparison": comparison, "values": [value]}
+    return Predicate(column="_offset", comparison=comparison, values=(value,))
 
 
 def ids(catalog: Catalog, snapshot: Snapshot, limit: int | None = None, last: int = 2**63 - 1) -> list[int]:

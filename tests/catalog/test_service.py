@@ -254,7 +254,7 @@ def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: 
 def test_statements_that_wait_for_one_table_hold_up_no_other(settings: Settings, catalog: Catalog, scope: str) -> None:
     """However many there are: whoever commits must not wait in their queue."""
     sick, well = make(catalog, scope, "sick"), make(catalog, scope, "well")
-    column = {"kind": "AddColumn", "type": '"long"', "nullable": True, "comment": None, "position": None}
+    column = {"kind": "AddColumn", "type": '"long"', "nullable": True, "comment": None}
     started = Service(settings.to_options())
     try:
         with create_ledger(catalog.client, sick).schemas_locked():

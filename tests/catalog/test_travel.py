@@ -284,8 +284,10 @@ def test_every_change_is_an_insert_of_its_version(catalog: Catalog, fixed: Strea
 
 def test_bounds_of_changes(catalog: Catalog, fixed: Stream) -> None:
     def between(start: str, end: str | None, *, inclusive: tuple[bool, bool] = (True, True)) -> tuple[int, int]:
-        bounds = {"from_version": start, "to_version": end}
-        wanted = ChangesRange.of({**bounds, "from_inclusive": inclusive[0], "to_inclusive": inclusive[1]})
+        from_inclusive, to_inclusive = inclusive
+        wanted = ChangesRange(
+            from_version=start, to_version=end, from_inclusive=from_inclusive, to_inclusive=to_inclusive
+        )
         return wanted.versions(open_ledger(catalog.client, fixed), fixed)
 
     assert between("1", None) == (1, 3)
@@ -307,8 +309,8 @@ def test_changes_between_times(catalog: Catalog, fixed: Stream) -> None:
     times = [commit.committed_at * 1000 for commit in ledger.all_commits()]
 
     def between(start: int, end: int | None, *, inclusive: bool = True) -> tuple[int, int]:
-        bounds = {"from_timestamp": start, "to_timestamp": end, "from_inclusive": inclusive, "to_inclusive": inclusive}
-        return ChangesRange.of(bounds).versions(ledger, fixed)
+        wanted = ChangesRange(from_timestamp=start, to_timestamp=end, from_inclusive=inclusive, to_inclusive=inclusive)
+        return wanted.versions(ledger, fixed)
 
     assert between(0, None) == (1, 3)
     assert between(times[0], times[1]) == (1, 2)
@@ -354,7 +356,7 @@ def test_a_version_names_current_segments_only(catalog: Catalog, stream: Stream,
         return [versions, parts, counted[0], changes(catalog, stream, 1, 5), changes(catalog, stream, 4, 4)]
 
     def offset_from(least: int) -> Predicate:
-        return {"column": "_offset", "comparison": ">=", "values": [least]}
+        return Predicate(column="_offset", comparison=">=", values=(least,))
 
     def ids_of(snapshot: Snapshot) -> list[tuple[int, int, int]]:
         return [(part.segment_id, part.start, part.end) for part in snapshot.parts]

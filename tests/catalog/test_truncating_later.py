@@ -7,6 +7,7 @@ import pytest
 from catalog_tools import ids, insert, make, plan, write
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import SetProperty
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.write import Epoch, OverwritingJob, Seen, WriteJob
 from pyspark_pravega.errors import ConfigurationError
@@ -88,4 +89,4 @@ def batch_of(row: int) -> pa.RecordBatch:
 
 
 def change(catalog: Catalog, scope: str, name: str, value: str) -> None:
-    catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": name, "value": value}])
+    catalog.altering.alter([scope], "t", [SetProperty(property=name, value=value)])

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import RemoveProperty, SetProperty
 from pyspark_pravega.catalog.plans import sampling as sampling_module
 from pyspark_pravega.catalog.plans.sampling import Sampling, sample
 from pyspark_pravega.client import Stream, StreamCut
@@ -274,11 +275,11 @@ def test_a_process_samples_a_table_until_its_property_is_taken_away(catalog: Cat
     sampling = Sampling()
     sampling.consider(catalog.load_table([scope], "t"))
     eventually(lambda: versions(others))
-    catalog.altering.alter([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
+    catalog.altering.alter([scope], "t", [RemoveProperty(property="version-every")])
     eventually(lambda: not sampling._running)
     for text in ("1", "soon", "500 ms"):
         with pytest.raises(ConfigurationError, match="version-every"):
-            catalog.altering.alter([scope], "t", [{"kind": "SetProperty", "property": "version-every", "value": text}])
+            catalog.altering.alter([scope], "t", [SetProperty(property="version-every", value=text)])
 
 
 def test_a_process_says_when_it_samples_as_many_tables_as_it_may(
@@ -294,11 +295,11 @@ def test_a_process_says_when_it_samples_as_many_tables_as_it_may(
         f'no versions of stream "{others.stream.scope}/further"' in record.getMessage() for record in caplog.records
     ] == [True]
     eventually(lambda: versions(others))
-    catalog.altering.alter([scope], "t", [{"kind": "RemoveProperty", "property": "version-every"}])
+    catalog.altering.alter([scope], "t", [RemoveProperty(property="version-every")])
     eventually(lambda: not sampling._running)
     sampling.consider(catalog.load_table([scope], "further"))
     eventually(lambda: list(catalog.metadata.rows([scope], "further$commits", ["version"], []).rows))
-    catalog.altering.alter([scope], "further", [{"kind": "RemoveProperty", "property": "version-every"}])
+    catalog.altering.alter([scope], "further", [RemoveProperty(property="version-every")])
 
 
 def test_a_ledger_s_version_of_others_counts_no_rows(catalog: Catalog, scope: str) -> None:

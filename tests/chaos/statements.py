@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.connector.log import ledger as ledgers
 from pyspark_pravega.connector.log import recovery, take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
@@ -170,7 +171,7 @@ def _replace(catalog: Catalog, scope: str, statement: Statement) -> None:
 
 
 def _alter(catalog: Catalog, scope: str, statement: Statement) -> None:
-    column = {"kind": "AddColumn", "column": [f"c{statement.number}"], "type": StringType().json(), "nullable": True}
+    column = AddColumn(column=(f"c{statement.number}",), type=StringType())
     catalog.altering.alter([scope], "t", [column])
 
 

@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from compaction_tools import COLUMNS, STEPS, compact_with, events_of, put, rows_of, runs, two_versions
 from connector_tools import begin, promise, transaction_of
+from pyspark.sql.types import LongType
 from readers import rows_read
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.catalog.plans.compactions import Compactions
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.reader_groups import ReaderGroup, ReaderGroupRetention, ReaderGroupStream
@@ -40,7 +42,7 @@ from pyspark_pravega.serde.codec import arrow_batch
 
 pytestmark = [pytest.mark.server]
 
-ADD_C = {"kind": "AddColumn", "column": ["c"], "type": '"long"', "nullable": True}
+ADD_C = AddColumn(column=("c",), type=LongType())
 
 
 @pytest.fixture

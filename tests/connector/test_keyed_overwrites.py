@@ -5,10 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from compaction_tools import COLUMNS, put, rows_of
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn, SetProperty
 from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
@@ -100,7 +101,7 @@ def test_events_of_others_are_not_marked(catalog: Catalog, scope: str, client: C
     columns = StructType([*COLUMNS, StructField("op", StringType())])
     table = catalog.tables.create([scope], "t", columns, [], {"isolation-level": "snapshot", "routing-key": "id"})
     own = {"primary-key": "id", "operation-column": "op", "delete-values": "d", "upsert-value": "u"}
-    changes = [{"kind": "SetProperty", "property": name, "value": value} for name, value in own.items()]
+    changes = [SetProperty(property=name, value=value) for name, value in own.items()]
     catalog.altering.alter([scope], "t", changes)
     table = catalog.load_table([scope], "t", age_s=0)
     put(table, {1: "one", 2: "two"})
@@ -125,9 +126,7 @@ def test_values_of_a_column_that_a_statement_does_not_know_stay(
         given = {"primary-key": "id", "format": table_format, "isolation-level": level}
         table = catalog.tables.create([scope], level, COLUMNS, [], given)
         put(table, {1: "one", 2: "two"})
-        catalog.altering.alter(
-            [scope], level, [{"kind": "AddColumn", "column": ["c"], "type": '"long"', "nullable": True}]
-        )
+        catalog.altering.alter([scope], level, [AddColumn(column=("c",), type=LongType())])
         altered = catalog.load_table([scope], level, age_s=0)
         job = WriteJob(WritePlan.of(altered, WriteOptions()))
         batch = pa.record_batch([pa.array([1]), pa.array(["new"]), pa.array([42])], ["id", "v", "c"])

@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 
 from pyspark_pravega import cli
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.client import Client, EventWriter, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.sandbox import Sandbox
@@ -112,7 +113,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def make(settings: Settings, scope: str, table: str, columns: StructType = COLUMNS, **properties: str) -> str:
-    bucket = {"name": "bucket", "columns": [columns.fieldNames()[0]], "buckets": 4}
+    bucket = Bucket(columns=(columns.fieldNames()[0],), buckets=4)
     Catalog(settings).tables.create([scope], table, columns, [bucket], properties)
     return f"{scope.replace('-', '_')}.{table}"
 

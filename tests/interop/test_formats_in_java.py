@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
 from tests.jars.java_client import JavaPrograms
@@ -95,7 +96,7 @@ def expected_micros(value: datetime.datetime) -> int:
 
 
 def make(catalog: Catalog, scope: str, **properties: str) -> TableDefinition:
-    bucket = {"name": "bucket", "columns": ["name"], "buckets": 3}
+    bucket = Bucket(columns=("name",), buckets=3)
     table = catalog.tables.create([scope], "many_types", COLUMNS, [bucket], properties)
     insert(table, [row(i) for i in range(ROWS)])
     return table

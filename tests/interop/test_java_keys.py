@@ -11,6 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import SetProperty
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
@@ -83,7 +84,7 @@ def test_change_records_of_another_program(catalog: Catalog, scope: str, java: J
             "row-column": "after",
             **more,
         }
-        changes = [{"kind": "SetProperty", "property": name, "value": value} for name, value in properties.items()]
+        changes = [SetProperty(property=name, value=value) for name, value in properties.items()]
         return catalog.altering.alter([scope], "customers", changes)
 
     with pytest.raises(ConfigurationError, match="the events have no field"):

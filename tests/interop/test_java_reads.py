@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from tests.jars.java_client import JavaPrograms
 
 pytestmark = [pytest.mark.server, pytest.mark.dropped]
@@ -111,7 +112,7 @@ def signed_bytes(number: int) -> bytes:
 
 
 def test_every_field_of_every_row(catalog: Catalog, scope: str, java: JavaPrograms) -> None:
-    bucket = {"name": "bucket", "columns": ["name"], "buckets": 4}
+    bucket = Bucket(columns=("name",), buckets=4)
     table = catalog.tables.create([scope], "many_types", COLUMNS, [bucket], {})
     insert(table, [row(i) for i in range(ROWS)])
 

@@ -12,6 +12,7 @@ from interop_tools import KEYS, events_by_segment, insert, select
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.client.routing import key_fractions, segment_indexes
@@ -54,7 +55,7 @@ def test_every_key_leads_to_the_segment_that_java_chooses(
     theirs = Stream(scope, "theirs")
     catalog.client.controller.create_stream(theirs, StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS)))
     columns = StructType([StructField("key", StringType(), nullable=False)])
-    bucket = {"name": "bucket", "columns": ["key"], "buckets": SEGMENTS}
+    bucket = Bucket(columns=("key",), buckets=SEGMENTS)
     table = catalog.tables.create([scope], "ours", columns, [bucket], {})
     make_uneven(catalog, theirs)
     make_uneven(catalog, table.stream)

@@ -22,10 +22,12 @@ import pyarrow as pa
 import pytest
 from catalog_tools import insert, make, plan
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from pyspark.sql.types import TimestampType
 from waiting import eventually
 
 from examples.nyc_flights import live_page
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.cli import main
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.shared import shared_client
@@ -190,7 +192,7 @@ def test_rows_schemas_and_what_was_changed(
         narrow.setattr(tables, "MOST_BYTES", 10)
         insert(catalog, table, 32)
         assert "pravega-spark tail" in answers.rows(table, 3)["error"]
-    added = {"kind": "AddColumn", "column": ["at"], "type": '"timestamp"', "nullable": True}
+    added = AddColumn(column=("at",), type=TimestampType())
     catalog.altering.alter([scope], "orders", [added])
     description = answers.table(table)
     assert [column["name"] for column in description["columns"]] == ["id", "name", "at"]

@@ -2,6 +2,7 @@ package pyspark.pravega;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,7 +13,7 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 
-/** ALTER's changes and CREATE's clauses as the catalog process reads them. */
+/** ALTER's changes and CREATE's clauses as the catalog process reads them (`catalog/ddl.py`). */
 final class Changes {
   private Changes() {}
 
@@ -35,18 +36,30 @@ final class Changes {
   static List<Map<String, Object>> of(Transform... transforms) {
     List<Map<String, Object>> described = new ArrayList<>();
     for (Transform transform : transforms) {
-      Map<String, Object> description = new HashMap<>();
-      description.put("name", transform.name());
-      description.put(
-          "columns",
-          Arrays.stream(transform.references()).map(NamedReference::fieldNames).map(p -> String.join(".", p)).toList());
-      Arrays.stream(transform.arguments())
-          .filter(Literal.class::isInstance)
-          .findFirst()
-          .ifPresent(argument -> description.put("buckets", ((Literal<?>) argument).value()));
-      described.add(description);
+      described.add(
+          switch (transform.name()) {
+            case "bucket" -> Map.of("kind", "Bucket", "columns", columns(transform), "buckets", buckets(transform));
+            case "cluster_by" -> Map.of("kind", "ClusterBy", "columns", columns(transform));
+            default -> Map.of("kind", "OtherTransform", "name", transform.name());
+          });
     }
     return described;
+  }
+
+  private static Object buckets(Transform transform) {
+    return Arrays.stream(transform.arguments())
+        .filter(Literal.class::isInstance)
+        .map(argument -> ((Literal<?>) argument).value())
+        .findFirst()
+        .orElseThrow();
+  }
+
+  private static List<String> columns(Transform transform) {
+    return columns(transform.references());
+  }
+
+  private static List<String> columns(NamedReference[] references) {
+    return Arrays.stream(references).map(reference -> String.join(".", reference.fieldNames())).toList();
   }
 
   private static Map<String, Object> describe(TableChange change) {
@@ -83,23 +96,21 @@ final class Changes {
       described.put("property", Constraints.PRIMARY_KEY);
       described.put("value", Constraints.columns(key));
     } else if (change instanceof TableChange.AddConstraint add) {
-      described.putAll(Constraints.describe(add.constraint()));
+      described.put("check", Constraints.describe(add.constraint()));
     } else if (change instanceof TableChange.DropConstraint drop) {
       described.put("name", drop.name());
       described.put("if_exists", drop.ifExists());
     } else if (change instanceof TableChange.ClusterBy cluster) {
-      described.put(
-          "columns",
-          Arrays.stream(cluster.clusteringColumns()).map(c -> String.join(".", c.fieldNames())).toList());
+      described.put("columns", columns(cluster.clusteringColumns()));
     }
     return described;
   }
 
-  /** Where a column goes: nothing for the end, FIRST, or AFTER and a column. */
-  private static List<String> position(TableChange.ColumnPosition position) {
-    if (position instanceof TableChange.After after) {
-      return List.of("AFTER", after.column());
+  /** Where a column goes: nothing for the end, behind another one, or behind none. */
+  private static Map<String, Object> position(TableChange.ColumnPosition position) {
+    if (position == null) {
+      return null;
     }
-    return position == null ? null : List.of("FIRST");
+    return Collections.singletonMap("after", position instanceof TableChange.After after ? after.column() : null);
   }
 }

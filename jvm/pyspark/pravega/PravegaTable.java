@@ -263,7 +263,7 @@ class PravegaTable
 
   /** Whether rows that are written take the place of those there: so they do when a table is replaced. */
   boolean replaces() {
-    return staged != null && staged.get("replaces").asBoolean();
+    return staged != null && staged.get("kind").asText().equals("StagedReplacement");
   }
 
   /** All columns, as Spark reads them. */

@@ -23,9 +23,9 @@ class ChangesBounds(TypedDict, total=False):
     """The bounds of CHANGES, as the JVM says them. See `ChangesRange`."""
 
     from_version: str
-    to_version: str
+    to_version: str | None
     from_timestamp: int
-    to_timestamp: int
+    to_timestamp: int | None
     from_inclusive: bool
     to_inclusive: bool
 

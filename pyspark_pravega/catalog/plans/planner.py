@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -17,7 +17,7 @@ from pyspark_pravega.catalog.plans import key_values, scans, writes
 from pyspark_pravega.catalog.plans.asked import all_columns
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
-from pyspark_pravega.catalog.statements import is_metadata
+from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.option_names import METADATA, READ_KEYS
@@ -169,7 +169,7 @@ class Planner:
         namespace: Sequence[str],
         table: str,
         options: Mapping[str, str],
-        staged: dict[str, Any] | None = None,
+        staged: Staged | None = None,
         trigger: str | None = None,
         *,
         checks: Sequence[str] | None = None,

@@ -1,6 +1,7 @@
 """The catalog process, which Spark's JVM talks to: it carries, and decides nothing.
 
-`service` answers requests, as `protocol` says: it calls `methods`, whose answers are `messages` (made by `answers`).
+`service` answers requests, as `protocol` says: it calls `methods` with what `parameters` makes of the request; their
+answers are `messages` (made by `answers`).
 Functions for Spark's workers travel as `pickles`, which open as `arrival` says, in workers that `daemon` makes. It uses
 `catalog.plans`, the catalog and all below.
 """

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
 
 from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan
 from pyspark_pravega.catalog.process import messages
+from pyspark_pravega.catalog.process.parameters import KIND
 from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
@@ -70,6 +73,33 @@ def _key_value_table(definition: KeyValueDefinition) -> messages.Table:
 
 def _checks(checks: Iterable[Check]) -> list[messages.CheckConstraint]:
     return [{"name": check.name, "condition": check.condition, "enforced": check.enforced} for check in checks]
+
+
+def staged(staged: statements.Staged) -> dict[str, Any]:
+    """What becomes of a table with its rows, for the JVM to hand back.
+
+    Args:
+        staged: what that is.
+    """
+    return {KIND: type(staged).__name__, **asdict(staged)}
+
+
+def view(view: statements.View) -> messages.View:
+    """A view, as it is stored and as Spark made it.
+
+    Args:
+        view: its parts.
+    """
+    return {
+        "query": view.query,
+        "schema": view.schema,
+        "properties": view.properties,
+        "catalog": view.catalog,
+        "current": view.current,
+        "configuration": view.configuration,
+        "mode": view.mode,
+        "columns": view.columns,
+    }
 
 
 def parameter(parameter: statements.Parameter) -> messages.Parameter:

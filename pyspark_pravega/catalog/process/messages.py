@@ -68,7 +68,7 @@ class Table(TypedDict):
     metadata: NotRequired[str]
     """Its metadata columns, as Spark's JSON, where they aren't those of all tables (`Greeting.metadata`)."""
     staged: NotRequired[dict[str, Any]]
-    """What becomes of a table with its rows; the JVM looks at `replaces` only."""
+    """What becomes of a table with its rows; the JVM looks at its `kind` only."""
 
 
 class MetadataTable(TypedDict):

@@ -1,4 +1,4 @@
-"""The methods of the catalog process: what the JVM says becomes values, and what they come to its answer."""
+"""The methods of the catalog process: they ask the catalog and its plans, and make an answer of what comes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import TableChange, Transform
 from pyspark_pravega.catalog.plans import (
     ChangesBounds,
     Planner,
@@ -33,7 +34,6 @@ from pyspark_pravega.catalog.plans import (
 from pyspark_pravega.catalog.process import answers
 from pyspark_pravega.catalog.process.messages import (
     BegunWrite,
-    CheckConstraint,
     CommitReport,
     CountedRows,
     Followed,
@@ -47,6 +47,7 @@ from pyspark_pravega.catalog.process.messages import (
     Procedure,
     ProcedureResult,
     Table,
+    View,
 )
 from pyspark_pravega.catalog.process.pickles import (
     Text64,
@@ -57,7 +58,7 @@ from pyspark_pravega.catalog.process.pickles import (
     value_of,
 )
 from pyspark_pravega.catalog.process.protocol import Method, wire_name
-from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Statement, is_metadata
+from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Staged, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
@@ -136,7 +137,7 @@ class CatalogMethods:
         self._left.calls = (call,)
 
     # Tables
-    def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | Mapping[str, Any]:
+    def load_relation(self, namespace: list[str], table: str) -> Table | MetadataTable | View:
         """A table, facts about one (`orders$commits`), or a view as `View`."""
         if is_metadata(table):
             stream, schema = self.catalog.metadata.schema(namespace, table)
@@ -150,7 +151,7 @@ class CatalogMethods:
         except StreamNotFoundError:
             # Streams are more frequent, so views are looked for behind them.
             try:
-                return self.catalog.views.load(namespace, table)
+                return answers.view(self.catalog.views.load(namespace, table))
             except ViewNotFoundError:
                 pass
             raise
@@ -172,20 +173,19 @@ class CatalogMethods:
         self,
         namespace: list[str],
         table: str,
-        schema: dict[str, Any],
-        transforms: list[dict[str, Any]],
+        schema: StructType,
+        transforms: list[Transform],
         properties: dict[str, str],
-        checks: list[CheckConstraint],
+        checks: list[Check],
     ) -> Table:
-        """Create a table: its columns as Spark's JSON, its CLUSTERED BY, its properties, its CHECK constraints."""
-        columns, given = StructType.fromJson(schema), [Check(**check) for check in checks]
-        definition = self.catalog.relations.create(namespace, table, columns, transforms, properties, checks=given)
+        """Create a table: its columns, its clauses, its properties, its CHECK constraints."""
+        definition = self.catalog.relations.create(namespace, table, schema, transforms, properties, checks=checks)
         return answers.table(definition)
 
     def alter_table(
-        self, namespace: list[str], table: str, changes: list[dict[str, Any]], seen: list[str] | None = None
+        self, namespace: list[str], table: str, changes: list[TableChange], seen: list[str] | None = None
     ) -> Table:
-        """Change a table, as `Changes.java` describes the changes; `seen` is what the statement has read of it."""
+        """Change a table; `seen` is what the statement has read of it."""
         return answers.table(self.catalog.relations.alter(namespace, table, changes, _seen(seen)))
 
     def drop_table(self, namespace: list[str], table: str) -> bool:
@@ -223,10 +223,10 @@ class CatalogMethods:
         self,
         namespace: list[str],
         table: str,
-        schema: dict[str, Any],
-        transforms: list[dict[str, Any]],
+        schema: StructType,
+        transforms: list[Transform],
         properties: dict[str, str],
-        checks: list[CheckConstraint],
+        checks: list[Check],
         create: bool,
         replace: bool,
     ) -> Table:
@@ -234,21 +234,23 @@ class CatalogMethods:
         definition, staged = self.catalog.relations.stage(
             namespace,
             table,
-            StructType.fromJson(schema),
+            schema,
             transforms,
             properties,
-            checks=[Check(**check) for check in checks],
+            checks=checks,
             create=create,
             replace=replace,
         )
-        return answers.table(definition) | {"staged": staged}
+        message = answers.table(definition)
+        message["staged"] = answers.staged(staged)
+        return message
 
-    def commit_staged(self, staged: dict[str, Any], written: bool) -> None:
+    def commit_staged(self, staged: Staged, written: bool) -> None:
         """Make a staged table what it is to be. May be done twice."""
         self.catalog.replacing.commit(staged, written=written)
         self._when_answered(partial(self.catalog.replacing.forget, staged))
 
-    def abort_staged(self, staged: dict[str, Any]) -> None:
+    def abort_staged(self, staged: Staged) -> None:
         """Leave things as they were before. May be done twice."""
         self.catalog.relations.abort(staged)
         self._when_answered(partial(self.catalog.replacing.forget, staged))
@@ -288,12 +290,12 @@ class CatalogMethods:
         position: PositionText | None = None,
         predicates: list[Predicate] | None = None,
         limit: int | None = None,
-        schema: str | None = None,
+        schema: StructType | None = None,
         moments: list[str] | None = None,
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`.
 
-        The schema has the table's columns as the query was planned with them, as Spark's JSON. `moments` is what
+        The schema has the table's columns as the query was planned with them. `moments` is what
         earlier calls for the query have told of this stream (`PlannedScan.moment`).
         """
         request = ScanRequest(
@@ -302,7 +304,7 @@ class CatalogMethods:
             position=position_of(position),
             predicates=predicates or [],
             limit=limit,
-            planned=_columns(schema),
+            planned=schema,
             moment=QueryMoment(moments or ()),
         )
         return answers.scan(self.planner.plan_scan(namespace, table, request), request.moment.news)
@@ -328,12 +330,12 @@ class CatalogMethods:
         namespace: list[str],
         table: str,
         options: dict[str, str],
-        schema: str | None = None,
+        schema: StructType | None = None,
         moments: list[str] | None = None,
     ) -> CountedRows:
         """How many rows a table has, where the commit log knows; schema and `moments` are as of `plan_scan`."""
         moment = QueryMoment(moments or ())
-        counted = self.planner.count_rows(namespace, table, options, _columns(schema), moment)
+        counted = self.planner.count_rows(namespace, table, options, schema, moment)
         rows, seen = (None, None) if counted is None else (counted[0], counted[1].to_json())
         return {"rows": rows, "seen": seen, "moment": moment.news}
 
@@ -381,22 +383,22 @@ class CatalogMethods:
         namespace: list[str],
         table: str,
         options: dict[str, str],
-        staged: dict[str, Any] | None = None,
+        staged: Staged | None = None,
         trigger: str | None = None,
         checks: list[str] | None = None,
-        rows: str | None = None,
+        rows: StructType | None = None,
         case_sensitive: bool = False,
     ) -> PlannedWrite:
         """Settle a write, before Spark plans its query.
 
         `checks` names the constraints that Spark checks its rows against; None where it does no such thing. `rows` are
-        the columns of a streaming query's rows, as Spark's JSON, and `case_sensitive` says whether names of theirs that
+        the columns of a streaming query's rows, and `case_sensitive` says whether names of theirs that
         differ from the table's in case are different ones.
         """
         plan = self.planner.plan_write(
             *(namespace, table, options, staged, trigger),
             checks=checks,
-            rows=_columns(rows),
+            rows=rows,
             case_sensitive=case_sensitive,
         )
         return answers.planned_write(plan)
@@ -409,14 +411,18 @@ class CatalogMethods:
             take_over(settled, query, run, epoch=epoch)
 
     def begin_write(
-        self, plan: Text64, partitions: int, packed: str | None = None, overwrite: bool = False, changes: bool = False
+        self,
+        plan: Text64,
+        partitions: int,
+        packed: StructType | None = None,
+        overwrite: bool = False,
+        changes: bool = False,
     ) -> BegunWrite:
         """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
 
         With `changes` its rows say in a last column, `_row_operation`, what is to become of them.
         """
-        columns = _columns(packed)
-        unpacked = columns if columns is not None and can_unpack(columns) else None
+        unpacked = packed if packed is not None and can_unpack(packed) else None
         job = begin_job(value_of(plan), partitions, overwrite=overwrite, changes=changes)
         begun: BegunWrite = {
             "writer": text_of(job),
@@ -461,10 +467,6 @@ class CatalogMethods:
     def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
         """Throw a write away. May be done twice."""
         self._writes.abort(value_of(writer), _messages(messages))
-
-
-def _columns(schema: str | None) -> StructType | None:
-    return None if schema is None else StructType.fromJson(json.loads(schema))
 
 
 def _seen(texts: list[str] | None) -> list[Seen]:

@@ -5,7 +5,8 @@ A request is `{"id": n, "method": "planScan", "params": {...}}`, its answer `{"i
 documents `{"id": n, "piece": ..., "last": ...}`, whose pieces together are its text.
 
 A method's signature stands in Python once: in `methods`, or where the method is passed on to, as `methods` says.
-`plan_scan` there is `planScan` on the wire, parameters have one name on both sides. `tests/catalog/test_protocol.py`
+`plan_scan` there is `planScan` on the wire, parameters have one name on both sides, and their types say what is taken:
+`parameters` makes that of what was said, and names what is wrong. `tests/catalog/test_protocol.py`
 holds the Java side against it.
 """
 
@@ -16,8 +17,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyspark_pravega.catalog.process.parameters import ParameterError, arguments
+
 Method = Callable[..., Any]
-"""Takes and returns values of JSON's types."""
+"""Takes values that `parameters` makes, and returns some of JSON's types."""
 
 
 def wire_name(method: str) -> str:
@@ -31,7 +34,7 @@ def call(methods: Mapping[str, Method], method: str, params: Mapping[str, Any]) 
     Args:
         methods: by their names on the wire.
         method: which one.
-        params: its arguments by name.
+        params: its arguments by name, of JSON's types.
 
     Returns:
         Its result, of JSON's types.
@@ -43,9 +46,10 @@ def call(methods: Mapping[str, Method], method: str, params: Mapping[str, Any]) 
     try:
         function = methods[method]
         inspect.signature(function).bind(**params)
-    except (KeyError, TypeError) as error:
+        values = arguments(function, params)
+    except (KeyError, TypeError, ParameterError) as error:
         raise ValueError(
             f"method {method}({', '.join(params)}) isn't known here ({error}): the jar on Spark's class path and the "
             "Python package are of different versions, install both anew"
         ) from error
-    return function(**params)
+    return function(**values)

@@ -15,11 +15,11 @@ from pyspark_pravega.catalog.statements.metadata_tables import MetadataTables, i
 from pyspark_pravega.catalog.statements.namespaces import Namespaces
 from pyspark_pravega.catalog.statements.procedures import PROCEDURES, Caller, Parameter, Procedures, Statement
 from pyspark_pravega.catalog.statements.relations import Relations
-from pyspark_pravega.catalog.statements.replacing import Replacing
+from pyspark_pravega.catalog.statements.replacing import Replacing, Staged
 from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.schemas import Schemas
 from pyspark_pravega.catalog.statements.tables import Tables
-from pyspark_pravega.catalog.statements.views import Views
+from pyspark_pravega.catalog.statements.views import View, Views
 
 __all__ = [
     "PROCEDURES",
@@ -35,8 +35,10 @@ __all__ = [
     "Replacing",
     "Rules",
     "Schemas",
+    "Staged",
     "Statement",
     "Tables",
+    "View",
     "Views",
     "is_metadata",
     "shown_key_value_properties",

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.ddl import (
+    AddColumn,
+    AddConstraint,
+    ClusterBy,
+    ColumnChange,
+    DeleteColumn,
+    DropConstraint,
+    RemoveProperty,
+    SchemaChange,
+    SetProperty,
+    TableChange,
+    UpdateColumnDefaultValue,
+)
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import (
     CODEC,
@@ -35,7 +47,6 @@ from pyspark_pravega.connector.table import (
     KEY_PROPERTIES,
     PINNED_SCHEMA,
     PRIMARY_KEY,
-    Check,
     TableDefinition,
     given_properties,
     load_definition,
@@ -55,8 +66,6 @@ from pyspark_pravega.settings import canonical_key
 SCHEMA = "schema"
 """The property that, together with `format`, gives a stream without a group its schema."""
 
-Change = Mapping[str, Any]
-
 
 class Altering:
     """Changes tables that are there."""
@@ -73,14 +82,14 @@ class Altering:
         self._base, self._schemas, self._rules, self._replacing = base, schemas, rules, replacing
 
     def alter(
-        self, namespace: Sequence[str], table: str, changes: Sequence[Change], seen: Sequence[Seen] = ()
+        self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[Seen] = ()
     ) -> TableDefinition:
         """Change a table's properties, columns or constraints.
 
         Args:
             namespace: its namespace.
             table: its name.
-            changes: `kind` is the name of Spark's class of the change; its other fields are under their names.
+            changes: what is to change.
             seen: what the statement has read of the table.
 
         Returns:
@@ -97,29 +106,27 @@ class Altering:
         definition = self._replacing.finish_left(self._base.definition(stream, age_s=0))
         given: dict[str, str] = {}
         removed: set[str] = set()
-        columns: list[Change] = []
-        defaults: list[Change] = []
+        columns: list[SchemaChange] = []
+        defaults: list[UpdateColumnDefaultValue] = []
         for change in changes:
-            if change["kind"] == "SetProperty":
-                given[change["property"]] = change["value"]
-            elif change["kind"] == "RemoveProperty":
-                removed.add(_canonical(change["property"]))
-            elif change["kind"] == "ClusterBy":
-                _cluster(change["columns"], given, removed)
-            elif change["kind"] == "UpdateColumnDefaultValue":
-                defaults.append(change)
-            elif "column" in change:
-                columns.append(change)
-            elif change["kind"] == "AddConstraint":
-                check = Check(name=change["name"], condition=change["condition"], enforced=change["enforced"])
-                self._rules.add_check(stream, check, seen)
-            elif change["kind"] == "DropConstraint":
-                self._rules.drop_check(stream, change["name"], if_exists=change["if_exists"])
-            else:
-                raise UnsupportedOperationError(f'stream "{stream}" can\'t be changed so ({change["kind"]})')
+            match change:
+                case SetProperty():
+                    given[change.property] = change.value
+                case RemoveProperty():
+                    removed.add(_canonical(change.property))
+                case ClusterBy():
+                    _cluster(change.columns, given, removed)
+                case UpdateColumnDefaultValue():
+                    defaults.append(change)
+                case AddConstraint():
+                    self._rules.add_check(stream, change.check, seen)
+                case DropConstraint():
+                    self._rules.drop_check(stream, change.name, if_exists=change.if_exists)
+                case _:
+                    columns.append(change)
         columns = keys.without_key_nulls(definition, columns)
         if columns:
-            removals = [change["column"] for change in columns if change["kind"] == "DeleteColumn"]
+            removals = [change.column for change in columns if isinstance(change, DeleteColumn)]
             dropped = [column[0] for column in removals if len(column) == 1]
             self._alter_columns(stream, columns)
             if definition.properties.defaults.keys() & dropped:
@@ -131,18 +138,20 @@ class Altering:
         self._base.forget(stream)
         return self._base.definition(stream, age_s=0)
 
-    def supports_change(self, namespace: Sequence[str], table: str, change: Change) -> bool:
+    def supports_change(self, namespace: Sequence[str], table: str, change: ColumnChange) -> bool:
         """Whether a column can be changed so.
 
         Args:
             namespace: the table's namespace.
             table: its name.
-            change: as of `alter`, of a column.
+            change: of a column.
 
         Raises:
             StreamNotFoundError: there is no such stream.
         """
         definition = self._base.load_table(namespace, table)
+        if isinstance(change, UpdateColumnDefaultValue):
+            return False
         try:
             self._altered(definition, [change])
         except (InvalidNameError, SchemaError, UnsupportedOperationError):
@@ -166,14 +175,14 @@ class Altering:
         changes = [
             change
             for change in widening(definition.schema, rows)
-            if change["kind"] == "AddColumn" or self.supports_change(namespace, table, change)
+            if isinstance(change, AddColumn) or self.supports_change(namespace, table, change)
         ]
         if changes:
             self.alter(namespace, table, changes)
 
     # Columns
 
-    def _alter_columns(self, stream: Stream, changes: Sequence[Change]) -> None:
+    def _alter_columns(self, stream: Stream, changes: Sequence[SchemaChange]) -> None:
         ledger = create_ledger(self._base.client, stream)
         while True:
             with ledger.schemas_locked():
@@ -203,11 +212,11 @@ class Altering:
         pin = properties.get(PINNED_SCHEMA, str(added))
         return state.replaced_table == definition.replaced_table and pin == str(added)
 
-    def _add_altered(self, definition: TableDefinition, changes: Sequence[Change]) -> int:
+    def _add_altered(self, definition: TableDefinition, changes: Sequence[SchemaChange]) -> int:
         """Add the schema of changed columns; returns its id."""
         return self._schemas.add(definition.stream, self._altered(definition, changes)).id
 
-    def _altered(self, definition: TableDefinition, changes: Sequence[Change]) -> Schema:
+    def _altered(self, definition: TableDefinition, changes: Sequence[SchemaChange]) -> Schema:
         """The schema of changed columns."""
         stream = definition.stream
         if definition.registered is None:
@@ -260,7 +269,7 @@ class Altering:
             schema = StructType([StructField(EVENT, kind, False)])
         configuration = definition.configuration
         changed = stream_configuration(configuration, wanted, removed)
-        columns: list[Change] = []
+        columns: list[SchemaChange] = []
         rows = KeyRows(self._base.client, definition)
 
         def check_key(versions: int) -> None:
@@ -303,7 +312,7 @@ class Altering:
     def _change_key(
         self,
         definition: TableDefinition,
-        columns: Sequence[Change],
+        columns: Sequence[SchemaChange],
         check: Callable[[int], None],
         change: Callable[[dict[str, str]], dict[str, str]],
     ) -> None:

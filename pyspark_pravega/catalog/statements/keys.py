@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.types import StringType, StructType
 
+from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn, SchemaChange, UpdateColumnNullability
 from pyspark_pravega.catalog.properties import check_keys, is_of_key, key_of_history
 from pyspark_pravega.catalog.statements.key_rows import KeyRows
 from pyspark_pravega.client import Client, StreamConfiguration
@@ -30,10 +30,8 @@ from pyspark_pravega.connector.write import key_texts
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 from pyspark_pravega.values import listed
 
-Change = Mapping[str, Any]
-
-ADDITION: Change = {"kind": "AddColumn", "column": [OPERATION], "type": StringType().json(), "nullable": True}
-REMOVAL: Change = {"kind": "DeleteColumn", "column": [OPERATION]}
+ADDITION = AddColumn(column=(OPERATION,), type=StringType())
+REMOVAL = DeleteColumn(column=(OPERATION,))
 """The field of events that comes and goes with a table's key."""
 
 _log = logging.getLogger(__name__)
@@ -46,7 +44,7 @@ def check_key_properties(
     rows: KeyRows,
     *,
     versions: int,
-) -> list[Change]:
+) -> list[SchemaChange]:
     """Check the properties about keys that a stream is to have, and bring them into their usual spelling.
 
     Args:
@@ -57,7 +55,7 @@ def check_key_properties(
         versions: how many commits were made to it through its commit log.
 
     Returns:
-        The columns that have to be added to its events, as `alter_table` takes changes.
+        What has to change of its events' columns.
 
     Raises:
         ConfigurationError: the properties contradict each other, or the stream's events.
@@ -141,7 +139,7 @@ def change_key(
         return
 
 
-def without_key_nulls(definition: TableDefinition, changes: Sequence[Change]) -> list[Change]:
+def without_key_nulls(definition: TableDefinition, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
     """Leave out that columns of a table's key may be null: they stay NOT NULL, as they were made such by the key.
 
     Spark's pipelines ask for that before each run but the first: they merge the table's schema with that of their rows,
@@ -149,14 +147,13 @@ def without_key_nulls(definition: TableDefinition, changes: Sequence[Change]) ->
 
     Args:
         definition: what the stream is as a table.
-        changes: see `Altering.alter_table`; of columns.
+        changes: of columns.
     """
-    own = [] if definition.key is None else [[name] for name in definition.key.columns]
-    left = []
+    own = [] if definition.key is None else [(name,) for name in definition.key.columns]
+    left: list[SchemaChange] = []
     for change in changes:
-        column = [*change["column"]]
-        if change["kind"] == "UpdateColumnNullability" and change["nullable"] and column in own:
-            _log.warning('column "%s" of stream "%s" is in its key, and stays NOT NULL', column[0], definition.stream)
+        if isinstance(change, UpdateColumnNullability) and change.nullable and change.column in own:
+            _log.warning('column "%s" of stream "%s" is in its key, and stays NOT NULL', change.path, definition.stream)
         else:
             left.append(change)
     return left

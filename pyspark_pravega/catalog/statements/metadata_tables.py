@@ -33,6 +33,7 @@ from pyspark_pravega.client.names import segment_epoch, segment_number
 from pyspark_pravega.client.positions import SegmentRanges, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Ledger, open_ledger
+from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import commits_between, last_commit
 from pyspark_pravega.connector.table import LOG
 from pyspark_pravega.errors import (
@@ -169,7 +170,7 @@ class MetadataTables:
         namespace: Sequence[str],
         table: str,
         columns: Sequence[str],
-        predicates: Sequence[Mapping[str, Any]] = (),
+        predicates: Predicates = (),
         *,
         limit: int | None = None,
         newest_first: bool = False,
@@ -216,9 +217,7 @@ class MetadataTables:
         }
         return MetadataPage(rows=[[row[column] for column in columns] for row in makers[kind](stream)], next=0)
 
-    def _versions(
-        self, stream: Stream, predicates: Sequence[Mapping[str, Any]], last_version: LastVersion
-    ) -> tuple[int, int]:
+    def _versions(self, stream: Stream, predicates: Predicates, last_version: LastVersion) -> tuple[int, int]:
         """The first and the last version that is known and that predicates let through."""
         ledger = open_ledger(self._base.client, stream)
         first, last = interval_of("version", predicates)

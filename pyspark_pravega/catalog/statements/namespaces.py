@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, is_internal, no_such_scope
+from pyspark_pravega.catalog.ddl import PropertyChange, RemoveProperty, SetProperty
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.statements.key_values import KeyValueTables
 from pyspark_pravega.catalog.statements.tables import Tables
@@ -101,20 +101,20 @@ class Namespaces:
         finally:
             self._has_changed()
 
-    def alter(self, namespace: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> None:
+    def alter(self, namespace: Sequence[str], changes: Sequence[PropertyChange]) -> None:
         """Set and remove properties of a namespace.
 
         Args:
             namespace: which one.
-            changes: `{"kind": "SetProperty", "property": ..., "value": ...}`, or "RemoveProperty".
+            changes: of its properties.
 
         Raises:
             ScopeNotFoundError: there is no such scope.
             UnsupportedOperationError: it is to have a location.
         """
-        given = _checked({c["property"]: c["value"] for c in changes if c["kind"] == "SetProperty"})
+        given = _checked({change.property: change.value for change in changes if isinstance(change, SetProperty)})
         scope = self._base.scope(namespace, make=True)
-        removed = {c["property"] for c in changes if c["kind"] == "RemoveProperty"}
+        removed = {change.property for change in changes if isinstance(change, RemoveProperty)}
         try:
             self._base.store(scope).change_properties(
                 lambda before: {**{key: value for key, value in before.items() if key not in removed}, **given}

@@ -6,17 +6,17 @@ A stream of a name comes before a key-value table of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.ddl import ColumnChange, TableChange, Transform
 from pyspark_pravega.catalog.names import stream_of, to_sql
-from pyspark_pravega.catalog.statements.altering import Altering, Change
+from pyspark_pravega.catalog.statements.altering import Altering
 from pyspark_pravega.catalog.statements.key_values import KeyValueTables, is_key_value_request
-from pyspark_pravega.catalog.statements.replacing import Replacing, Staged
+from pyspark_pravega.catalog.statements.replacing import Replacing, Staged, StagedKeyValueTable
 from pyspark_pravega.catalog.statements.tables import Tables
-from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.key_value import TABLE_TYPE, KeyValueDefinition, made_as, truncate
 from pyspark_pravega.connector.table import Check, TableDefinition
 from pyspark_pravega.connector.write import Seen
@@ -59,7 +59,7 @@ class Relations:
         namespace: Sequence[str],
         table: str,
         schema: StructType,
-        transforms: Sequence[Mapping[str, Any]],
+        transforms: Sequence[Transform],
         properties: Mapping[str, str],
         *,
         checks: Sequence[Check] = (),
@@ -92,7 +92,7 @@ class Relations:
             self._tables.truncate(namespace, table)
 
     def alter(
-        self, namespace: Sequence[str], table: str, changes: Sequence[Change], seen: Sequence[Seen] = ()
+        self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[Seen] = ()
     ) -> TableDefinition | KeyValueDefinition:
         """Change a table. Of a key-value table only properties change. See `Altering.alter`."""
         relation = self._base.relation(namespace, table, age_s=0)
@@ -100,7 +100,7 @@ class Relations:
             return self._key_values.alter(relation, changes)
         return self._altering.alter(namespace, table, changes, seen)
 
-    def supports_change(self, namespace: Sequence[str], table: str, change: Change) -> bool:
+    def supports_change(self, namespace: Sequence[str], table: str, change: ColumnChange) -> bool:
         """Whether a column can be changed so; of a key-value table none can. See `Altering.supports_change`."""
         if isinstance(self._base.relation(namespace, table), KeyValueDefinition):
             return False
@@ -125,7 +125,7 @@ class Relations:
         namespace: Sequence[str],
         table: str,
         schema: StructType,
-        transforms: Sequence[Mapping[str, Any]],
+        transforms: Sequence[Transform],
         properties: Mapping[str, str],
         *,
         checks: Sequence[Check] = (),
@@ -149,23 +149,21 @@ class Relations:
                 "CREATE TABLE"
             )
         definition = self._key_values.create(namespace, table, schema, transforms, properties, checks=checks)
-        staged: Staged = {"scope": stream.scope, "stream": stream.name, "made": True, "replaces": False, "keys": True}
-        return definition, {**staged, "own": made_as(definition.segments)}
+        return definition, StagedKeyValueTable(stream=stream, own=made_as(definition.segments))
 
     def staged(self, staged: Staged) -> TableDefinition | KeyValueDefinition:
         """What a staged table will be, see `Replacing.staged_definition`."""
-        if not staged.get("keys"):
+        if not isinstance(staged, StagedKeyValueTable):
             return self._replacing.staged_definition(staged)
-        stream = Stream(staged["scope"], staged["stream"])
-        definition = self._base.key_value(stream)
+        definition = self._base.key_value(staged.stream)
         if definition is None:
-            raise StreamNotFoundError(f'key-value table "{stream}" does not exist any more')
+            raise StreamNotFoundError(f'key-value table "{staged.stream}" does not exist any more')
         return definition
 
     def abort(self, staged: Staged) -> None:
         """Leave things as they were before a table was staged, see `Replacing.abort`."""
-        if staged.get("keys"):
-            self._key_values.drop_made(Stream(staged["scope"], staged["stream"]), staged["own"])
+        if isinstance(staged, StagedKeyValueTable):
+            self._key_values.drop_made(staged.stream, staged.own)
         else:
             self._replacing.abort(staged)
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import PLANNED_S, CatalogBase
+from pyspark_pravega.catalog.ddl import Transform
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.statements.evolution import revised
@@ -46,9 +47,46 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.serde.formats import REGISTERED, Schema, registered_schema, schema_for
 
-Staged = dict[str, Any]
-"""What is to become of a table; travels through the JVM as JSON."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedStream:
+    """A stream that was made for the rows to come."""
+
+    stream: Stream
+    segment: int
+    """The least id of its segments, which another stream of this name doesn't have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedKeyValueTable:
+    """A key-value table that was made for the rows to come."""
+
+    stream: Stream
+    """Its scope and its name."""
+    own: str
+    """What it was made as (`made_as`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedReplacement:
+    """What is to become of a table that is there."""
+
+    stream: Stream
+    id: str
+    properties: dict[str, str]
+    configuration: dict[str, str]
+    """The stream's, as properties."""
+    compatibility: str | None
+    schema: int | None
+    """The id of its new schema; None where it keeps its own."""
+    pinned: int | None
+    """The id of the schema that it then has; None for one without."""
+
+
+Staged: TypeAlias = StagedStream | StagedKeyValueTable | StagedReplacement
+"""What is to become of a table; travels through the JVM."""
 
 
 class Replacing:
@@ -68,7 +106,7 @@ class Replacing:
         namespace: Sequence[str],
         table: str,
         schema: StructType,
-        transforms: Sequence[Mapping[str, Any]],
+        transforms: Sequence[Transform],
         properties: Mapping[str, str],
         *,
         checks: Sequence[Check] = (),
@@ -81,7 +119,7 @@ class Replacing:
             namespace: its namespace.
             table: its name.
             schema: its columns.
-            transforms: see `check_request`.
+            transforms: its clauses.
             properties: its properties.
             checks: its CHECK constraints.
             create: whether it may be new.
@@ -101,8 +139,7 @@ class Replacing:
                 raise StreamNotFoundError(f'stream "{stream}" does not exist')
             definition = self._tables.create(namespace, table, schema, transforms, properties, checks=checks)
             own = min(self._base.client.controller.current_segments(stream).ids)
-            names = {"scope": stream.scope, "stream": stream.name}
-            return definition, {**names, "made": True, "replaces": False, "segment": own}
+            return definition, StagedStream(stream=stream, segment=own)
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
         request = check_request(schema, transforms, properties, checks, self._base.settings.allows_format)
@@ -118,19 +155,15 @@ class Replacing:
                 )
             new_schema = self._stage_schema(ledger, before, request)
         kept = None if before.registered is None else before.registered[1].id
-        staged: Staged = {
-            "id": str(uuid.uuid4()),
-            "scope": stream.scope,
-            "stream": stream.name,
-            "made": False,
-            "replaces": True,
-            "properties": {key: value for key, value in request.properties.items() if key != "compatibility"},
-            "configuration": shown(request.configuration),
-            "compatibility": request.properties.get("compatibility"),
-            "schema": new_schema,
-            "pinned": kept if new_schema is None else new_schema,
-            "before": kept,
-        }
+        staged = StagedReplacement(
+            id=str(uuid.uuid4()),
+            stream=stream,
+            properties={key: value for key, value in request.properties.items() if key != "compatibility"},
+            configuration=shown(request.configuration),
+            compatibility=request.properties.get("compatibility"),
+            schema=new_schema,
+            pinned=kept if new_schema is None else new_schema,
+        )
         return self.staged_definition(staged), staged
 
     def staged_definition(self, staged: Staged) -> TableDefinition:
@@ -139,12 +172,11 @@ class Replacing:
         Args:
             staged: what `stage` has returned.
         """
-        stream = _stream(staged)
-        if staged["made"]:
-            return self._base.definition(stream)
+        if not isinstance(staged, StagedReplacement):
+            return self._base.definition(staged.stream)
         client, settings = self._base.client, self._base.settings
-        definition = load_definition(client, settings, stream, keyed=False, pinned=staged["schema"])
-        return with_key(replace(definition, properties=TableProperties(staged["properties"])))
+        definition = load_definition(client, settings, staged.stream, keyed=False, pinned=staged.schema)
+        return with_key(replace(definition, properties=TableProperties(staged.properties)))
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
         """What the commit of a staged table's rows makes of it; None where it is that already.
@@ -152,16 +184,16 @@ class Replacing:
         Args:
             staged: what `stage` has returned.
         """
-        if staged["made"]:
+        if not isinstance(staged, StagedReplacement):
             return None
-        pinned = {} if staged["pinned"] is None else {PINNED_SCHEMA: str(staged["pinned"])}
+        pinned = {} if staged.pinned is None else {PINNED_SCHEMA: str(staged.pinned)}
         return StagedTable(
-            id=staged["id"],
-            properties={**staged["properties"], **pinned},
+            id=staged.id,
+            properties={**staged.properties, **pinned},
             stream={
-                "configuration": staged["configuration"],
-                "compatibility": staged["compatibility"],
-                "pinned": staged["pinned"],
+                "configuration": staged.configuration,
+                "compatibility": staged.compatibility,
+                "pinned": staged.pinned,
             },
         )
 
@@ -172,35 +204,35 @@ class Replacing:
             staged: what `stage` has returned.
             written: whether rows were written, so that the table is that already.
         """
-        if staged["made"]:
+        if not isinstance(staged, StagedReplacement):
             return
-        stream = _stream(staged)
+        stream = staged.stream
         ledger = create_ledger(self._base.client, stream)
         if not written:
             replace_all(self._base.client, ledger, self.staged_table(staged))
         self._finish(stream, ledger, ledger.state())
         self._base.forget(stream)
 
-    def abort(self, staged: Staged) -> None:
+    def abort(self, staged: StagedStream | StagedReplacement) -> None:
         """Leave things as they were before a table was staged.
 
         Args:
             staged: what `stage` has returned.
         """
-        stream = _stream(staged)
-        if staged["made"]:
-            if self._is_own(stream, staged["segment"]):
+        stream = staged.stream
+        if isinstance(staged, StagedStream):
+            if self._is_own(stream, staged.segment):
                 self._tables.drop_stream(stream)
             return
         ledger = open_ledger(self._base.client, stream)
-        if ledger is not None and is_replaced(ledger, ledger.state(), staged["id"]):
+        if ledger is not None and is_replaced(ledger, ledger.state(), staged.id):
             # Its commit was reported as failed, and yet it is made: whoever comes next finishes it.
             return
-        if staged["schema"] is not None:
+        if staged.schema is not None:
             ledger = ledger or create_ledger(self._base.client, stream)
             with ledger.schemas_locked():
                 registry = self._base.registry_of(stream)
-                registry.delete_schema(stream.scope, stream.name, staged["schema"])
+                registry.delete_schema(stream.scope, stream.name, staged.schema)
                 unpin(registry, stream, ledger)
         self._base.forget(stream)
 
@@ -210,9 +242,11 @@ class Replacing:
         Args:
             staged: what `stage` has returned.
         """
-        ledger = None if staged["made"] else open_ledger(self._base.client, _stream(staged))
+        if not isinstance(staged, StagedReplacement):
+            return
+        ledger = open_ledger(self._base.client, staged.stream)
         if ledger is not None:
-            forget_replacement(ledger, staged["id"])
+            forget_replacement(ledger, staged.id)
 
     def finish_left(self, definition: TableDefinition) -> TableDefinition:
         """Do what a replacement of a table has left, if that is old. Statements that begin with a table call it.
@@ -348,7 +382,3 @@ def _is_left(ledger: Ledger, state: State) -> bool:
         return False
     versions = ledger.commits([state.cleaning.version])
     return not versions or now_ms() - versions[0].committed_at > GRACE_S * 1000
-
-
-def _stream(staged: Staged) -> Stream:
-    return Stream(staged["scope"], staged["stream"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.ddl import UpdateColumnDefaultValue
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, State, create_ledger, settle, take_snapshot
 from pyspark_pravega.connector.table import (
@@ -24,8 +24,6 @@ from pyspark_pravega.errors import (
     did_you_mean,
 )
 
-Change = Mapping[str, Any]
-
 
 class Rules:
     """Changes what SQL knows of a table's columns beyond their types."""
@@ -38,30 +36,30 @@ class Rules:
         """
         self._base = base
 
-    def alter_defaults(self, definition: TableDefinition, changes: Sequence[Change]) -> None:
+    def alter_defaults(self, definition: TableDefinition, changes: Sequence[UpdateColumnDefaultValue]) -> None:
         """Set or drop defaults of columns, for rows to come.
 
         Args:
             definition: what the stream is as a table.
-            changes: `column` is the column's path, `default` its SQL, None where it is dropped.
+            changes: the defaults.
 
         Raises:
             UnsupportedOperationError: a field of a struct can't have one.
         """
         for change in changes:
-            if len(change["column"]) > 1:
+            if len(change.column) > 1:
                 raise UnsupportedOperationError(
-                    f'"{".".join(change["column"])}" of stream "{definition.stream}" is a field of a struct: only '
+                    f'"{change.path}" of stream "{definition.stream}" is a field of a struct: only '
                     "columns have defaults"
                 )
 
         def changed(before: dict[str, str]) -> dict[str, str]:
             defaults = dict(TableProperties(before).defaults)
             for change in changes:
-                (column,) = change["column"]
+                (column,) = change.column
                 defaults.pop(column, None)
-                if change["default"]:
-                    defaults[column] = change["default"]
+                if change.default:
+                    defaults[column] = change.default
             return with_rules(before, defaults=defaults)
 
         create_ledger(self._base.client, definition.stream).change_properties(changed)

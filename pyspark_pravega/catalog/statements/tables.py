@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
+from pyspark_pravega.catalog.ddl import Transform
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
@@ -69,7 +69,7 @@ class Tables:
         namespace: Sequence[str],
         table: str,
         schema: StructType,
-        transforms: Sequence[Mapping[str, Any]],
+        transforms: Sequence[Transform],
         properties: Mapping[str, str],
         *,
         checks: Sequence[Check] = (),
@@ -80,7 +80,7 @@ class Tables:
             namespace: its namespace.
             table: its name.
             schema: its columns.
-            transforms: see `check_request`.
+            transforms: its clauses.
             properties: its properties.
             checks: its CHECK constraints.
 

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn, SchemaChange, UpdateColumnComment, UpdateColumnType
 from pyspark_pravega.catalog.properties import check_writes
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.option_names import EVENT_TIME
 from pyspark_pravega.connector.table import Check, TableDefinition, TableProperties, given_properties, key_of
 from pyspark_pravega.connector.write import Routing
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedOperationError, UnsupportedTypeError
-
-Change = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +32,22 @@ class Use:
     of_key: bool = False
     """Whether all that is named stays as it is, with what is within it."""
 
-    def forbids(self, kind: str, path: Sequence[str]) -> bool:
+    def forbids(self, change: SchemaChange) -> bool:
         """Whether a change can't be, unless this is changed before.
 
         Args:
-            kind: the name of Spark's class of the change.
-            path: the column, and the fields within it.
+            change: of a column.
         """
+        path = change.column
         if self.check is not None:
-            return kind in ("DeleteColumn", "UpdateColumnType") and self.check.names(*path)
+            return isinstance(change, DeleteColumn | UpdateColumnType) and self.check.names(*path)
         if any(one.lower() != other.lower() for one, other in zip(path, self.path, strict=False)):
             return False
         if not self.of_key:
-            return kind == "DeleteColumn"
-        return len(path) > len(self.path) if kind == "AddColumn" else kind != "UpdateColumnComment"
+            return isinstance(change, DeleteColumn)
+        if isinstance(change, AddColumn):
+            return len(path) > len(self.path)
+        return not isinstance(change, UpdateColumnComment)
 
 
 def uses_of(definition: TableDefinition) -> Iterator[Use]:
@@ -90,23 +90,22 @@ def uses_of(definition: TableDefinition) -> Iterator[Use]:
         yield Use(check=check, says=says)
 
 
-def check_uses(definition: TableDefinition, changes: Sequence[Change]) -> None:
+def check_uses(definition: TableDefinition, changes: Sequence[SchemaChange]) -> None:
     """Refuse changes of columns that something names, and that it needs as they are.
 
     Args:
         definition: what the stream is as a table.
-        changes: see `Altering.alter_table`; of columns.
+        changes: of columns.
 
     Raises:
         UnsupportedOperationError: one is.
     """
     uses = list(uses_of(definition))
     for change in changes:
-        path, kind = list(change["column"]), change["kind"]
-        use = next((use for use in uses if use.forbids(kind, path)), None)
+        use = next((use for use in uses if use.forbids(change)), None)
         if use is not None:
-            done = "dropped" if kind == "DeleteColumn" else "changed so"
-            raise UnsupportedOperationError(use.says.format(column=".".join(path), stream=definition.stream, done=done))
+            done = "dropped" if isinstance(change, DeleteColumn) else "changed so"
+            raise UnsupportedOperationError(use.says.format(column=change.path, stream=definition.stream, done=done))
 
 
 def check_fields(stream: Stream, properties: Mapping[str, str], before: StructType, after: StructType) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
@@ -11,8 +11,26 @@ from pyspark_pravega.connector.log import Content
 from pyspark_pravega.errors import StreamExistsError, ViewExistsError, ViewNotFoundError
 
 
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What Spark tells of a view, and wants to hear again."""
+
+    query: str
+    schema: str
+    """As Spark's JSON."""
+    properties: dict[str, str]
+    catalog: str | None
+    """The current one when the view was made, as is the namespace."""
+    current: list[str]
+    configuration: dict[str, str]
+    """Spark's, under which the query is analysed."""
+    mode: str | None
+    columns: list[str]
+    """The query's names of the view's columns."""
+
+
 class Views:
-    """A view is what Spark tells of it; nothing here understands its query."""
+    """Keeps views; nothing here understands their queries."""
 
     def __init__(self, base: CatalogBase) -> None:
         """Serve a catalog.
@@ -32,8 +50,8 @@ class Views:
             return []
         return sorted(to_sql(name) for name in self._base.store(self._base.scope(namespace)).views())
 
-    def load(self, namespace: Sequence[str], table: str) -> Content:
-        """A view's definition.
+    def load(self, namespace: Sequence[str], table: str) -> View:
+        """A view.
 
         Raises:
             ViewNotFoundError: there is none.
@@ -42,11 +60,9 @@ class Views:
         view = self._base.store(name.scope).view(name.name)
         if view is None:
             raise ViewNotFoundError(f'view "{name}" does not exist')
-        return view
+        return View(**view)
 
-    def store(
-        self, namespace: Sequence[str], table: str, definition: dict[str, Any], *, create: bool, replace: bool
-    ) -> None:
+    def store(self, namespace: Sequence[str], table: str, definition: View, *, create: bool, replace: bool) -> None:
         """Make a view, or give it another query.
 
         Args:
@@ -74,7 +90,7 @@ class Views:
                 raise ViewNotFoundError(f'view "{name}" does not exist')
             if before is not None and not replace:
                 raise ViewExistsError(f'view "{name}" exists already')
-            return definition
+            return asdict(definition)
 
         self._base.store(name.scope).change_view(name.name, change)
 

@@ -70,9 +70,9 @@ class Wanted:
         layout = definition.layout
         values: dict[str, list[Any]] = {}
         for predicate in predicates:
-            name = predicate["column"]
-            if name in layout.names and predicate["comparison"] in _EQUAL:
-                given = [value for value in predicate["values"] if value is not None]
+            name = predicate.column
+            if name in layout.names and predicate.comparison in _EQUAL:
+                given = [value for value in predicate.values if value is not None]
                 values[name] = given if name not in values else [one for one in values[name] if one in given]
         known = list(itertools.takewhile(lambda name: name in values, layout.names))
         whole = len(known) == len(layout.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +44,6 @@ class ChangesRange:
     to_timestamp: int | None = None
     from_inclusive: bool = True
     to_inclusive: bool = True
-
-    @classmethod
-    def of(cls, bounds: Mapping[str, Any]) -> ChangesRange:
-        """A range as the JVM says it: some of the fields."""
-        return cls(**bounds)
 
     def versions(self, ledger: Ledger | None, stream: Stream) -> tuple[int, int]:
         """The versions between the bounds that are there now.

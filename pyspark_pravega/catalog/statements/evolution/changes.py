@@ -6,12 +6,22 @@ The registered schema itself is changed, not made anew of the columns: what othe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import assert_never
 
 from google.protobuf import descriptor_pb2
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from pyspark_pravega.catalog.ddl import (
+    AddColumn,
+    DeleteColumn,
+    RenameColumn,
+    SchemaChange,
+    UpdateColumnComment,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+)
 from pyspark_pravega.catalog.statements.evolution.documents import Document
 from pyspark_pravega.catalog.statements.evolution.messages import Message
 from pyspark_pravega.errors import UnsupportedOperationError
@@ -31,8 +41,6 @@ RULES = {
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _WIDER = (*_INTEGERS, "float", "double")
 
-Change = Mapping[str, Any]
-
 
 def rule(policy: str) -> str:
     """What a compatibility policy allows, for messages.
@@ -46,12 +54,12 @@ def rule(policy: str) -> str:
     return RULES.get(policy, "what its own rules say")
 
 
-def evolved(schema: Schema, changes: Sequence[Change], *, stream: str, earlier: Sequence[Schema] = ()) -> Schema:
+def evolved(schema: Schema, changes: Sequence[SchemaChange], *, stream: str, earlier: Sequence[Schema] = ()) -> Schema:
     """The next schema.
 
     Args:
         schema: the present one.
-        changes: changes of columns: `kind` is the name of Spark's class, `column` the column's path, and so on.
+        changes: of columns.
         stream: the stream, for messages.
         earlier: all schemas of the group; a column that is added gets a field that none of them has, whatever its own
             name is: events that are there already hold nothing of it.
@@ -64,33 +72,32 @@ def evolved(schema: Schema, changes: Sequence[Change], *, stream: str, earlier: 
     editor: Document | Message
     editor = Message(schema, stream, earlier) if schema.format == PROTOBUF else Document(schema, stream, earlier)
     for change in changes:
-        kind, path = change["kind"], list(change["column"])
-        if kind == "AddColumn":
-            _check_addition(change, path, stream)
-            editor.add(path, _field(change, path), change.get("position"))
-        elif kind == "DeleteColumn":
-            editor.drop(path, if_exists=bool(change.get("if_exists")))
-        elif kind == "UpdateColumnType":
-            editor.retype(path, _data_type(change["type"]))
-        elif kind == "UpdateColumnComment":
-            editor.comment(path, change["comment"])
-        elif kind == "UpdateColumnNullability":
-            editor.allow_null(path)
-        elif kind == "UpdateColumnPosition":
-            editor.move(path, change["position"])
-        elif kind == "RenameColumn":
-            raise UnsupportedOperationError(
-                f'column "{".".join(path)}" of stream "{stream}" can\'t be renamed: events already written hold the '
-                "old name. Add a column of the new name, or make a view"
-            )
-        else:
-            raise UnsupportedOperationError(
-                f'column "{".".join(path)}" of stream "{stream}" can\'t be changed so ({kind})'
-            )
+        path = list(change.column)
+        match change:
+            case AddColumn():
+                _check_addition(change, stream)
+                editor.add(path, _field(change), change.position)
+            case DeleteColumn():
+                editor.drop(path, if_exists=change.if_exists)
+            case UpdateColumnType():
+                editor.retype(path, change.type)
+            case UpdateColumnComment():
+                editor.comment(path, change.comment)
+            case UpdateColumnNullability():
+                editor.allow_null(path)
+            case UpdateColumnPosition():
+                editor.move(path, change.position)
+            case RenameColumn():
+                raise UnsupportedOperationError(
+                    f'column "{change.path}" of stream "{stream}" can\'t be renamed: events already written hold the '
+                    "old name. Add a column of the new name, or make a view"
+                )
+            case _:
+                assert_never(change)
     return editor.made()
 
 
-def widening(before: StructType, rows: StructType, path: Sequence[str] = ()) -> list[Change]:
+def widening(before: StructType, rows: StructType, path: tuple[str, ...] = ()) -> list[AddColumn | UpdateColumnType]:
     """The changes after which a table might take rows.
 
     Args:
@@ -101,18 +108,17 @@ def widening(before: StructType, rows: StructType, path: Sequence[str] = ()) -> 
     Returns:
         Columns and fields of structs that are new, and those of another type, which may be a narrower one.
     """
-    changes: list[Change] = []
+    changes: list[AddColumn | UpdateColumnType] = []
     there = {field.name.lower(): field for field in before}
     for field in rows:
         known = there.get(field.name.lower())
         if known is None:
-            kind = field.dataType.json()
-            addition = {"kind": "AddColumn", "column": [*path, field.name], "type": kind, "nullable": True}
-            changes.append({**addition, "comment": (field.metadata or {}).get("comment")})
+            comment = (field.metadata or {}).get("comment")
+            changes.append(AddColumn(column=(*path, field.name), type=field.dataType, comment=comment))
         elif isinstance(known.dataType, StructType) and isinstance(field.dataType, StructType):
-            changes += widening(known.dataType, field.dataType, [*path, known.name])
+            changes += widening(known.dataType, field.dataType, (*path, known.name))
         elif (wanted := _as_known(field.dataType, known.dataType)) != known.dataType:
-            changes.append({"kind": "UpdateColumnType", "column": [*path, known.name], "type": wanted.json()})
+            changes.append(UpdateColumnType(column=(*path, known.name), type=wanted))
     return changes
 
 
@@ -141,7 +147,7 @@ def _as_known(kind: DataType, known: DataType) -> DataType:
     return StructType([*own, *(field for name, field in zip(names, kind, strict=True) if name is None)])
 
 
-def due(columns: StructType, changes: Sequence[Change]) -> list[Change]:
+def due(columns: StructType, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
     """Those of some changes that somebody else hasn't made meanwhile. Spark adds no column that it knows to be there.
 
     Args:
@@ -151,14 +157,16 @@ def due(columns: StructType, changes: Sequence[Change]) -> list[Change]:
     return [change for change in changes if not _is_made(columns, change)]
 
 
-def _is_made(columns: StructType, change: Change) -> bool:
-    if change["kind"] not in ("AddColumn", "UpdateColumnType") or change.get("position"):
+def _is_made(columns: StructType, change: SchemaChange) -> bool:
+    if not isinstance(change, AddColumn | UpdateColumnType):
+        return False
+    if isinstance(change, AddColumn) and change.position is not None:
         return False
     there: DataType | None = columns
-    for name in change["column"]:
+    for name in change.column:
         fields = {field.name.lower(): field.dataType for field in there} if isinstance(there, StructType) else {}
         there = fields.get(name.lower())
-    return there == _data_type(change["type"])
+    return there == change.type
 
 
 def revised(schema: Schema, number: int) -> Schema:
@@ -178,27 +186,19 @@ def revised(schema: Schema, number: int) -> Schema:
     return registered_schema(name, schema.type, json.dumps(document).encode())
 
 
-def _check_addition(change: Change, path: Sequence[str], stream: str) -> None:
-    name = ".".join(path)
-    if (change.get("default") or "null").strip().lower() != "null":
+def _check_addition(change: AddColumn, stream: str) -> None:
+    if (change.default or "null").strip().lower() != "null":
         raise UnsupportedOperationError(
-            f'column "{name}" can\'t be added to stream "{stream}" with a DEFAULT, which earlier rows don\'t hold: add '
-            "it without, then ALTER COLUMN ... SET DEFAULT for rows to come"
+            f'column "{change.path}" can\'t be added to stream "{stream}" with a DEFAULT, which earlier rows don\'t '
+            "hold: add it without, then ALTER COLUMN ... SET DEFAULT for rows to come"
         )
-    if not change["nullable"]:
+    if not change.nullable:
         raise UnsupportedOperationError(
-            f'column "{name}" can\'t be added to stream "{stream}" as NOT NULL: events already written don\'t have it; '
-            "leave NOT NULL out"
+            f'column "{change.path}" can\'t be added to stream "{stream}" as NOT NULL: events already written don\'t '
+            "have it; leave NOT NULL out"
         )
 
 
-def _field(change: Change, path: Sequence[str]) -> StructField:
-    metadata = {"comment": change["comment"]} if change.get("comment") else {}
-    return StructField(path[-1], _data_type(change["type"]), change["nullable"], metadata)
-
-
-def _data_type(text: str) -> DataType:
-    (field,) = StructType.fromJson(
-        {"type": "struct", "fields": [{"name": "x", "type": json.loads(text), "nullable": True, "metadata": {}}]}
-    )
-    return field.dataType
+def _field(change: AddColumn) -> StructField:
+    metadata = {"comment": change.comment} if change.comment else {}
+    return StructField(change.column[-1], change.type, change.nullable, metadata)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
 
+from pyspark_pravega.catalog.ddl import ColumnPosition
 from pyspark_pravega.errors import InvalidNameError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.formats import AVRO, JSON, Schema, registered_schema, schema_for
 from pyspark_pravega.serde.schemas import avro
@@ -37,7 +38,7 @@ class Document:
         name = "Avro" if self._schema.format == AVRO else "Json"
         return registered_schema(name, self._schema.type, json.dumps(self._document).encode())
 
-    def add(self, path: list[str], field: StructField, position: Sequence[str] | None) -> None:
+    def add(self, path: list[str], field: StructField, position: ColumnPosition | None) -> None:
         """Add a field."""
         record, where = self._record(path)
         fields = self._fields(record)
@@ -90,7 +91,7 @@ class Document:
         new_field = self._in_format(record, StructField(path[-1], before.dataType, True, dict(before.metadata or {})))
         self._replace(record, path[-1], where, new_field)
 
-    def move(self, path: list[str], position: Sequence[str] | None) -> None:
+    def move(self, path: list[str], position: ColumnPosition) -> None:
         """Put a field elsewhere."""
         record, where = self._record(path)
         self._value(record, path[-1], where)
@@ -262,19 +263,19 @@ def _inner(value: Any, *, of_avro: bool) -> dict[str, Any] | None:
     return next((kind for kind in kinds if isinstance(kind, dict) and kind.get("type") == "record"), None)
 
 
-def _placed(fields: list[tuple[str, Any]], name: str, position: Sequence[str] | None) -> list[tuple[str, Any]]:
-    if not position:
+def _placed(fields: list[tuple[str, Any]], name: str, position: ColumnPosition | None) -> list[tuple[str, Any]]:
+    if position is None:
         return fields
     moved = next(entry for entry in fields if entry[0] == name)
     others = [entry for entry in fields if entry[0] != name]
-    if position[0] == "FIRST":
+    if position.after is None:
         return [moved, *others]
     names = [entry[0].lower() for entry in others]
-    if position[1].lower() not in names:
+    if position.after.lower() not in names:
         raise InvalidNameError(
-            f'there is no column "{position[1]}" after which "{name}" could be{did_you_mean(position[1], names)}'
+            f'there is no column "{position.after}" after which "{name}" could be{did_you_mean(position.after, names)}'
         )
-    at = names.index(position[1].lower()) + 1
+    at = names.index(position.after.lower()) + 1
     return [*others[:at], moved, *others[at:]]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from google.protobuf import descriptor_pb2
 from pyspark.sql.types import DataType, StructField, StructType
 
+from pyspark_pravega.catalog.ddl import ColumnPosition
 from pyspark_pravega.errors import InvalidNameError, SchemaError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import PROTOBUF, Schema, registered_schema, schema_for
 
@@ -26,9 +27,9 @@ class Message:
         """The next schema."""
         return registered_schema("Protobuf", self._schema.type, self._files.SerializeToString(deterministic=True))
 
-    def add(self, path: list[str], field: StructField, position: Sequence[str] | None) -> None:
+    def add(self, path: list[str], field: StructField, position: ColumnPosition | None) -> None:
         """Add a field."""
-        if len(path) > 1 or position:
+        if len(path) > 1 or position is not None:
             raise self._unable(path, "a column can only be added to the message itself, as its last one")
         if any(known.name.lower() == field.name.lower() for known in self._message.field):
             raise InvalidNameError(f'stream "{self._stream}" has a column "{field.name}" already')
@@ -81,9 +82,9 @@ class Message:
         """Let a field be null."""
         raise self._unable(path, "whether a field may be missing is fixed when it is made")
 
-    def move(self, path: list[str], position: Sequence[str] | None) -> None:
+    def move(self, path: list[str], position: ColumnPosition) -> None:
         """Put a field elsewhere."""
-        raise self._unable(path, f"a message's fields stay where they are, not {' '.join(position or ())}")
+        raise self._unable(path, f"a message's fields stay where they are, not {position}")
 
     def _unable(self, path: Sequence[str], why: str) -> UnsupportedOperationError:
         return UnsupportedOperationError(

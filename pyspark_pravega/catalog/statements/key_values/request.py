@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
+from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
 from pyspark_pravega.catalog.properties import check_compatibility, known_properties
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.connector.key_value import (
@@ -76,7 +76,7 @@ def is_key_value_request(properties: Mapping[str, str]) -> bool:
 
 def check_key_value_request(
     schema: StructType,
-    transforms: Sequence[Mapping[str, Any]],
+    transforms: Sequence[Transform],
     properties: Mapping[str, str],
     checks: Sequence[Check] = (),
 ) -> KeyValueRequest:
@@ -84,7 +84,7 @@ def check_key_value_request(
 
     Args:
         schema: the columns, with their defaults in their metadata.
-        transforms: as of `catalog.properties.check_request`.
+        transforms: its clauses.
         properties: the table's properties, with those that Spark adds.
         checks: its CHECK constraints.
 
@@ -180,14 +180,15 @@ def _key(schema: StructType, kept: dict[str, str]) -> list[StructField]:
     return key
 
 
-def _apply(transforms: Sequence[Mapping[str, Any]], kept: dict[str, str]) -> None:
+def _apply(transforms: Sequence[Transform], kept: dict[str, str]) -> None:
     for transform in transforms:
-        if transform["name"] != "bucket":
+        if not isinstance(transform, Bucket):
+            name = "CLUSTER BY" if isinstance(transform, ClusterBy) else transform.name.upper().replace("_", " ")
             raise UnsupportedOperationError(
-                f"a key-value table can't be {transform['name'].upper().replace('_', ' ')}: CLUSTERED BY (columns) "
+                f"a key-value table can't be {name}: CLUSTERED BY (columns) "
                 "INTO n BUCKETS names the first columns of its key and the number of its partitions"
             )
-        columns, buckets = listed(transform["columns"]), str(transform["buckets"])
+        columns, buckets = listed(transform.columns), str(transform.buckets)
         for name, value in ((PARTITION_KEY, columns), (PARTITIONS, buckets)):
             if listed(names_of(kept.setdefault(name, value))).lower() != value.lower():
                 raise ConfigurationError(f'CLUSTERED BY contradicts the property "{name}" = "{kept[name]}"')

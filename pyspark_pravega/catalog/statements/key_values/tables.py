@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase, is_internal
+from pyspark_pravega.catalog.ddl import RemoveProperty, SetProperty, TableChange, Transform
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.properties import PROVIDER
 from pyspark_pravega.catalog.statements.key_values.request import (
@@ -72,7 +72,7 @@ class KeyValueTables:
         namespace: Sequence[str],
         table: str,
         schema: StructType,
-        transforms: Sequence[Mapping[str, Any]],
+        transforms: Sequence[Transform],
         properties: Mapping[str, str],
         *,
         checks: Sequence[Check] = (),
@@ -83,7 +83,7 @@ class KeyValueTables:
             namespace: its namespace.
             table: its name.
             schema: its columns.
-            transforms: see `check_key_value_request`.
+            transforms: its clauses.
             properties: its properties.
             checks: its CHECK constraints.
 
@@ -151,7 +151,7 @@ class KeyValueTables:
         self._drop(stream)
         return True
 
-    def drop_made(self, stream: Stream, made_at: str | None) -> None:
+    def drop_made(self, stream: Stream, made_at: str) -> None:
         """Delete a table, unless somebody else has made another one of that name meanwhile.
 
         Args:
@@ -168,12 +168,12 @@ class KeyValueTables:
             if not is_internal(name):
                 self._drop(Stream(scope, name))
 
-    def alter(self, relation: KeyValueDefinition, changes: Sequence[Mapping[str, Any]]) -> KeyValueDefinition:
+    def alter(self, relation: KeyValueDefinition, changes: Sequence[TableChange]) -> KeyValueDefinition:
         """Change a table's properties.
 
         Args:
             relation: the table, as it is now.
-            changes: see `Altering.alter`.
+            changes: what is to change.
 
         Returns:
             The table as it is after that.
@@ -184,14 +184,14 @@ class KeyValueTables:
         """
         stream, given, removed = relation.stream, dict[str, str](), set[str]()
         for change in changes:
-            if change["kind"] == "SetProperty":
-                given[change["property"]] = change["value"]
-            elif change["kind"] == "RemoveProperty":
-                name = change["property"]
+            if isinstance(change, SetProperty):
+                given[change.property] = change.value
+            elif isinstance(change, RemoveProperty):
+                name = change.property
                 removed.add(name if "." in name else canonical_key(name))
             else:
                 raise relation.refuse(
-                    f"ALTER TABLE ({change['kind']}) of",
+                    f"ALTER TABLE ({type(change).__name__}) of",
                     "its properties can be changed, its columns and constraints not: make a new table AS SELECT",
                 )
         is_ours = KEPT_KEY in relation.properties
