@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.predicates import Predicates
-from pyspark_pravega.connector.read import BatchReader, ChainPartition, SlicePartition, chains_of_keys
+from pyspark_pravega.connector.read import BatchReader, ChainPartition, RowsReader, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import Routing, Seen, possible_places
@@ -254,7 +254,7 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
 
 
 @dataclass
-class EarlyEnd(DataSourceReader):
+class EarlyEnd(RowsReader):
     """A reader that stops before the ends of its partitions."""
 
     reader: BatchReader
@@ -272,7 +272,7 @@ class EarlyEnd(DataSourceReader):
         """The reader's."""
         return self.reader.partitions()
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, up to where it is enough.
 
         Args:
@@ -281,7 +281,7 @@ class EarlyEnd(DataSourceReader):
         left = self.limit
         # What comes behind the last wanted offset may be another segment.
         single = isinstance(partition, SlicePartition) and len(partition.parts) == 1
-        for batch in self.reader.read(partition):
+        for batch in self.reader.batches(partition):
             if left is not None and batch.num_rows >= left:
                 yield arrow_batch(batch).slice(0, left)
                 return

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.native_module import module
+from pyspark_pravega.frames.ragged import numbers
 
 SEED = 1741865571
 """Java's "EventRouter".hashCode()."""
@@ -47,7 +47,7 @@ def key_fractions(keys: pa.Array) -> npt.NDArray[np.float64]:
             # As bytes: texts would be looked through twice.
             texts = keys.cast(pa.large_string()).view(pa.large_binary())
             return np.frombuffer(bytearray(native.key_fractions(texts, SEED)), np.float64)
-        encoded = pc.dictionary_encode(keys.cast(pa.string()).fill_null(""))
+        encoded = keys.cast(pa.string()).fill_null("").dictionary_encode()
         indices: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
         return _distinct_fractions(encoded.dictionary)[indices]
     except ValueError as error:
@@ -107,8 +107,8 @@ def _utf16_units(keys: pa.Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np
     """The keys' UTF-16 code units one after another, and where each key begins; one more for the end."""
     keys = keys.cast(pa.large_string())
     _, offsets, data = keys.buffers()
-    starts = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
-    utf8 = np.frombuffer(data, np.uint8)[starts[0] : starts[-1]] if data else np.empty(0, np.uint8)
+    starts = numbers(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    utf8 = numbers(data, np.uint8)[starts[0] : starts[-1]]
     if utf8.size == 0 or utf8.max() < 0x80:
         return utf8.astype("<u2"), starts - starts[0]
     texts = [key.encode("utf-16-le") for key in keys.to_pylist()]

@@ -114,7 +114,7 @@ class Handover:
         # By this Spark knows functions of data sources: for its profiler.
         self.__module__ = read.__module__
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches, or messages about them.
 
         Args:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.native_module import module
-from pyspark_pravega.frames.ragged import Ints, binary_array, ragged_views, too_many_bytes
+from pyspark_pravega.frames.ragged import Ints, binary_array, numbers, ragged_views, too_many_bytes
 
 HEADER_SIZE = 8
 """Bytes before each payload."""
@@ -39,7 +39,7 @@ Bytes: TypeAlias = pa.Buffer | bytes | bytearray | memoryview
 class Frames:
     """The whole frames at the head of a buffer."""
 
-    events: pa.BinaryArray | pa.BinaryViewArray
+    events: pa.Array
     """The payloads, in order: a compact copy, or views of the buffer in which they were found."""
     starts: npt.NDArray[np.int64]
     """Where each frame (its header) begins in the buffer, in bytes."""
@@ -52,7 +52,7 @@ class Frames:
         return len(self.starts)
 
     @property
-    def payloads(self) -> pa.BinaryArray:
+    def payloads(self) -> pa.Array:
         """The payloads, in order; a compact copy, which takes the place of views: so the buffer may be freed."""
         self.let_go()
         return self.events
@@ -77,7 +77,7 @@ def split(buffer: Bytes, *, limit: int | None = None, first: bytes = b"") -> Fra
         BadEventError: at a frame's place stands something else; its `index` counts the events before it.
         EventDecodeError: there are more bytes than an Arrow array can hold.
     """
-    data = np.frombuffer(buffer, dtype=np.uint8)
+    data = np.frombuffer(memoryview(buffer), dtype=np.uint8)
     head = np.frombuffer(first, dtype=np.uint8)
     most = len(head) + len(data) if limit is None else limit
     native = module()
@@ -86,7 +86,7 @@ def split(buffer: Bytes, *, limit: int | None = None, first: bytes = b"") -> Fra
     return _split_natively(native, head, data, most)
 
 
-def compact(events: pa.BinaryArray | pa.BinaryViewArray) -> pa.BinaryArray:
+def compact(events: pa.Array) -> pa.Array:
     """Events one after another.
 
     Args:
@@ -123,7 +123,7 @@ def join(payloads: pa.Array) -> pa.Buffer:
     return frames_bytes(by_owner(payloads, np.zeros(len(payloads), np.uint32), 1)[0])
 
 
-def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> list[pa.LargeBinaryArray]:
+def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> list[pa.Array]:
     """Put each payload into a frame, and the frames of each owner one after another.
 
     Args:
@@ -144,7 +144,7 @@ def by_owner(payloads: pa.Array, owners: npt.NDArray[np.uint32], count: int) -> 
     )
     native = module()
     if native is not None:
-        parts: list[pa.LargeBinaryArray] = native.frame_parts(wide, pa.array(owners, pa.uint32()), count)
+        parts: list[pa.Array] = native.frame_parts(wide, pa.array(owners, pa.uint32()), count)
         return parts
     framed = _framed(wide, sizes)
     if count == 1:
@@ -170,7 +170,7 @@ def check_sizes(payloads: pa.Array) -> None:
         )
 
 
-def frames_bytes(frames: pa.LargeBinaryArray) -> pa.Buffer:
+def frames_bytes(frames: pa.Array) -> pa.Buffer:
     """The bytes of frames that lie one after another, without a copy.
 
     Args:
@@ -182,12 +182,13 @@ def frames_bytes(frames: pa.LargeBinaryArray) -> pa.Buffer:
     if not len(frames):
         return pa.py_buffer(b"")
     _, offsets, data = frames.buffers()
-    ends = np.frombuffer(offsets, np.int64)
+    assert data is not None
+    ends = numbers(offsets, np.int64)
     first, last = int(ends[frames.offset]), int(ends[frames.offset + len(frames)])
     return data.slice(first, last - first)
 
 
-def frame_ends(frames: pa.LargeBinaryArray) -> Ints:
+def frame_ends(frames: pa.Array) -> Ints:
     """Where frames end that lie one after another.
 
     Args:
@@ -198,12 +199,12 @@ def frame_ends(frames: pa.LargeBinaryArray) -> Ints:
     """
     if not len(frames):
         return np.empty(0, np.int64)
-    offsets: Ints = np.frombuffer(frames.buffers()[1], np.int64)
+    offsets: Ints = numbers(frames.buffers()[1], np.int64)
     ends: Ints = offsets[frames.offset + 1 : frames.offset + len(frames) + 1] - offsets[frames.offset]
     return ends
 
 
-def _framed(payloads: pa.LargeBinaryArray, sizes: Ints) -> pa.LargeBinaryArray:
+def _framed(payloads: pa.Array, sizes: Ints) -> pa.Array:
     # Headers and payloads alternate as the elements of one Arrow array, whose data are the frames.
     n = len(sizes)
     headers = np.zeros((n, 2), dtype=">i4")
@@ -212,7 +213,7 @@ def _framed(payloads: pa.LargeBinaryArray, sizes: Ints) -> pa.LargeBinaryArray:
     return pc.binary_join_element_wise(heads.cast(pa.large_binary()), payloads, pa.scalar(b"", pa.large_binary()))
 
 
-def encoding_ids(payloads: pa.Array) -> pa.Int32Array:
+def encoding_ids(payloads: pa.Array) -> pa.Array:
     """The encoding ids in the payloads' headers: `0x01 | int32 id`, big-endian.
 
     Args:
@@ -272,7 +273,7 @@ def _split_natively(
     if broken:
         raise _not_a_frame(np.concatenate([first, data]), np.append(starts, end), len(starts))
     # The first four of a view's 16 bytes are its length. A copy: the views hold the bytes that were received.
-    sizes = np.frombuffer(events.buffers()[1] or b"", np.int32)[::4].astype(np.int64)
+    sizes = numbers(events.buffers()[1], np.int32)[::4].astype(np.int64)
     return Frames(events=events, starts=starts, sizes=sizes, consumed=end)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,17 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _MAX_INT32 = 2**31 - 1
 
 
-def binary_array(values: pa.Array) -> tuple[Bytes, Ints]:
+def numbers(buffer: pa.Buffer | None, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A buffer as numpy, without a copy; none holds no numbers.
+
+    Args:
+        buffer: one of an array's.
+        kind: the type of its numbers.
+    """
+    return np.frombuffer(b"" if buffer is None else memoryview(buffer), kind)
+
+
+def binary_array(values: pa.Array | pa.ChunkedArray) -> tuple[Bytes, Ints]:
     """The bytes and offsets of an array, without copying the bytes.
 
     Args:
@@ -33,10 +43,10 @@ def binary_array(values: pa.Array) -> tuple[Bytes, Ints]:
     _, offset_buffer, data_buffer = values.buffers()
     wide = values.type in (pa.large_binary(), pa.large_string())
     kind = np.int64 if wide else np.int32
-    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
+    data: Bytes = numbers(data_buffer, np.uint8)
     if n == 0 or offset_buffer is None:
         return data, np.zeros(n + 1, dtype=np.int64)
-    offsets = np.frombuffer(offset_buffer, dtype=kind)[values.offset : values.offset + n + 1]
+    offsets = numbers(offset_buffer, kind)[values.offset : values.offset + n + 1]
     return data, offsets.astype(np.int64)
 
 

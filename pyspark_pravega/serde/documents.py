@@ -80,6 +80,7 @@ class DocumentCodec:
                 f'column "{name}" holds NULL, and an event is a document: '
                 "write parse_json('null') for the document null"
             )
+        assert isinstance(column, pa.StructArray)
         values, names = (column.field(part).to_pylist() for part in ("value", "metadata"))
         try:
             bodies = [variant.to_json(*both).encode() for both in zip(values, names, strict=True)]

@@ -31,8 +31,8 @@ class RawCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec; every event can be decoded."""
-        values = compact(payloads).cast(pa.binary()) if columns else None
-        return batch_of([values for _ in columns], subschema(self.schema, columns), len(payloads))
+        arrays = [compact(payloads).cast(pa.binary())] * len(columns) if columns else []
+        return batch_of(arrays, subschema(self.schema, columns), len(payloads))
 
     def decode_to_views(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See `decode_to_views` of codec.py."""
@@ -66,10 +66,10 @@ class StringCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
-        values: pa.Array = None
+        arrays: list[pa.Array] = []
         if columns:
             try:
-                values = payloads.cast(pa.string())
+                arrays = [payloads.cast(pa.string())] * len(columns)
             except pa.ArrowInvalid:
                 for index, payload in enumerate(payloads.to_pylist()):
                     try:
@@ -77,7 +77,7 @@ class StringCodec:
                     except UnicodeDecodeError:
                         raise BadEventError("it isn't UTF-8", index=index) from None
                 raise
-        return batch_of([values for _ in columns], subschema(self.schema, columns), len(payloads))
+        return batch_of(arrays, subschema(self.schema, columns), len(payloads))
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """See Codec."""

@@ -32,7 +32,7 @@ from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.progress import Bar
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.codec import Codec, arrow_batch
+from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import JSON, schema_for
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.completion import completes_tables
@@ -281,7 +281,7 @@ def _rows(reader: BatchReader, progress: Bar | None) -> Iterator[pa.RecordBatch]
             if progress is not None:
                 progress.add(reader.bytes_read - bytes_told)
                 bytes_told = reader.bytes_read
-            yield arrow_batch(batch)
+            yield batch
 
 
 def _table(definition: TableDefinition, batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -19,7 +19,6 @@ from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write import StagedTable
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.serde.codec import arrow_batch
 
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType(), True)])
 
@@ -53,7 +52,7 @@ def rows(definition: TableDefinition, snapshot: Snapshot, *columns: str) -> list
     """The rows of a snapshot, sorted; of one column its values."""
     reader = BatchReader(definition, snapshot, columns or ("id",))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    values = [tuple(row.values()) for batch in batches for row in arrow_batch(batch).to_pylist()]
+    values = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     return sorted(value[0] for value in values) if len(columns) < 2 else sorted(values)
 
 

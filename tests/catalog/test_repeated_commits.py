@@ -23,7 +23,6 @@ from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob
 from pyspark_pravega.connector.write.changed_rows import ROW_OPERATION
-from pyspark_pravega.serde.codec import arrow_batch
 
 pytestmark = pytest.mark.server
 
@@ -152,7 +151,7 @@ def rows(catalog: Catalog, stream: Stream) -> Rows:
         definition, take_snapshot(catalog.client, stream), definition.schema.fieldNames(), ReadOptions()
     )
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return sorted(tuple(row.values()) for batch in batches for row in arrow_batch(batch).to_pylist())
+    return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
 def others_come(catalog: Catalog, stream: Stream, ledger: Ledger, count: int) -> None:

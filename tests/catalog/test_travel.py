@@ -37,7 +37,6 @@ from pyspark_pravega.errors import (
     SegmentTruncatedError,
     VersionNotFoundError,
 )
-from pyspark_pravega.serde.codec import arrow_batch
 
 pytestmark = pytest.mark.server
 
@@ -73,8 +72,8 @@ def changes(catalog: Catalog, stream: Stream, first: int, last: int) -> list[tup
     ranges = committed_ranges(catalog.client, ledger, first, last)
     reader = ChangesReader(catalog.definition(stream), ranges, ["_commit_version", "id", "_change_type"])
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    assert {kind for batch in batches for kind in arrow_batch(batch).column("_change_type").to_pylist()} <= {"insert"}
-    return sorted((row["_commit_version"], row["id"]) for batch in batches for row in arrow_batch(batch).to_pylist())
+    assert {kind for batch in batches for kind in batch.column("_change_type").to_pylist()} <= {"insert"}
+    return sorted((row["_commit_version"], row["id"]) for batch in batches for row in batch.to_pylist())
 
 
 def test_every_version_can_be_read(catalog: Catalog, fixed: Stream) -> None:

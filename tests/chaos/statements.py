@@ -17,7 +17,6 @@ from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, Seen, StagedTable, WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError, StreamNotFoundError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.serde.formats import RAW
 from pyspark_pravega.settings import Settings
 
@@ -113,7 +112,7 @@ def _read(catalog: Catalog, definition: TableDefinition) -> tuple[Seen, frozense
     snapshot = take_snapshot(catalog.client, definition.stream)
     reader = BatchReader(definition, snapshot, definition.schema.fieldNames())
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    ids = [id for batch in batches for id in arrow_batch(batch).column("id").to_pylist()]
+    ids = [id for batch in batches for id in batch.column("id").to_pylist()]
     assert len(ids) == len(set(ids)), f"rows twice: {sorted(ids)}"
     return Seen.of(snapshot), frozenset(ids)
 

@@ -22,7 +22,6 @@ from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.stream import FollowedPartition, RealTimeReader, SeveralStreamsReader, StreamSource
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.table.definition import raw_definition
-from pyspark_pravega.serde.codec import arrow_batch
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
 
@@ -120,9 +119,7 @@ class Query:
         end = self._source.latest_offset(start)
         if end != start:
             batches = [b for one in self._source.partitions(start, end) for b in self._reader.read(one)]
-            self.batches.append(
-                [event.decode() for batch in batches for event in arrow_batch(batch).column("event").to_pylist()]
-            )
+            self.batches.append([event.decode() for batch in batches for event in batch.column("event").to_pylist()])
             self.offset = end
 
 

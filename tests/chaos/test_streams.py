@@ -32,7 +32,6 @@ from pyspark_pravega.connector.stream.reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table.definition import raw_definition
 from pyspark_pravega.errors import DeadlineExceededError, ScaleRefusedError, UnavailableError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
@@ -150,7 +149,7 @@ class Query:
         found: list[str] = []
         for partition in self._source.partitions(start, end):
             for batch in self._reader.read(partition):
-                found += [event.decode() for event in arrow_batch(batch).column("event").to_pylist()]
+                found += [event.decode() for event in batch.column("event").to_pylist()]
             self._maybe_killed()
         # A batch that is run again holds what it held.
         assert self._read_before.setdefault(number, found) == found

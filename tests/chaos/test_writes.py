@@ -50,7 +50,6 @@ from pyspark_pravega.connector.table.definition import raw_definition
 from pyspark_pravega.connector.write.job import TaskMessage
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.errors import PravegaError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14_400)]
@@ -133,7 +132,7 @@ class Run:
         rows = []
         for partition in reader.partitions():
             for batch in reader.read(partition):
-                for event in arrow_batch(batch).column("event").to_pylist():
+                for event in batch.column("event").to_pylist():
                     name, epoch, key, number = event.split()
                     rows.append((name.decode(), int(epoch), int(key), int(number)))
         return rows

@@ -61,7 +61,7 @@ def test_small_batches_of_any_kind_wait_for_each_other_and_stay_in_order(client:
         ((events, size),) = transaction.written.values()
         assert (events, size) == (300, sum(8 + len(str(i)) for i in range(300)))
         with pytest.raises(EventEncodeError):
-            transaction.write_batch([b"never", None], "k")
+            transaction.write_batch([b"never", None], "k")  # type: ignore[list-item]
     assert stored_events(client, stream) == [str(i).encode() for i in range(300)]
 
 

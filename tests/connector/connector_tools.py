@@ -18,7 +18,6 @@ from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.read.versions import Moment, snapshot_until
 from pyspark_pravega.connector.table.definition import TableDefinition, raw_definition
 from pyspark_pravega.connector.write.writer import BatchWriter, TaskMessage
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 LEASE_MS = 60_000
@@ -56,7 +55,7 @@ def read_events(client: Client, definition: TableDefinition) -> list[bytes]:
     """All events of a snapshot, segment by segment."""
     reader = BatchReader(definition, take_snapshot(client, definition.stream), ["event"])
     batches = [rows for partition in reader.partitions() for rows in reader.read(partition)]
-    return [event for rows in batches for event in arrow_batch(rows).column("event").to_pylist()]
+    return [event for rows in batches for event in rows.column("event").to_pylist()]
 
 
 def ledger_of(client: Client, definition: TableDefinition) -> Ledger:

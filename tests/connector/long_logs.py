@@ -14,7 +14,6 @@ from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log import Commit, open_ledger, take_snapshot
 from pyspark_pravega.connector.log.keys import STATE, commit_key
 from pyspark_pravega.connector.read import BatchReader
-from pyspark_pravega.serde.codec import arrow_batch
 
 _AT_ONCE = 1_000
 FIRST_COMMITTED_MS = 1_700_000_000_000
@@ -36,8 +35,8 @@ def spread_over_versions(catalog: Catalog, stream: Stream, rows: int, versions: 
     snapshot = take_snapshot(catalog.client, stream)
     reader = BatchReader(catalog.definition(stream), snapshot, ["_segment", "_offset"])
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    segments = np.concatenate([arrow_batch(batch).column(0).to_numpy() for batch in batches])
-    offsets = np.concatenate([arrow_batch(batch).column(1).to_numpy() for batch in batches])
+    segments = np.concatenate([batch.column(0).to_numpy() for batch in batches])
+    offsets = np.concatenate([batch.column(1).to_numpy() for batch in batches])
     ends: dict[int, npt.NDArray[np.int64]] = {}
     counts = np.zeros(versions, np.int64)
     for part in (one for one in snapshot.parts if one.segment_id in snapshot.current):

@@ -38,7 +38,6 @@ from pyspark_pravega.errors import (
     SegmentTruncatedError,
     WriteConflictError,
 )
-from pyspark_pravega.serde.codec import arrow_batch
 
 pytestmark = [pytest.mark.server]
 
@@ -281,7 +280,7 @@ def test_changes_go_on_behind_a_compaction(table: TableDefinition, client: Clien
 
 def changes_of(definition: TableDefinition, partitions: Sequence[Any]) -> list[tuple[int, str, int, str | None]]:
     reader = RowChangesReader(definition, None, ["id", "v", *CHANGE_COLUMNS.fieldNames()])
-    rows = [row for part in partitions for batch in reader.read(part) for row in arrow_batch(batch).to_pylist()]
+    rows = [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
     order = ("insert", "delete", "update_preimage", "update_postimage")
     changes = [(row["_commit_version"], row["_change_type"], row["id"], row["v"]) for row in rows]
     return sorted(changes, key=lambda change: (change[0], order.index(change[1]), change[2]))

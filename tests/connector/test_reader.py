@@ -22,7 +22,6 @@ from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, ROW_MARKER, 
 from pyspark_pravega.connector.table.definition import METADATA_COLUMNS, TableDefinition, raw_definition
 from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.errors import EventDecodeError, WireError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -121,7 +120,7 @@ def test_a_snapshot_is_read_as_it_was_taken_whatever_comes_after(client: Client,
     reader = BatchReader(raw, take_snapshot(client, raw.stream), ["event"])
     append(client, raw.stream, 0, framed(b"after"))
     (partition,) = reader.partitions()
-    assert [arrow_batch(batch).column(0).to_pylist() for batch in reader.read(partition)] == [[b"before"]]
+    assert [batch.column(0).to_pylist() for batch in reader.read(partition)] == [[b"before"]]
 
 
 def test_events_larger_than_a_read_request_are_read_whole(client: Client, raw: TableDefinition) -> None:

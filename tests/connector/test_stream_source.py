@@ -19,7 +19,6 @@ from pyspark_pravega.connector.stream.reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table.definition import TableDefinition, raw_definition
 from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -64,7 +63,7 @@ class Query:
             event.decode()
             for partition in self.source.partitions(start, end)
             for batch in self._reader.read(partition)
-            for event in arrow_batch(batch).column("event").to_pylist()
+            for event in batch.column("event").to_pylist()
         ]
 
 

@@ -85,7 +85,7 @@ def test_broken_rows_are_refused_by_both_or_taken_for_the_same(data: st.DataObje
             answers.append(None)
     assert [answer is None for answer in answers] in ([True, True], [False, False]), answers
     if answers[0] is not None and answers[1] is not None:
-        for one, other in zip(answers[0], answers[1], strict=True):
+        for one, other in zip(answers[0].columns, answers[1].columns, strict=True):
             assert as_bits(one).equals(as_bits(other))
 
 
@@ -125,7 +125,7 @@ def test_texts_of_each_size(native: str) -> None:
 @pytest.mark.parametrize("native", BOTH)
 def test_what_lies_behind_the_rows_is_nothing(native: str) -> None:
     """A pack that is about full is handed over with the room that it has."""
-    rows, sizes = packed([{"s": "a"}, {"s": "b" * 13}], TEXTS)
+    rows, sizes = packed([{"s": "a"}, {"s": "b" * 13}], TEXTS).columns
     pack = pa.record_batch([pa.array([rows[0].as_py() + b"\xff" * 21]), sizes], names=["rows", "sizes"])
     assert taken_apart(pack, TEXTS, native).to_pylist() == [{"s": "a"}, {"s": "b" * 13}]
 

@@ -72,7 +72,7 @@ class Careless(EventFormat):
         if how == "nulls":
             return pa.record_batch([pa.array([None] * len(events), pa.int64())], names=["a"])
         if how == "no batch":
-            return None
+            return None  # type: ignore[return-value]
         return pa.record_batch([pa.array(["x"] * len(events))], names=["a" if how == "other type" else "b"])
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,7 @@ from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.native.codec import describe
 
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
-ROWS = [{"id": 1, "name": "one"}, {"id": 2, "name": None}]
+ROWS: list[dict[str, Any]] = [{"id": 1, "name": "one"}, {"id": 2, "name": None}]
 
 
 def events(*payloads: bytes) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ def test_a_format_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(str(tmp_path))
     table = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
     codec = CustomCodec("shop_formats:Pairs", table, {"pairs.separator": "|"})
-    rows = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    rows: list[dict[str, Any]] = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     events = codec.encode(pa.RecordBatch.from_pylist(rows, schema=codec.schema))
     assert events.to_pylist() == [b"id=1|name=a", b"id=2"]
     assert codec.decode(events, ["id", "name"]).to_pylist() == rows

@@ -107,10 +107,10 @@ def views_of_short_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_codec, "VIEWS_FROM_BYTES", 0)
 
 
-def views_of(payloads: pa.Array) -> pa.BinaryViewArray:
+def views_of(payloads: pa.Array) -> pa.Array:
     """Events as they are found in received bytes: the first one began in another buffer."""
     frames = [framing.join(payloads.slice(row, 1)).to_pybytes() for row in range(len(payloads))]
-    events: pa.BinaryViewArray = framing.split(b"".join(frames[1:]), first=b"".join(frames[:1])).events
+    events = framing.split(b"".join(frames[1:]), first=b"".join(frames[:1])).events
     assert events.type == pa.binary_view()
     return events
 
@@ -351,9 +351,9 @@ def test_long_texts_and_bytes_are_views_of_what_was_received(
     batch = with_views(native, events, names)
     assert [field.type for field in batch.schema] == [pa.string_view(), pa.string(), pa.binary_view(), rows[3].type]
     assert batch.cast(rows.schema) == rows
-    received = {buffer.address for buffer in events.buffers()[2:]}
+    received = {buffer.address for buffer in events.buffers()[2:] if buffer}
     for name in ("long", "bytes"):
-        assert received & {buffer.address for buffer in batch.column(name).buffers()[2:]}
+        assert received & {buffer.address for buffer in batch.column(name).buffers()[2:] if buffer}
     # All events' values together are short again: of the next ones there are copies.
     few = events.slice(1, 1)
     with_views(native, few, names)

@@ -410,7 +410,6 @@ def _keyed(history: KeyedHistory) -> Iterator[None]:
         (compaction, "load_definition", looked_up),
         (overwrite, "load_definition", lambda *_: history._definition()),
         (compaction, "snapshot_reader", reader),
-        (compaction, "arrow_batch", lambda rows: rows),
         (seen, "KeyedReader", lambda *_: SimpleNamespace(written_keys=written_keys)),
         (compaction, "WritePlan", plans),
         (compaction, "shared_client", lambda _: simulation_client()),

@@ -18,7 +18,6 @@ from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, RowChan
 from pyspark_pravega.connector.stream.changes import ChangesOffset, ChangesSource
 from pyspark_pravega.connector.table import load_definition
 from pyspark_pravega.errors import DataLossError, SegmentTruncatedError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 Row = tuple[Any, ...]
@@ -186,7 +185,7 @@ class KeyedRun:
         read: dict[Row, Row] = {}
         for partition in reader.partitions():
             for batch in reader.read(partition):
-                for row in arrow_batch(batch).to_pylist():
+                for row in batch.to_pylist():
                     key = (row["id"], row["region"])
                     assert key not in read, f"{key} twice; {self.story()}"
                     place = row["place"]
@@ -374,7 +373,7 @@ class Follower:
                 change_of(row)
                 for one in source.partitions(start, ChangesOffset.from_json(end.to_json()))
                 for batch in reader.read(one)
-                for row in arrow_batch(batch).to_pylist()
+                for row in batch.to_pylist()
             ]
             changes.sort(key=lambda change: change[0])
             apply(self.rows, changes, run.story())

@@ -46,8 +46,8 @@ def test_a_key_s_text_is_that_of_cast(
     values = ", ".join(f"(CAST({k} AS DECIMAL(10,8)), {d}, {v})" for v, (k, d) in enumerate(KEYS))
     if name == "theirs":
         # Another program's events, keyed as the pages say; the table doesn't know.
-        rows = spark.sql(f"SELECT *, {CASTED} AS key FROM VALUES {values} t(k, d, v)").toArrow()
-        rows = rows.combine_chunks().to_batches()[0]
+        answer = spark.sql(f"SELECT *, {CASTED} AS key FROM VALUES {values} t(k, d, v)").toArrow()
+        rows = answer.combine_chunks().to_batches()[0]
         with EventWriter(client, stream) as writer:
             events = catalog.definition(stream, age_s=0).for_writing().encode(rows.drop_columns(["key"]))
             writer.write_batch(events, rows.column("key"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_pravega.serde.codec import arrow_batch
-
 
 def rows_read(reader: Any) -> list[dict[str, Any]]:
     """All rows of a reader, partition by partition.
@@ -13,9 +11,4 @@ def rows_read(reader: Any) -> list[dict[str, Any]]:
     Args:
         reader: with `partitions` and `read`, as those of `connector.read`.
     """
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in arrow_batch(batch).to_pylist()
-    ]
+    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]

@@ -18,6 +18,7 @@ from pyspark_pravega.catalog.process.arrival import sealed
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.handover import Handover
 from pyspark_pravega.connector.key_value import KeyValueJob
+from pyspark_pravega.connector.read import HandedOver, RowsReader
 from pyspark_pravega.connector.stream import RealTimeReader
 from pyspark_pravega.connector.write import WriteJob, unpack
 
@@ -40,7 +41,7 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[Text64, 
     out = io.BytesIO()
     write_read_func_and_partitions(
         out,
-        reader=reader,
+        reader=HandedOver(reader) if isinstance(reader, RowsReader) else reader,
         data_source=DefaultSource({}),
         schema=schema,
         max_arrow_batch_size=1,

@@ -41,12 +41,12 @@ class EventBatch:
         return len(self.frames)
 
     @property
-    def payloads(self) -> pa.BinaryArray:
+    def payloads(self) -> pa.Array:
         """The events, without their frames."""
         return self.frames.payloads
 
     @property
-    def offsets(self) -> pa.Int64Array:
+    def offsets(self) -> pa.Array:
         """Where each event's frame begins in the segment, in bytes."""
         return pa.array(self.frames.starts + self.start)
 

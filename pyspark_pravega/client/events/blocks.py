@@ -27,7 +27,7 @@ _PART_BYTES = 7 * BLOCK_BYTES // 4
 class Placed:
     """Events in their frames, and where each lies in the key space."""
 
-    frames: pa.LargeBinaryArray
+    frames: pa.Array
     """The events, frames included, lying one after another."""
     fractions: npt.NDArray[np.float64]
     """In [0, 1), shape (events,)."""

@@ -44,6 +44,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, EventEncodeError
+from pyspark_pravega.frames.ragged import numbers
 from pyspark_pravega.serde.types import CHAR_VARCHAR, arrow_safe, cast
 from pyspark_pravega.values import number
 
@@ -309,9 +310,8 @@ def _octets(values: pa.Array, column: KeyColumn) -> Octets:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _padded(values.cast(pa.binary()), column, is_text=pa.types.is_string(kind))
     if pa.types.is_decimal(kind):
-        numbers = np.frombuffer(values.buffers()[1], np.uint8).reshape(-1, 16)[values.offset :][: len(values)]
-        octets: Octets = numbers[:, column.width - 1 :: -1]
-        return octets
+        octets: Octets = numbers(values.buffers()[1], np.uint8).reshape(-1, 16)[values.offset :][: len(values)]
+        return octets[:, column.width - 1 :: -1]
     if pa.types.is_boolean(kind):
         values = values.cast(pa.uint8())
     elif not pa.types.is_integer(kind):

@@ -25,7 +25,7 @@ from pyspark_pravega.connector.read.eras import Era, era_at, era_of, eras, event
 from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
-from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader
+from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader, HandedOver, RowsReader
 from pyspark_pravega.connector.read.row_changes import (
     RowChangesPartition,
     RowChangesReader,
@@ -56,10 +56,12 @@ __all__ = [
     "ChangesReader",
     "CommittedPartition",
     "Era",
+    "HandedOver",
     "KeyedReader",
     "Moment",
     "RowChangesPartition",
     "RowChangesReader",
+    "RowsReader",
     "SlicePartition",
     "arrange",
     "arrange_chains",

@@ -156,8 +156,8 @@ class ChangesReader(BatchReader):
         """See `committed_partitions`."""
         return committed_partitions(self._ranges)
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
-        """The rows of a partition, see `BatchReader.read`.
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
+        """The rows of a partition, see `BatchReader.batches`.
 
         Args:
             partition: one of `partitions()`, or Spark's stand-in when there are none.
@@ -165,7 +165,7 @@ class ChangesReader(BatchReader):
         if not isinstance(partition, CommittedPartition):
             return
         for self._range in partition.ranges:
-            yield from super().read(SlicePartition([self._range.part]))
+            yield from super().batches(SlicePartition([self._range.part]))
 
     def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
         if field.name not in CHANGE_COLUMNS.fieldNames():

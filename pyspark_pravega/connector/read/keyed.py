@@ -155,7 +155,7 @@ class KeyedReader(BatchReader):
         """A partition for each chain of segments with many events, and for several with few."""
         return arrange_chains(shared_client(self._settings), snapshot)
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
 
         Args:
@@ -240,7 +240,7 @@ class KeyedReader(BatchReader):
             range: the part of the key space.
             kept: keeps frames for the second pass.
         """
-        schema = pa.schema([*self._flat_key(), (PLACE, pa.int64())])
+        schema = pa.schema([*self._flat_key(), pa.field(PLACE, pa.int64())])
         last = Last(range=range, table=schema.empty_table())
         for number in changed:
             part = parts[number]
@@ -274,6 +274,7 @@ class KeyedReader(BatchReader):
         if self._key.row is None:
             return self._codec.schema.field(name).type
         of_row = self._codec.schema.field(self._key.row).type
+        assert pa.types.is_struct(of_row)
         return of_row.field(name).type
 
     def _keys(self, frames: framing.Frames, segment_id: int, position: int, number: int, range: Range) -> pa.Table:
@@ -307,12 +308,9 @@ class KeyedReader(BatchReader):
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if self._key.row is None:
             return batch.column(batch.schema.get_field_index(name))
-        key_values = None
-        for source in (self._key.row, self._key.deleted_row):
-            if source is not None:
-                values = pc.struct_field(batch.column(batch.schema.get_field_index(source)), name)
-                key_values = values if key_values is None else pc.coalesce(key_values, values)
-        return key_values
+        sources = [source for source in (self._key.row, self._key.deleted_row) if source is not None]
+        first, *others = (pc.struct_field(batch.column(batch.schema.get_field_index(one)), name) for one in sources)
+        return pc.coalesce(first, *others) if others else first
 
     def _merge(self, last: Last, each: Sequence[str] | None = None) -> None:
         """Keep the last place of each key; of a smaller part of the key space, where they are too many.

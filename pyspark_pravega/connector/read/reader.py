@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -38,7 +39,7 @@ from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.framing import HEADER_SIZE
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
-from pyspark_pravega.serde.codec import Batch, takes_views
+from pyspark_pravega.serde.codec import Batch, arrow_batch, takes_views
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
 
 _log = logging.getLogger(__name__)
@@ -61,7 +62,53 @@ OFFICIAL_COLUMNS = StructType(
 """What Pravega's own Spark connector adds to an event."""
 
 
-class BatchReader(DataSourceReader):
+class RowsReader(DataSourceReader):
+    """Reads in batches that may be the native module's, while `handover.takes_views()`."""
+
+    @abstractmethod
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
+        """The rows of a partition, for who takes the native module's batches.
+
+        Args:
+            partition: one of `partitions()`, or Spark's stand-in when there are none.
+        """
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition, as pyarrow's batches.
+
+        Args:
+            partition: as of `batches`.
+        """
+        for batch in self.batches(partition):
+            yield arrow_batch(batch)
+
+
+class HandedOver(DataSourceReader):
+    """A reader within a `Handover`, which takes the native module's batches as they are."""
+
+    def __init__(self, reader: RowsReader) -> None:
+        """Read by another reader.
+
+        Args:
+            reader: the other one.
+        """
+        self._reader = reader
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The reader's."""
+        return self._reader.partitions()
+
+    # Spark hands on what isn't pyarrow's as it is: behind the first batch it doesn't look at them.
+    def read(self, partition: InputPartition) -> Iterator[Batch]:  # type: ignore[override]
+        """The reader's batches.
+
+        Args:
+            partition: one of the reader's.
+        """
+        return self._reader.batches(partition)
+
+
+class BatchReader(RowsReader):
     """Reads parts of a stream."""
 
     _hands_batches_on: ClassVar[bool] = True
@@ -114,7 +161,7 @@ class BatchReader(DataSourceReader):
         """
         return arrange(shared_client(self._settings), snapshot.parts, minimum=self._min_partitions)
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
 
         Args:

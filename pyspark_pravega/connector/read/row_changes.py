@@ -164,7 +164,7 @@ class RowChangesReader(KeyedReader):
         """See `row_change_partitions`."""
         return row_change_partitions(shared_client(self._settings), self._changed)
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The changes of a partition; those of a key in the order of versions.
 
         Args:
@@ -196,7 +196,8 @@ class RowChangesReader(KeyedReader):
         """
         schema = self._flat_key()
         names = [*(flat.name for flat in schema), _VERSION]
-        last = Last(range=range, table=pa.schema([*schema, (_VERSION, pa.int64()), (PLACE, pa.int64())]).empty_table())
+        places = [pa.field(name, pa.int64()) for name in (_VERSION, PLACE)]
+        last = Last(range=range, table=pa.schema([*schema, *places]).empty_table())
         for number, part in enumerate(partition.parts):
             for one in partition.ranges:
                 if one.part.segment_id != part.segment_id:

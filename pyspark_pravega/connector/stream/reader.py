@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -21,6 +22,7 @@ from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import (
     BatchReader,
+    RowsReader,
     SlicePartition,
     bounded_snapshot,
     snapshot_reader,
@@ -33,7 +35,7 @@ from pyspark_pravega.errors import ConfigurationError, PravegaError
 from pyspark_pravega.serde.codec import Batch
 
 
-class SeveralStreamsReader(DataSourceReader):
+class SeveralStreamsReader(RowsReader):
     """Reads partitions of several streams that have the same columns."""
 
     def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
@@ -56,10 +58,10 @@ class SeveralStreamsReader(DataSourceReader):
         }
         self.schema = self._readers[self._streams[0]].schema
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
-        """The rows of a partition, as `BatchReader.read` gives them."""
+    def batches(self, partition: InputPartition) -> Iterator[Batch]:
+        """The rows of a partition, as `BatchReader.batches` gives them."""
         if isinstance(partition, SlicePartition):
-            yield from self._readers[partition.parts[0].stream].read(partition)
+            yield from self._readers[partition.parts[0].stream].batches(partition)
 
 
 class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -113,7 +115,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What a micro-batch reads."""
         return self._planner().partitions(SourceOffset.from_dict(start), SourceOffset.from_dict(end))
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
         return self._reader.read(partition)
 

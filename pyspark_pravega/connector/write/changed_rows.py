@@ -80,10 +80,11 @@ class ChangesOfKeys:
             if moved.any():
                 raise self._moved(rows, int(starts[int(np.argmax(moved))]))
             last = np.append(starts[1:], rows.num_rows) - 1
-            first = None if self._kept_column is None else rows.column(self._kept_column).take(pa.array(starts))
-            rows, operations = rows.take(pa.array(last)), operations[last]
-            if first is not None:
-                rows = rows.set_column(rows.schema.get_field_index(self._kept_column), self._kept_column, first)
+            every, kept = rows, self._kept_column
+            rows, operations = every.take(pa.array(last)), operations[last]
+            if kept is not None:
+                first = every.column(kept).take(pa.array(starts))
+                rows = rows.set_column(rows.schema.get_field_index(kept), kept, first)
         return rows.drop_columns([ROW_OPERATION]).append_column(DELETED, pa.array(operations == DELETES))
 
     def _duplicate(self, rows: pa.RecordBatch, index: int) -> DuplicateKeyError:

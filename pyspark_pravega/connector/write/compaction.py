@@ -35,7 +35,6 @@ from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.seen import parts_since
 from pyspark_pravega.errors import ConflictError, TableChangedError, UnsupportedOperationError, WriteConflictError
-from pyspark_pravega.serde.codec import arrow_batch
 from pyspark_pravega.settings import Settings
 
 _THREADS = 2
@@ -157,9 +156,7 @@ def compact(settings: Settings, stream: Stream, *, one_more: bool = False, threa
     partitions = list(enumerate(reader.partitions()))
     try:
         with job.kept_alive(len(partitions)), ThreadPoolExecutor(threads) as pool:
-            messages = list(
-                pool.map(lambda one: job.write_partition(one[0], map(arrow_batch, reader.read(one[1]))), partitions)
-            )
+            messages = list(pool.map(lambda one: job.write_partition(one[0], reader.read(one[1])), partitions))
         report = job.commit_job(messages)
     except BaseException:
         job.abort_job([None] * len(partitions))

@@ -111,10 +111,10 @@ class Routing:
             return self.texts[0]
         if self.column is not None:
             return values[0]
-        parts: list[pa.Array | str] = [self.texts[0]]
-        for value, after in zip(values, self.texts[1:], strict=True):
-            parts += [value, after]
-        return pc.binary_join_element_wise(*parts, "")
+        behind: list[pa.Array | str] = [self.texts[1]]
+        for value, after in zip(values[1:], self.texts[2:], strict=True):
+            behind += [value, after]
+        return pc.binary_join_element_wise(self.texts[0], values[0], *behind, "")
 
 
 def _scattered(column: pa.Array) -> pa.Array:

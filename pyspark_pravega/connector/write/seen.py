@@ -81,7 +81,7 @@ def key_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
     """
     assert definition.routing_key is not None
     plain = definition.properties.has_plain_texts
-    return key_fractions(Routing.parse(definition.routing_key, keys.schema.names, plain=plain).keys(keys))
+    return _places(Routing.parse(definition.routing_key, keys.schema.names, plain=plain), keys)
 
 
 def possible_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
@@ -93,7 +93,14 @@ def possible_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats
     """
     assert definition.routing_key is not None
     routings = [Routing.parse(definition.routing_key, keys.schema.names, plain=plain) for plain in (True, False)]
-    return np.unique(np.concatenate([key_fractions(routing.keys(keys)) for routing in routings]))
+    return np.unique(np.concatenate([_places(routing, keys) for routing in routings]))
+
+
+def _places(routing: Routing, keys: pa.RecordBatch) -> Floats:
+    texts = routing.keys(keys)
+    # One for all there is only where no column of the key is in it.
+    assert isinstance(texts, pa.Array)
+    return key_fractions(texts)
 
 
 def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:

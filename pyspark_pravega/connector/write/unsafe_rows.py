@@ -52,6 +52,7 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.native_module import module
+from pyspark_pravega.frames.ragged import numbers
 
 _I64 = npt.NDArray[np.int64]
 _Nulls = npt.NDArray[np.bool_] | None
@@ -112,7 +113,7 @@ def unpack(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa
     for batch in batches:
         rows, sizes = batch.columns
         for index in range(batch.num_rows):
-            if not sizes[index].as_buffer().size:
+            if not _buffer(sizes, index).size:
                 continue
             if reader is not None:
                 try:
@@ -121,14 +122,22 @@ def unpack(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa
                 except (ValueError, RuntimeError):
                     # The plain twin says what is wrong.
                     pass
-            yield _batch(rows[index].as_buffer(), np.frombuffer(sizes[index].as_buffer(), "<i4"), schema, arrow)
+            yield _batch(_buffer(rows, index), numbers(_buffer(sizes, index), "<i4"), schema, arrow)
+
+
+def _buffer(column: pa.Array, index: int) -> pa.Buffer:
+    value = column[index]
+    assert isinstance(value, pa.BinaryScalar)
+    buffer = value.as_buffer()
+    assert buffer is not None
+    return buffer
 
 
 class _Memory:
     """Bytes of rows, as numbers of any width."""
 
     def __init__(self, data: pa.Buffer) -> None:
-        self.bytes = np.frombuffer(data if data.address % _WORD == 0 else bytes(data), np.uint8)
+        self.bytes = np.frombuffer(memoryview(data) if data.address % _WORD == 0 else bytes(data), np.uint8)
         self.words: _I64 = self.bytes.view("<i8")
 
     def word(self, at: _I64) -> _I64:
@@ -266,16 +275,20 @@ def _column(kind: DataType, slots: _Slots, arrow: pa.DataType) -> pa.Array:
     if isinstance(kind, StringType | BinaryType):
         return _texts(slots, begins, sizes, arrow)
     if isinstance(kind, VariantType):
+        assert pa.types.is_struct(arrow)
         return _variants(slots, begins, sizes, arrow)
     if isinstance(kind, StructType):
+        assert pa.types.is_struct(arrow)
         if (sizes if slots.null is None else sizes[~slots.null]).min(initial=2**40) < _fixed_size(len(kind)):
             raise slots.wrong("a struct has no place for its fields")
         children = _fields(slots.memory, begins, begins + sizes, slots.null, kind, arrow, slots.path)
         return _array(arrow, slots, [], children)
     if isinstance(kind, ArrayType):
+        assert pa.types.is_list(arrow)
         offsets, elements = _elements(slots, begins, begins + sizes, kind.elementType, f"{slots.path}.element")
         return _array(arrow, slots, [offsets], [_column(kind.elementType, elements, arrow.value_type)])
     assert isinstance(kind, MapType)
+    assert pa.types.is_map(arrow)
     return _maps(kind, slots, begins, begins + sizes, arrow)
 
 

@@ -34,7 +34,8 @@ class BatchWriter(WriteJob, DataSourceArrowWriter):
         """
         super().__init__(WritePlan.of(definition, options))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    # Spark's own class of Arrow's batches takes other ones than the class above it.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """As `WriteJob.write_task`."""
         return self.write_task(iterator)
 
@@ -71,7 +72,8 @@ class EpochWriter(DataSourceStreamArrowWriter):
         if self._job.plan.mode == EXACTLY_ONCE:
             create_ledger(shared_client(definition.settings), definition.stream, to_write=True)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    # Spark's own class of Arrow's batches takes other ones than the class above it.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """As `WriteJob.write_task`."""
         return self._job.write_task(iterator)
 

@@ -167,9 +167,9 @@ def decimal(size: int | None, scale: int, kind: pa.Decimal128Type, path: str) ->
         try:
             return written.cast(kind)
         except pa.ArrowInvalid:
-            for row, value in zip(cursor.rows.tolist(), written, strict=True):
+            for row, one in zip(cursor.rows.tolist(), written, strict=True):
                 try:
-                    value.cast(kind)
+                    one.cast(kind)
                 except pa.ArrowInvalid:
                     raise DatumError(row, f'the decimal in "{path}" doesn\'t fit {kind}') from None
             raise
@@ -299,9 +299,10 @@ def record(
         for name, of_field in fields:
             value = of_field(cursor)
             if name is not None:
+                assert value is not None
                 arrays[name] = value
-        for name, of_default in defaults:
-            arrays[name] = of_default(cursor)
+        for field_name, of_default in defaults:
+            arrays[field_name] = of_default(cursor)
         return arrays
 
     return read

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.errors import EventEncodeError, UnsupportedTypeError
-from pyspark_pravega.frames.ragged import Bytes, Ints, binary_array, ragged, ragged_views
+from pyspark_pravega.frames.ragged import Bytes, Ints, binary_array, numbers, ragged, ragged_views
 from pyspark_pravega.serde.schemas import avro
 
 Parts: TypeAlias = list[Any]
@@ -79,7 +79,9 @@ def joined(parts: Parts, rows: int) -> pa.Array:
         parts = [part.cast(kind) for part in parts]
     else:
         kind = pa.binary()
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", kind))
+    first, *others = parts
+    whole: pa.Array = pc.binary_join_element_wise(first, *others, pa.scalar(b"", kind))
+    return whole
 
 
 def _fields(schema: avro.Record, kinds: dict[str, pa.DataType], path: str) -> list[tuple[str, Write]]:
@@ -195,7 +197,7 @@ def _integer(schema: avro.Primitive, kind: pa.DataType, path: str) -> Write | No
         unit = _UNITS.get(schema.logical.rpartition("-")[2]) if schema.logical else None
         if unit is None:
             return None
-        exact = pa.timestamp(unit, tz=kind.tz)
+        exact: pa.DataType = pa.timestamp(unit, tz=kind.tz)
     elif pa.types.is_signed_integer(kind) or (pa.types.is_date32(kind) and schema.logical == "date"):
         exact = kind
     else:
@@ -217,7 +219,7 @@ def _struct(schema: avro.Record, kind: pa.StructType, path: str) -> Write:
     writers = _fields(schema, {field.name: field.type for field in fields}, f"{path}.")
 
     def write(column: pa.Array) -> Parts:
-        if not pa.types.is_struct(column.type):
+        if not isinstance(column, pa.StructArray):
             raise _mismatch(column.type, kind, path)
         places = {column.type.field(i).name: i for i in range(column.type.num_fields)}
         if places.keys() != {name for name, _ in writers}:
@@ -234,7 +236,7 @@ def _array(schema: avro.Array, kind: pa.ListType, path: str) -> Write:
     of_item = _writer(schema.items, kind.value_type, f"{path}.element")
 
     def write(column: pa.Array) -> Parts:
-        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        if isinstance(column, pa.MapArray) or not isinstance(column, pa.ListArray | pa.LargeListArray):
             raise _mismatch(column.type, kind, path)
         offsets = column.offsets.to_numpy().astype(np.int64)
         items = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
@@ -248,7 +250,7 @@ def _map(schema: avro.Map, kind: pa.MapType, path: str) -> Write:
     of_value = _writer(schema.values, kind.item_type, f"{path}.value")
 
     def write(column: pa.Array) -> Parts:
-        if not pa.types.is_map(column.type):
+        if not isinstance(column, pa.MapArray):
             raise _mismatch(column.type, kind, path)
         offsets = column.offsets.to_numpy().astype(np.int64)
         start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -308,7 +310,7 @@ def _decimal_bytes(column: pa.Array, size: int | None, path: str) -> tuple[Ints,
     if not n:
         # Arrow doesn't say how long the buffer of no values is.
         return np.zeros(0, dtype=np.int64), pa.array([], pa.binary())
-    both = np.frombuffer(column.buffers()[1], dtype="<i8", count=2 * n, offset=16 * column.offset)
+    both = numbers(column.buffers()[1], "<i8")[2 * column.offset :][: 2 * n]
     low, high = both[0::2], both[1::2]
     sign = high >> 63
     low_bits, high_bits = (low ^ sign).view(np.uint64), (high ^ sign).view(np.uint64)
@@ -340,7 +342,7 @@ def _cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     source = column.type
     if source == kind:
         return column
-    if pa.types.is_dictionary(source):
+    if isinstance(column, pa.DictionaryArray):
         return _cast(column.dictionary_decode(), kind, path)
     if not _alike(source, kind):
         raise _mismatch(source, kind, path)

@@ -21,7 +21,7 @@ from pyspark_pravega.frames.framing import compact
 from pyspark_pravega.frames.native_module import SWITCH, module
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.avro import AvroCodec
-from pyspark_pravega.serde.codec import Batch, Codec, batch_of, subschema
+from pyspark_pravega.serde.codec import Batch, Codec, arrow_batch, batch_of, subschema
 from pyspark_pravega.serde.custom import CustomCodec
 from pyspark_pravega.serde.documents import DocumentCodec
 from pyspark_pravega.serde.encodings import Known, WriterSchema, header
@@ -126,13 +126,13 @@ class NativeCodec:
 
     def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """See Codec."""
-        return self._decode(payloads, columns, views=False)
+        return arrow_batch(self._decode(payloads, columns, views=False))
 
     def decode_to_views(self, payloads: pa.Array, columns: Sequence[str]) -> Batch:
         """See `decode_to_views` of serde/codec.py: a column is one of views where its values are long."""
         return self._decode(payloads, columns, views=True)
 
-    def _decode(self, payloads: pa.Array, columns: Sequence[str], *, views: bool) -> Any:
+    def _decode(self, payloads: pa.Array, columns: Sequence[str], *, views: bool) -> Batch:
         if not columns:
             return batch_of([], pa.schema([]), len(payloads))
         if self._native is None:
@@ -201,7 +201,7 @@ class NativeCodec:
             return self.plain.encode(batch)
         encoder, head, codec = self._encoder
         try:
-            bodies = encoder.encode(fitted)
+            bodies: pa.Array | None = encoder.encode(fitted)
         except _FAILED:
             bodies = None
         if bodies is None:

@@ -57,7 +57,7 @@ def cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if pa.types.is_null(source):
         # A NULL without a type: Spark gives it one in batch writes, and leaves it as it is in streaming ones.
         return pa.nulls(len(column), kind)
-    if pa.types.is_dictionary(source):
+    if isinstance(column, pa.DictionaryArray):
         return cast(column.dictionary_decode(), kind, path)
     if not alike(source, kind):
         raise EventEncodeError(f'column "{path}" is {kind} in the table, and {source} in the rows; cast it')
@@ -122,15 +122,18 @@ def check_nulls(array: pa.Array, field: pa.Field, path: str) -> None:
             array = array.drop_null()
     kind = field.type
     if pa.types.is_struct(kind):
+        assert isinstance(array, pa.StructArray)
         for i in range(kind.num_fields):
             inner = kind.field(i)
             check_nulls(array.field(i), inner, f"{path}.{inner.name}")
     elif _is_list(kind):
+        assert isinstance(array, pa.ListArray | pa.LargeListArray)
         check_nulls(array.flatten(), kind.value_field, f"{path}.element")
     elif pa.types.is_map(kind):
+        assert isinstance(array, pa.MapArray)
         start, end = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
         check_nulls(array.items.slice(start, end - start), kind.item_field, f"{path}.value")
 
 
-def _is_list(kind: pa.DataType) -> TypeGuard[pa.ListType]:
+def _is_list(kind: pa.DataType) -> TypeGuard[pa.ListType | pa.LargeListType]:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

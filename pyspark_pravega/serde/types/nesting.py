@@ -48,6 +48,8 @@ def with_children(array: pa.Array, kind: pa.DataType, path: str, change: Change)
     """
     if pa.types.is_struct(kind):
         # Flattened, what lies under a null is null, too.
+        assert isinstance(array, pa.StructArray)
+        assert pa.types.is_struct(array.type)
         names = [field.name for field in _fields(kind)]
         parts = dict(
             zip(same_names([field.name for field in _fields(array.type)], names), array.flatten(), strict=True)
@@ -99,14 +101,17 @@ def _fields(kind: pa.StructType) -> list[pa.Field]:
 def _entries(array: pa.Array, kind: pa.DataType, path: str, change: Change) -> pa.Array:
     types = pa.types
     # Flattened and counted anew, so that what lies outside a slice or under a null isn't looked at.
-    plain = _as_list(array) if types.is_map(array.type) else array
+    plain = _as_list(array) if isinstance(array, pa.MapArray) else array
+    assert isinstance(plain, pa.ListArray | pa.LargeListArray)
     items = plain.flatten()
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
     mask = array.is_null()
-    if not types.is_map(kind):
+    if types.is_list(kind):
         elements = change(items, kind.value_type, f"{path}.element")
         return pa.ListArray.from_arrays(pa.array(offsets), elements, type=kind, mask=mask)
+    assert types.is_map(kind)
+    assert isinstance(items, pa.StructArray)
     key, value = items.flatten()
     return pa.MapArray.from_arrays(
         pa.array(offsets),
