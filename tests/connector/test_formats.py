@@ -18,7 +18,7 @@ from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.snapshot import take_snapshot
-from pyspark_pravega.connector.options import EventOptions, WriteOptions
+from pyspark_pravega.connector.options import EventOptions, WriteOptions, parse_mode
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.definition import TableDefinition, load_definition
@@ -78,7 +78,7 @@ def test_bad_events_in_each_mode(
     assert rows[1]["_event_size"] == len(bad)
 
     with caplog.at_level(logging.WARNING):
-        kept = select(client, table.with_mode("DROPMALFORMED"), "id", "_offset", "_corrupt_event")
+        kept = select(client, table.with_mode(parse_mode("mode", "DROPMALFORMED")), "id", "_offset", "_corrupt_event")
     assert [row["id"] for row in kept] == [1, 2]
     assert [row["_offset"] for row in kept] == [row["_offset"] for row in select(client, permissive, "_offset")][::2]
     assert "1 events of segment 0" in caplog.text

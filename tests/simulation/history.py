@@ -7,7 +7,7 @@ rows. Each read must see just the content of its place in the order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -88,15 +88,21 @@ def content_of(events: Iterable[tuple[int, int]], operations: Sequence[Operation
     return frozenset(seen)
 
 
-def explain(operations: Sequence[Operation]) -> list[int]:
+def explain(operations: Sequence[Operation], landed: Mapping[str, int] | None = None) -> list[int]:
     """An order that explains a history.
+
+    Args:
+        operations: all.
+        landed: of jobs the step at which their commit could be read. Orders like that are tried first: among dozens of
+            statements whose clients weren't told, others take for ever.
 
     Raises:
         UnexplainedError: there is none.
     """
     looks = (Kind.READ, Kind.LOOK)
     asked = [one for one in operations if not one.failed and (one.kind not in looks or one.ended != NEVER)]
-    asked.sort(key=lambda one: (one.kind not in looks, one.ended, one.begun))
+    steps = landed or {}
+    asked.sort(key=lambda one: (one.kind not in looks, steps.get(one.job, one.ended), one.begun))
     masks = {one.number: sum(1 << number for number in one.seen) for one in asked}
     needed = sum(1 << one.number for one in asked if one.ended != NEVER)
     dead_ends: set[tuple[int, int, Rest]] = set()

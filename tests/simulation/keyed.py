@@ -26,7 +26,7 @@ from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.connector.log import Intent, Ledger, Snapshot, ledger, opening, settle, snapshot, tail
 from pyspark_pravega.connector.log.entries import OTHERS, state_content
 from pyspark_pravega.connector.log.history import HolderLog
-from pyspark_pravega.connector.log.keys import COMMITS, STATE
+from pyspark_pravega.connector.log.keys import STATE
 from pyspark_pravega.connector.option_names import SERIALIZABLE
 from pyspark_pravega.connector.read import moment_of, rows_at, versions
 from pyspark_pravega.connector.table import ChangeCodec
@@ -118,10 +118,8 @@ class KeyedHistory:
         self.wide = False
         self.statements: list[Statement] = []
         self.cuts: dict[str, Cut] = {}
-        self.jobs: dict[int, str] = {}
         self._looked: list[tuple[int, int, Rows]] = []
         self._early: Definition | None = None
-        self._note_versions()
 
     def run(self) -> None:
         """Let it happen, and judge it.
@@ -297,18 +295,6 @@ class KeyedHistory:
         rows = self._rows(taken).items()
         return [_COMPACTED | _event(number, key, wide=wide and definition.wide) for key, (number, wide) in rows]
 
-    def _note_versions(self) -> None:
-        """Keep the jobs of all versions, also of those that the log forgets."""
-        table, index = self.cluster.table, self.cluster.table.index
-
-        def noted() -> bool:
-            for key, entry in table.under_way[0].items() if table.under_way else ():
-                if key.startswith(COMMITS) and entry is not None:
-                    self.jobs[int.from_bytes(key[8:])] = entry.value.decode().partition('"job":"')[2][:36]
-            return index()
-
-        table.index = noted  # type: ignore[method-assign]
-
     # What may be seen
 
     def _judge(self) -> None:
@@ -325,12 +311,12 @@ class KeyedHistory:
 
         world.add("the end", look)
         world.run()
-        by_job = {one.job: one for one in self.statements if one.job}
+        jobs, by_job = self.cluster.table.jobs, {one.job: one for one in self.statements if one.job}
         contents: list[Rows] = [{}]
         done: list[Statement] = []
-        for version in range(1, max(self.jobs, default=0) + 1):
+        for version in range(1, max(jobs, default=0) + 1):
             rows = dict(contents[-1])
-            statement = by_job.get(self.jobs[version])
+            statement = by_job.get(jobs[version])
             if statement is not None:
                 done.append(statement)
                 for key in statement.keys:

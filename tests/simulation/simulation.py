@@ -295,7 +295,7 @@ class History:
                 f"the stream is configured for table {tables.configured(self.cluster)}, and the table is "
                 f"{self.operations[-1].table}"
             )
-        explain(self.operations)
+        explain(self.operations, self.cluster.table.landed)
         commits, state = looked[0]
         self._check_log(commits, state)
         if self.query is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from world import World
 
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, Entry
-from pyspark_pravega.connector.log.keys import STATE
+from pyspark_pravega.connector.log.keys import COMMITS, STATE
 from pyspark_pravega.errors import ConflictError, SegmentStoreUnavailableError
 
 
@@ -20,6 +20,10 @@ class TableModel:
         self.readable: dict[bytes, Entry] = {}
         self.newest: dict[bytes, Entry] = {}
         self.under_way: list[dict[bytes, Entry | None]] = []
+        self.jobs: dict[int, str] = {}
+        """Of each version its job, also of those that the log has forgotten."""
+        self.landed: dict[str, int] = {}
+        """Of each job of a version the step at which that could be read."""
         self._version = 0
 
     def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
@@ -46,8 +50,12 @@ class TableModel:
         for key, entry in self.under_way.pop(0).items():
             if entry is None:
                 self.readable.pop(key, None)
-            else:
-                self.readable[key] = entry
+                continue
+            self.readable[key] = entry
+            if key.startswith(COMMITS):
+                job = entry.value.decode().partition('"job":"')[2][:36]
+                self.jobs[int.from_bytes(key[8:])] = job
+                self.landed.setdefault(job, self.world.steps)
         return True
 
     @property
