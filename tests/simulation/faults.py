@@ -33,7 +33,11 @@ from pyspark_pravega.connector.log import (
 from pyspark_pravega.connector.log.entries import state_of
 from pyspark_pravega.connector.log.keys import STATE
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
-from pyspark_pravega.connector.write import DeltaJob, job, overwrite
+from pyspark_pravega.connector.write import DeltaJob, overwrite
+from pyspark_pravega.connector.write.commit import Stage, attempts, promise
+from pyspark_pravega.connector.write.commit.attempts import Attempts
+from pyspark_pravega.connector.write.commit.promise import Promise
+from pyspark_pravega.connector.write.commit.stages import Standing
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError
@@ -164,20 +168,23 @@ def epochs_not_counted() -> Iterator[None]:
 def repeats_known_for_a_while() -> Iterator[None]:
     """A commit that is asked for again is looked for among the last versions only."""
 
-    def is_version(self: WriteJob, log: Ledger) -> bool:
-        last = log.state().version
-        return any(commit.job == str(self.job) for commit in log.commits(range(last, max(0, last - 16), -1)))
+    def is_version(self: Promise) -> bool:
+        last = self._ledger.state().version
+        return any(commit.job == str(self._job) for commit in self._ledger.commits(range(last, max(0, last - 16), -1)))
 
-    known = WriteJob._is_committed
+    known = Promise.recognise
 
-    def is_committed(self: WriteJob, log: Ledger, written: Any) -> bool:
-        return known(self, log, written) or self._is_version(log)
+    def recognise(self: Promise, written: Any) -> Standing:
+        standing = known(self, written)
+        if standing.stage is Stage.UNPROMISED and self._is_version():
+            return replace(standing, stage=Stage.COMMITTED)
+        return standing
 
     with (
-        patch.object(WriteJob, "_is_version", is_version),
-        patch.object(WriteJob, "_is_committed", is_committed),
+        patch.object(Promise, "_is_version", is_version),
+        patch.object(Promise, "recognise", recognise),
         patch.object(JobLog, "state_and_commit", lambda self: (state_of(self._table.get(STATE)[0]), None)),
-        patch.object(job, "is_any_taken", lambda *_: False),
+        patch.object(promise, "is_any_taken", lambda *_: False),
     ):
         yield
 
@@ -204,7 +211,7 @@ def one_epoch_committed() -> Iterator[None]:
     def first(*given: Any, **named: Any) -> Any:
         return gather_by_epoch(*given, **named)[:1]
 
-    with patch.object(job, "gather_by_epoch", first):
+    with patch.object(attempts, "gather_by_epoch", first):
         yield
 
 
@@ -222,10 +229,7 @@ def late_attempts_let_in() -> Iterator[None]:
 def lost_attempts_counted() -> Iterator[None]:
     """The shared transaction is committed with all that is in it, though an attempt has written that doesn't count."""
 
-    def gather(self: WriteJob, log: Ledger, written: Any, attempts: Any) -> Any:
-        return gather_by_epoch(simulation_client(), [one.staged for one in written])
-
-    with patch.object(WriteJob, "_gather", gather):
+    with patch.object(Attempts, "_is_spoiled", lambda *_: False):
         yield
 
 
@@ -242,13 +246,13 @@ def replacements_finished_at_once() -> Iterator[None]:
 @contextlib.contextmanager
 def other_tables_written() -> Iterator[None]:
     """A write doesn't ask whether the table is the one that it was planned for."""
-    promise = WriteJob._promise
+    make = Promise.make
 
-    def unchecked(self: WriteJob, log: Ledger, *given: Any) -> Any:
-        self.plan = replace(self.plan, replaced_table=log.state().replaced_table)
-        return promise(self, log, *given)
+    def unchecked(self: Promise, *given: Any) -> Standing:
+        self._plan = replace(self._plan, replaced_table=self._ledger.state().replaced_table)
+        return make(self, *given)
 
-    with patch.object(WriteJob, "_promise", unchecked):
+    with patch.object(Promise, "make", unchecked):
         yield
 
 

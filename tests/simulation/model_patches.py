@@ -22,6 +22,7 @@ from pyspark_pravega.connector.log import cleaning, jobs, ledger, opening, recov
 from pyspark_pravega.connector.stream import admission, frontier, source
 from pyspark_pravega.connector.write import deltas, overwrite, seen, writer
 from pyspark_pravega.connector.write import job as write_job
+from pyspark_pravega.connector.write.commit import committer
 from pyspark_pravega.connector.write.job import WriteJob
 
 _TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job, admission, frontier, source)
@@ -64,7 +65,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
-    patches += [(module, "Begun", _AtOnce) for module in (recovery, write_job, cuts)]
+    patches += [(module, "Begun", _AtOnce) for module in (recovery, committer, cuts)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:

@@ -17,7 +17,7 @@ from world import Profile
 
 from pyspark_pravega.client import TransactionState
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, opening, recovery, snapshot
-from pyspark_pravega.connector.write import job
+from pyspark_pravega.connector.write.commit import promise
 from pyspark_pravega.errors import UnavailableError
 
 
@@ -169,7 +169,7 @@ def test_a_reader_asks_again_for_a_commit_whose_writer_has_died(seed: int, monke
     with modelled(), played_in(history.world, cluster):
         with monkeypatch.context() as patch:
             patch.setattr(recovery, "_await_rest", dies)
-            patch.setattr(job, "Retries", lambda _: SimpleNamespace(again=lambda: False))
+            patch.setattr(promise, "Retries", lambda _: SimpleNamespace(again=lambda: False))
             _run(history, lambda: _in_vain(lambda: history._statement("driver", Kind.INSERT)))
         begun = history.world.now
         snapshots: list[Snapshot] = []

@@ -1,0 +1,73 @@
+"""The attempts of a job's tasks: the transactions that they have noted, and those of them that count."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Set
+from itertools import chain
+
+from pyspark_pravega.client import Client, Staged, Transaction
+from pyspark_pravega.client.events import abort_quietly
+from pyspark_pravega.client.segments import gather_by_epoch
+from pyspark_pravega.connector.log import JobLog
+from pyspark_pravega.connector.write.plan import WritePlan
+from pyspark_pravega.connector.write.task import Written
+
+
+class Attempts:
+    """All attempts of a job that takes no more of them."""
+
+    def __init__(
+        self, client: Client, log: JobLog, plan: WritePlan, partitions: int, tasks_written: Iterable[Written] = ()
+    ) -> None:
+        """Look for them.
+
+        Args:
+            client: the cluster.
+            log: what the stream's commit log knows of the job, which is closed.
+            plan: how it writes.
+            partitions: how many partitions it has.
+            tasks_written: what the attempts that count have written.
+        """
+        self._client, self._log, self._plan, self._partitions = client, log, plan, partitions
+        self._by_partition = log.attempts_by_partition(partitions)
+        self.written = [one for one in tasks_written if one.staged is not None]
+        """Of those that count and have written rows."""
+        self._staged = [one.staged for one in self.written if one.staged is not None]
+        self.noted: Set[uuid.UUID] = dict.fromkeys(chain.from_iterable(self._by_partition)).keys()
+        """The transactions of all attempts."""
+        self.winners = {one.transaction.id for one in self._staged}
+        """The transactions in which what counts lies; there others may have written, too."""
+
+    def gather(self) -> tuple[Transaction, ...]:
+        """The transactions that hold what counts, and nothing else: usually the shared one, as it is."""
+        staged = self._staged
+        if not staged:
+            return ()
+        shared = next((one.transaction for one in staged if one.parts is not None), None)
+        if shared is None or not self._is_spoiled(shared.id):
+            return gather_by_epoch(self._client, staged)
+        if not any(one.parts is None and one.transaction.segments.ids == shared.segments.ids for one in staged):
+            plan = self._plan
+            other = self._client.controller.begin_transaction(plan.stream, lease_ms=plan.lease_ms)
+            self._log.add_attempt(0, other.id, late=True)
+            staged = [*staged, Staged(transaction=other, written={})]
+        return gather_by_epoch(self._client, staged, spoiled={shared.id})
+
+    def abort(self, transactions: Iterable[uuid.UUID]) -> None:
+        """Throw transactions away. Of one that is committed the controller aborts nothing.
+
+        Args:
+            transactions: which ones.
+        """
+        for transaction in transactions:
+            abort_quietly(self._client, self._plan.stream, transaction)
+
+    def forget(self) -> None:
+        """Remove what the attempts have noted."""
+        self._log.forget_attempts(self._partitions)
+
+    def _is_spoiled(self, shared: uuid.UUID) -> bool:
+        """Whether an attempt that doesn't count has written into the shared transaction as well."""
+        counted = {one.partition for one in self.written if one.staged is not None and one.staged.parts is not None}
+        return any(shared in noted and number not in counted for number, noted in enumerate(self._by_partition))

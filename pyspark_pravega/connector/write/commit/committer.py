@@ -1,0 +1,132 @@
+"""A commit from the last task's end to the version, or to nothing; each step may be done before, by whoever."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence, Set
+from contextlib import AbstractContextManager, suppress
+
+from pyspark_pravega.client import Client
+from pyspark_pravega.connector.log import Ledger, clean
+from pyspark_pravega.connector.write.commit.attempts import Attempts
+from pyspark_pravega.connector.write.commit.promise import Promise, Replacing, intent_of
+from pyspark_pravega.connector.write.commit.stages import Stage
+from pyspark_pravega.connector.write.leases import told_of_leases
+from pyspark_pravega.connector.write.plan import Epoch, WritePlan, check_stream
+from pyspark_pravega.connector.write.task import Written
+from pyspark_pravega.errors import ConflictError, PravegaError
+from pyspark_pravega.together import Begun
+
+
+class Committer:
+    """Makes what a job's tasks have written one version, or throws it away."""
+
+    def __init__(self, client: Client, ledger: Ledger, plan: WritePlan, job: uuid.UUID, *, opened: bool) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            client: the cluster.
+            ledger: the stream's commit log.
+            plan: how the job writes.
+            job: its id.
+            opened: whether the log notes that it takes attempts.
+        """
+        self._client, self._ledger, self._plan, self._job = client, ledger, plan, job
+        self._opened = opened
+        self._log, self._promise = ledger.job(job), Promise(client, ledger, plan, job)
+
+    def commit(
+        self,
+        tasks_written: Sequence[Written],
+        partitions: int,
+        epoch: Epoch | None,
+        *,
+        replaces: bool,
+        replacement: Replacing,
+        kept_alive: AbstractContextManager[None],
+    ) -> Stage:
+        """Make everything visible at once. Doing it again after a success is harmless.
+
+        Args:
+            tasks_written: what the attempts that count have written.
+            partitions: how many partitions the job has.
+            epoch: what it is a part of, if anything.
+            replaces: whether it is a version without rows, too.
+            replacement: tells what it replaces.
+            kept_alive: keeps its transactions open until the intent is recorded.
+
+        Returns:
+            `COMMITTED`, `REPEATED` or `EMPTY`.
+
+        Raises:
+            TransactionError: a transaction was lost, or another driver has taken the query over; nothing is visible.
+            TableChangedError: the table isn't the one that the write was planned for.
+            WriteConflictError: what is to be replaced isn't what the statement has read.
+        """
+        # Asked of the controller meanwhile. A stream that is dropped from now on takes this very log with it.
+        checked = Begun(lambda: check_stream(self._client, self._plan))
+        self._close()
+        attempts = Attempts(self._client, self._log, self._plan, partitions, tasks_written)
+        standing = self._promise.recognise(attempts.winners)
+        if standing.stage is Stage.PROMISED:
+            self._promise.keep(standing)
+        if standing.stage in (Stage.PROMISED, Stage.COMMITTED):
+            stage, left = Stage.COMMITTED, attempts.noted - attempts.winners
+        elif attempts.written or replaces or self._ledger.state().truncation_due:
+            stage, left = self._commit(attempts, epoch, replacement, kept_alive, checked)
+        else:
+            stage, left = Stage.EMPTY, attempts.noted
+        state = self._ledger.state()
+        if state.cleaning is not None:
+            clean(self._client, self._ledger, state)
+        attempts.abort(left)
+        attempts.forget()
+        return stage
+
+    def abort(self, partitions: int) -> None:
+        """Throw everything away, unless it is being committed.
+
+        Args:
+            partitions: how many partitions the job has.
+        """
+        self._close()
+        state = self._ledger.state()
+        if self._promise.is_in(state):
+            # A commit that was promised, and then failed: it is taken back as a whole, or goes on as a whole.
+            with suppress(ConflictError):
+                if self._promise.withdraw(state) is Stage.COMMITTING:
+                    return
+        attempts = Attempts(self._client, self._log, self._plan, partitions)
+        attempts.abort(attempts.noted)
+        attempts.forget()
+
+    def _commit(
+        self,
+        attempts: Attempts,
+        epoch: Epoch | None,
+        replacement: Replacing,
+        kept_alive: AbstractContextManager[None],
+        checked: Begun[None],
+    ) -> tuple[Stage, Set[uuid.UUID]]:
+        """The first try, as far as this process knows: what it came to, and which transactions it leaves over."""
+        attempts.abort(attempts.noted - attempts.winners)
+        with told_of_leases(self._plan, attempts.written):
+            try:
+                with kept_alive:
+                    targets = attempts.gather()
+                    checked.result()
+                    intent = intent_of(self._job, targets, attempts.written, epoch)
+                    standing = self._promise.make(intent, targets, epoch, replacement)
+            except PravegaError:
+                attempts.abort(attempts.winners)
+                raise
+            if standing.stage is Stage.PROMISED:
+                self._promise.keep(standing)
+        if standing.stage is Stage.REPEATED:
+            return Stage.REPEATED, attempts.noted | attempts.winners
+        return Stage.COMMITTED, attempts.noted - {target.id for target in targets}
+
+    def _close(self) -> None:
+        """From here on an attempt that comes is told that the job is over."""
+        if self._opened:
+            self._log.close()

@@ -1,0 +1,269 @@
+"""A job's promise in the commit log: its intent, recorded before anything of it becomes visible.
+
+Whoever comes next keeps it, or withdraws it: the job itself, another process that commits the same job, the next
+writer, a reader. So each step here first asks how far others have brought it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from pyspark_pravega.client import Client, Transaction
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log import (
+    Intent,
+    Ledger,
+    Progress,
+    Replacement,
+    State,
+    finish,
+    is_any_taken,
+    is_whole,
+    not_known_yet,
+    settle,
+    take_snapshot,
+    withdraw,
+)
+from pyspark_pravega.connector.options import MAX_LEASE_MS
+from pyspark_pravega.connector.write.commit.stages import Stage, Standing
+from pyspark_pravega.connector.write.plan import WRITER, Epoch, WritePlan, fenced
+from pyspark_pravega.connector.write.task import Written
+from pyspark_pravega.deadlines import Retries
+from pyspark_pravega.errors import (
+    ConflictError,
+    PravegaError,
+    TableChangedError,
+    TransactionError,
+    UnavailableError,
+    WriteConflictError,
+)
+from pyspark_pravega.together import together
+
+Replacing: TypeAlias = Callable[[Ledger, State], Replacement | None]
+"""Tells what a commit replaces when it is based on a state of the log, or refuses it (`WriteConflictError`)."""
+
+
+class Promise:
+    """The promise of one job."""
+
+    def __init__(self, client: Client, ledger: Ledger, plan: WritePlan, job: uuid.UUID) -> None:
+        """Nothing is asked or recorded yet.
+
+        Args:
+            client: the cluster.
+            ledger: the stream's commit log.
+            plan: how the job writes.
+            job: its id.
+        """
+        self._client, self._ledger, self._plan, self._job = client, ledger, plan, job
+        self._log = ledger.job(job)
+
+    def recognise(self, written: Collection[uuid.UUID]) -> Standing:
+        """How far the job was brought before, where its commit is asked for again: the first answer was lost.
+
+        Args:
+            written: the transactions that tasks have written.
+
+        Raises:
+            TransactionError: only a part of it is a version.
+        """
+        (state, commit), taken = together(
+            self._log.state_and_commit, partial(is_any_taken, self._client, self._ledger, written)
+        )
+        if self.is_in(state):
+            return Standing(Stage.PROMISED, state)
+        if taken:
+            # If that is only just so, its version is waited for.
+            state = settle(self._client, self._ledger)
+        is_version = is_whole(self._ledger, self._job, commit) or taken
+        return Standing(Stage.COMMITTED if is_version else Stage.UNPROMISED, state)
+
+    def make(
+        self, intent: Intent, targets: Sequence[Transaction], epoch: Epoch | None, replacement: Replacing
+    ) -> Standing:
+        """Record the intent, after whatever is in progress in the log.
+
+        Args:
+            intent: the commit.
+            targets: its transactions; without any it becomes a version at once.
+            epoch: what it is a part of, if anything.
+            replacement: tells what it replaces.
+
+        Returns:
+            That it is promised, or committed, or repeated.
+
+        Raises:
+            TransactionError: another driver has taken the query over.
+            TableChangedError: the table isn't the one that the write was planned for.
+            WriteConflictError: what is to be replaced isn't what the statement has read.
+        """
+        client, ledger, retries = self._client, self._ledger, Retries(self._plan.settings.timeout)
+        while True:
+            if epoch is not None:
+                # Who has lost the query is told before it waits for others.
+                self._progress(epoch)
+            state, progress = settle(client, ledger), None
+            if epoch is not None:
+                progress = self._progress(epoch)
+                if epoch.is_done(progress, self._plan.stream):
+                    return Standing(Stage.REPEATED, state)
+            if self._is_version():
+                # Another process, taken for dead, has committed this job meanwhile.
+                return Standing(Stage.REPEATED, state)
+            _check_table(self._plan, state)
+            try:
+                intent = replace(intent, replacement=replacement(ledger, state))
+            except WriteConflictError:
+                # What has come since may be this very commit: the answer to it was lost, and it has arrived late.
+                if self._is_version():
+                    return Standing(Stage.REPEATED, state)
+                raise
+            if len(targets) > 1:
+                # Once the first of them is committed the others have to be, even if it takes somebody else to do it.
+                for target in targets:
+                    client.controller.ping_transaction(self._plan.stream, target.id, lease_ms=MAX_LEASE_MS)
+            try:
+                if targets:
+                    return Standing(Stage.PROMISED, ledger.begin(state, intent, progress))
+                cut = take_snapshot(client, self._plan.stream, ledger).cut
+                completed = ledger.complete(state, committed_at=now_ms(), cut=cut, without_rows=intent)
+                return Standing(Stage.COMMITTED, completed)
+            except ConflictError:
+                pass
+            except UnavailableError:
+                if not retries.again():
+                    raise
+            # It may have been recorded all the same, or by another process that commits this job.
+            standing = self._look()
+            if standing.stage is Stage.PROMISED:
+                return standing
+            if standing.stage is Stage.COMMITTED:
+                return Standing(Stage.REPEATED, standing.state)
+
+    def keep(self, promised: Standing) -> None:
+        """Commit what is promised, and make it a version; or find that somebody else has.
+
+        Args:
+            promised: as `make` or `recognise` has found it.
+
+        Raises:
+            TransactionError: a transaction was lost, and the promise is withdrawn; or only a part of it is a version.
+            UnclearAnswerError: no server tells whether it is done.
+        """
+        standing, retries = promised, Retries(self._plan.settings.timeout)
+        while standing.stage is Stage.PROMISED:
+            try:
+                finish(self._client, self._ledger, standing.state)
+                return
+            except ConflictError:
+                # Another writer was waiting for this commit, and has completed its entry.
+                standing = self._look()
+            except TransactionError:
+                # Unless its transactions are being committed all the same, or somebody else brings it to its end.
+                with suppress(ConflictError):
+                    if self._withdrawn() is Stage.UNPROMISED:
+                        raise
+            except PravegaError as error:
+                # That it failed doesn't prove that it isn't done.
+                if not retries.again():
+                    raise not_known_yet(self._ledger, str(self._job), error) from error
+                state = standing.state
+                with suppress(UnavailableError):
+                    state = self._ledger.state()
+                standing = self._standing(state)
+                if standing.stage is Stage.UNPROMISED:
+                    raise
+
+    def withdraw(self, promised: State) -> Stage:
+        """Take the promise back, as a whole.
+
+        Args:
+            promised: the log's state, with the intent.
+
+        Returns:
+            `UNPROMISED`, or `COMMITTING` where it can't be taken back any more.
+
+        Raises:
+            ConflictError: somebody else has brought it to its end.
+        """
+        is_under_way = withdraw(self._client, self._ledger, promised) is None
+        return Stage.COMMITTING if is_under_way else Stage.UNPROMISED
+
+    def is_in(self, state: State) -> bool:
+        """Whether it is the one that is in progress.
+
+        Args:
+            state: the log's.
+        """
+        return state.pending is not None and state.pending.job == str(self._job)
+
+    def _withdrawn(self) -> Stage:
+        standing = self._look()
+        return self.withdraw(standing.state) if standing.stage is Stage.PROMISED else standing.stage
+
+    def _look(self) -> Standing:
+        return self._standing(self._ledger.state())
+
+    def _standing(self, state: State) -> Standing:
+        if self.is_in(state):
+            return Standing(Stage.PROMISED, state)
+        return Standing(Stage.COMMITTED if self._is_version() else Stage.UNPROMISED, state)
+
+    def _is_version(self) -> bool:
+        """Whether the job has become a version: it is found by its own entry, however many came behind it."""
+        return is_whole(self._ledger, self._job, self._log.commit())
+
+    def _progress(self, epoch: Epoch) -> Progress:
+        if epoch.run is None:
+            return self._ledger.progress(epoch.query)
+        progress = self._ledger.take_over(epoch.query, epoch.run)
+        if progress is None:
+            raise fenced(self._plan, epoch.query)
+        return progress
+
+
+def intent_of(
+    job: uuid.UUID, targets: Sequence[Transaction], written: Sequence[Written], epoch: Epoch | None
+) -> Intent:
+    """A commit, as it is to be recorded.
+
+    Args:
+        job: the job's id.
+        targets: the transactions that hold what counts.
+        written: what that is.
+        epoch: what it is a part of, if anything.
+    """
+    times = [one.event_time for one in written if one.event_time is not None]
+    return Intent(
+        job=str(job),
+        transactions=tuple(str(target.id) for target in targets),
+        rows=sum(one.rows for one in written),
+        bytes=sum(one.bytes for one in written),
+        started_at=now_ms(),
+        query=None if epoch is None else epoch.query,
+        epoch=None if epoch is None else epoch.number,
+        event_time=max(times, default=None),
+        writer=WRITER if epoch is None or epoch.run is None else epoch.query,
+        offsets=None if epoch is None else epoch.offsets,
+    )
+
+
+def _check_table(plan: WritePlan, state: State) -> None:
+    if plan.staged is not None:
+        # It becomes what the statement says, whatever it is by now.
+        return
+    if state.replaced_table != plan.replaced_table:
+        raise TableChangedError(
+            f'stream "{plan.stream}" was made another table (version {state.replaced_table}) after this '
+            "write was planned: nothing was written; run the statement again, start the query anew"
+        )
+    if state.added_checks != plan.added_checks:
+        raise TableChangedError(
+            f'stream "{plan.stream}" was given a CHECK constraint or a primary key after this write '
+            "was planned: nothing was written; run the statement again"
+        )
