@@ -28,7 +28,7 @@ from pyspark_pravega.connector.log import (
     open_ledger,
 )
 from pyspark_pravega.connector.log.entries import Commit, Intent, State
-from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.jobs import JobLog, Joined
 from pyspark_pravega.connector.log.keys import KEY_BYTES, ledger_name
 from pyspark_pravega.errors import ConflictError, PravegaError
 from pyspark_pravega.settings import Settings
@@ -303,7 +303,7 @@ def test_who_came_too_late_sees_what_was_faster(client: Client, ledger: Ledger, 
         won = job.join(partition, mine, begun=True)
         shared = job.shared()
         assert shared is not None
-        return bool(won), shared.id
+        return won is Joined.SHARES, shared.id
 
     with ThreadPoolExecutor(8) as threads:
         for _ in range(40):
@@ -360,17 +360,17 @@ def test_an_attempt_whose_answer_was_lost_has_joined(
     job.open()
     with losing(client, settings, stream) as (proxy, beside):
         proxy.lose(lost)
-        assert beside.job(job._job).join(0, transaction, begun=begun) is True
+        assert beside.job(job._job).join(0, transaction, begun=begun) is Joined.SHARES
         assert proxy.has_lost
         # It is the first attempt, and no other one is.
         assert job.attempts_by_partition(2) == [[transaction.id], []]
-        assert job.join(0, transaction, begun=False) is False
+        assert job.join(0, transaction, begun=False) is Joined.ALONE
         shared = job.shared()
         assert (None if shared is None else shared.id) == (transaction.id if begun else None)
         # Who is told that the job is over has left nothing.
         job.close()
         proxy.lose(lost)
-        assert beside.job(job._job).join(1, transaction, begun=False) is None
+        assert beside.job(job._job).join(1, transaction, begun=False) is Joined.OVER
         assert proxy.has_lost
     assert job.attempts_by_partition(2) == [[transaction.id], []]
 
@@ -390,7 +390,7 @@ def test_an_attempt_has_joined_though_another_one_came_before_it_knew(
 
     with losing(client, settings, stream) as (proxy, beside):
         proxy.lose("an answer", meanwhile=others_come)
-        assert beside.job(job._job).join(0, transaction, begun=True) is True
+        assert beside.job(job._job).join(0, transaction, begun=True) is Joined.SHARES
         assert proxy.has_lost
     assert job.attempts_by_partition(1) == [[transaction.id, other, third]]
 

@@ -118,9 +118,7 @@ def _written(
 ) -> Written:
     first = operation.number * ROWS + len(KEYS) * part
     if fails:
-        task._begin_shared()
-        assert task._transaction is not None
-        cluster.write(task._transaction, {first + keys[0]: KEYS[keys[0]]})
+        cluster.write(task.begin().transaction, {first + keys[0]: KEYS[keys[0]]})
         raise EventEncodeError("a row can't be an event")
     return stage(cluster, task, {first + key: KEYS[key] for key in keys}, part)
 
@@ -134,13 +132,11 @@ def stage(cluster: ClusterModel, task: TransactionTask, rows: Mapping[int, float
         rows: the events, and where their routing keys lie.
         part: which of the job's partitions it is.
     """
-    task._begin_shared()
-    transaction = task._transaction
-    assert transaction is not None
-    places = cluster.write(transaction, rows)
+    attempt = task.begin()
+    places = cluster.write(attempt.transaction, rows)
     written = {segment_id: (len(some), len(some) * EVENT_BYTES) for segment_id, some in places.items()}
     parts = {segment_id: tuple(some) for segment_id, some in places.items()}
-    staged = Staged(transaction=transaction, written=written, parts=parts if task._shares else None)
+    staged = Staged(transaction=attempt.transaction, written=written, parts=parts if attempt.shares else None)
     return Written(
         staged=staged, partition=part, rows=len(rows), bytes=len(rows) * EVENT_BYTES, ended_at=clock.now_ms()
     )

@@ -20,7 +20,7 @@ from pyspark_pravega.connector.log.entries import (
     offsets_of,
 )
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
-from pyspark_pravega.connector.log.jobs import JobCommit, JobLog, OpenJob, places
+from pyspark_pravega.connector.log.jobs import JobCommit, JobLog, Joined, OpenJob, places
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
@@ -62,6 +62,7 @@ __all__ = [
     "Intent",
     "JobCommit",
     "JobLog",
+    "Joined",
     "JsonTable",
     "Ledger",
     "Letters",

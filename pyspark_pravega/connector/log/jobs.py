@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import chain
 
 from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments, Transaction
@@ -27,6 +28,17 @@ class JobCommit:
     version: int
     is_whole: bool = True
     """Whether all of its transactions were committed."""
+
+
+class Joined(Enum):
+    """What becomes of an attempt that would write into the transaction that the job's tasks share."""
+
+    SHARES = auto()
+    """It may."""
+    ALONE = auto()
+    """It isn't the first one at its partition, or another transaction is shared already."""
+    OVER = auto()
+    """It may write nothing: the job takes no more attempts."""
 
 
 class JobLog:
@@ -77,17 +89,13 @@ class JobLog:
         segments = StreamSegments(stream=self._stream, ranges=ranges)
         return Transaction(id=uuid.UUID(content["transaction"]), segments=segments)
 
-    def join(self, partition: int, transaction: Transaction, *, begun: bool) -> bool | None:
+    def join(self, partition: int, transaction: Transaction, *, begun: bool) -> Joined:
         """Note that the first attempt at a partition writes into the transaction that the job's tasks share.
 
         Args:
             partition: the task's partition.
             transaction: the one that is shared, or is to be.
             begun: whether it is new: then it becomes the shared one, if there is none yet.
-
-        Returns:
-            Whether it may. False when it isn't the first attempt, or another transaction is shared already; None when
-            the job is over.
         """
         key, shared = job_key(self._job, 1 + partition), job_key(self._job, SHARED)
         by = uuid.uuid4().hex
@@ -102,13 +110,13 @@ class JobLog:
             # It may be this very change: its answer was lost, and it was made again.
             attempt, *_ = self._table.in_the_way(*(key for key, _, _ in changes))
             if attempt is None or attempt.content.get("by") != by:
-                return False
+                return Joined.ALONE
         if self.is_open():
-            return True
+            return Joined.SHARES
         self._take_back(key, transaction.id)
         if begun:
             repeated(lambda: self._table.remove((shared, ANY_VERSION)))
-        return None
+        return Joined.OVER
 
     def attempts(self, partitions: int) -> list[uuid.UUID]:
         """The transactions of all attempts at the job's partitions, each once.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark_pravega.client import Client, EventWriter, Staged, Transaction, TransactionWriter
 from pyspark_pravega.client.events import LINGER_S, LeaseKeeper, abort_quietly
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import JobLog
+from pyspark_pravega.connector.log import JobLog, Joined
 from pyspark_pravega.connector.option_names import BEST_EFFORT
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
@@ -67,6 +67,25 @@ class Task(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """A task's attempt whose transaction is noted, or is about to be."""
+
+    transaction: Transaction
+    shares: bool
+    """Whether it is the one that the job's first attempts share: then it is the job's to abort."""
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """An attempt that has rows."""
+
+    attempt: Attempt
+    writer: TransactionWriter
+    keeper: LeaseKeeper
+    since: float
+
+
 class TransactionTask:
     """Writes into a transaction: none of it is visible before the job's commit.
 
@@ -85,12 +104,10 @@ class TransactionTask:
             late: whether attempts may come at any time, as the job isn't noted in the log. They share nothing: nobody
                 knows their transaction when the job is given up.
         """
-        self._late, self._shares = late, False
-        self._client, self._log, self._plan, self._partition = client, log, plan, partition
-        self._transaction: Transaction | None = None
-        self._keeper: LeaseKeeper | None = None
-        self._writer: TransactionWriter | None = None
-        self._begun = 0.0
+        self._client, self._log, self._plan, self._partition, self._late = client, log, plan, partition, late
+        self.attempt: Attempt | None = None
+        """None before the first row."""
+        self._writing: _Writing | None = None
         self._event_time: int | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -101,33 +118,28 @@ class TransactionTask:
         """
         if not batch.num_rows:
             return
-        writer = self._writer or self._begin()
-        assert self._keeper is not None
-        self._keeper.check()
+        writing = self._writing or self._begin()
+        writing.keeper.check()
         plan = self._plan
         if plan.event_time is not None:
             self._event_time = latest(self._event_time, batch.column(plan.event_time))
         keys = None if plan.routing is None else plan.routing.keys(batch)
-        writer.write_batch(plan.codec.encode(batch), keys)
+        writing.writer.write_batch(plan.codec.encode(batch), keys)
 
     def finish(self) -> Written:
         """As `Task.finish`; none of it is visible yet."""
-        if self._transaction is None:
+        writing = self._writing
+        if writing is None:
             return Written()
-        assert self._keeper is not None
-        assert self._writer is not None
-        self._writer.flush()
-        self._writer.close()
-        self._keeper.stop()
-        lease_ms = self._plan.lease_ms
-        if time.monotonic() - self._begun > lease_ms / 10_000:
+        writer, transaction, lease_ms = writing.writer, writing.attempt.transaction, self._plan.lease_ms
+        writer.flush()
+        writer.close()
+        writing.keeper.stop()
+        if time.monotonic() - writing.since > lease_ms / 10_000:
             # From here on the job keeps it alive.
-            self._client.controller.ping_transaction(self._plan.stream, self._transaction.id, lease_ms=lease_ms)
-        staged = Staged(
-            transaction=self._transaction,
-            written=self._writer.written,
-            parts=self._writer.parts if self._shares else None,
-        )
+            self._client.controller.ping_transaction(self._plan.stream, transaction.id, lease_ms=lease_ms)
+        parts = writer.parts if writing.attempt.shares else None
+        staged = Staged(transaction=transaction, written=writer.written, parts=parts)
         return Written(
             staged=staged,
             partition=self._partition,
@@ -139,49 +151,54 @@ class TransactionTask:
 
     def abort(self) -> None:
         """As `Task.abort`; one that is shared is the job's to abort."""
-        if self._writer is not None:
-            self._writer.close()
-        if self._keeper is not None:
-            self._keeper.stop()
-        if self._transaction is not None and not self._shares:
-            abort_quietly(self._client, self._plan.stream, self._transaction.id)
+        if self._writing is not None:
+            self._writing.writer.close()
+            self._writing.keeper.stop()
+        if self.attempt is not None and not self.attempt.shares:
+            abort_quietly(self._client, self._plan.stream, self.attempt.transaction.id)
 
-    def _begin(self) -> TransactionWriter:
+    def begin(self) -> Attempt:
+        """Take the transaction that the job's tasks share, if this is the first attempt at its partition.
+
+        Raises:
+            TransactionError: the job is over.
+        """
         if self._late:
-            self._begin_own(self._new())
-        else:
-            self._begin_shared()
-        transaction = self._transaction
-        assert transaction is not None
-        self._begun = time.monotonic()
-        self._keeper = LeaseKeeper(self._client, self._plan.stream, transaction.id, self._plan.lease_ms)
-        # Without keys whole batches are spread over the segments, each task beginning at another one.
-        self._writer = TransactionWriter(self._client, transaction, first_segment=self._partition, tracked=self._shares)
-        return self._writer
-
-    def _begin_shared(self) -> None:
-        """Take the transaction that the job's tasks share, if this is the first attempt at its partition."""
+            return self._begin_own(self._new())
         shared, new = self._log.shared(), None
         if shared is None:
             shared = new = self._new()
         joined = self._log.join(self._partition, shared, begun=new is not None)
-        if new is not None and joined is False:
+        if new is not None and joined is Joined.ALONE:
             # Another task was faster; or this isn't the first attempt, and the new one is its own.
             shared = self._log.shared()
-            joined = shared is not None and self._log.join(self._partition, shared, begun=False)
-        if joined:
-            self._transaction, self._shares = shared, True
-        if new is not None and (joined is None or (joined and shared is not new)):
+            if shared is not None:
+                joined = self._log.join(self._partition, shared, begun=False)
+        if joined is Joined.ALONE:
+            return self._begin_own(new or self._new())
+        if new is not None and (joined is Joined.OVER or shared is not new):
             abort_quietly(self._client, self._plan.stream, new.id)
-        if joined is None:
+        if joined is Joined.OVER:
             raise self._too_late()
-        if not joined:
-            self._begin_own(new or self._new())
+        assert shared is not None
+        self.attempt = Attempt(shared, shares=True)
+        return self.attempt
 
-    def _begin_own(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+    def _begin(self) -> _Writing:
+        attempt, since = self.begin(), time.monotonic()
+        # Without keys whole batches are spread over the segments, each task beginning at another one.
+        writer = TransactionWriter(
+            self._client, attempt.transaction, first_segment=self._partition, tracked=attempt.shares
+        )
+        keeper = LeaseKeeper(self._client, self._plan.stream, attempt.transaction.id, self._plan.lease_ms)
+        self._writing = _Writing(attempt, writer, keeper, since)
+        return self._writing
+
+    def _begin_own(self, transaction: Transaction) -> Attempt:
+        self.attempt = Attempt(transaction, shares=False)
         if not self._log.add_attempt(self._partition, transaction.id, late=self._late):
             raise self._too_late()
+        return self.attempt
 
     def _new(self) -> Transaction:
         return self._client.controller.begin_transaction(self._plan.stream, lease_ms=self._plan.lease_ms)
