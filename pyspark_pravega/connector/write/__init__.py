@@ -1,6 +1,6 @@
-"""Writes: settled as a `plan`, done by tasks (`task`), made one commit by a `job`; `overwrite` replaces and `deltas`
-changes rows, `compaction` writes those of a table with a key once more, and `keeping` removes what nobody needs then.
-`dead_letters` are rows of bad events.
+"""Writes: settled as a `plan`, done by tasks (`task`) of a `job`, made a version in `commit`; `overwrite` replaces and
+`deltas` changes rows, `compaction` writes those of a table with a key once more, and `keeping` removes what nobody
+needs then. `dead_letters` are rows of bad events.
 
 `seen` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
 their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `connector.table`, `connector.log` and

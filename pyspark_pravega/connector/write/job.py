@@ -1,4 +1,4 @@
-"""A write from its first task to its commit: however many tasks, one commit."""
+"""A write and its tasks, from the first one to the commit: however many tasks, one commit."""
 
 from __future__ import annotations
 
@@ -186,19 +186,13 @@ class WriteJob:
         Args:
             messages: one for each partition; None where a task has failed.
         """
-        ledger = None
-        if self.plan.mode == EXACTLY_ONCE:
-            ledger = open_ledger(shared_client(self.plan.settings), self.plan.stream)
-        if ledger is None:
-            # The stream was dropped, and its transactions with it; or there are none.
-            return
-        self._committer(ledger).abort(len(messages))
+        ledger = self._log_if_any()
+        if ledger is not None:
+            self._committer(ledger).abort(len(messages))
 
     def forget_commit(self) -> None:
         """Let the log forget that the job was committed: whoever asked for that has the answer, and won't ask again."""
-        if self.plan.mode != EXACTLY_ONCE:
-            return
-        ledger = open_ledger(shared_client(self.plan.settings), self.plan.stream)
+        ledger = self._log_if_any()
         if ledger is not None:
             ledger.job(self.job).forget_commit()
 
@@ -256,8 +250,14 @@ class WriteJob:
         client, stream = shared_client(self.plan.settings), self.plan.stream
         return Replacement(begins=dict(proper_cut(client, stream, take_snapshot(client, stream, ledger).cut)))
 
+    def _log_if_any(self) -> Ledger | None:
+        """None where the stream was dropped, and its transactions with it; or where the mode needs none."""
+        if self.plan.mode != EXACTLY_ONCE:
+            return None
+        return open_ledger(shared_client(self.plan.settings), self.plan.stream)
+
     def _ledger(self) -> Ledger:
-        ledger = open_ledger(shared_client(self.plan.settings), self.plan.stream)
+        ledger = self._log_if_any()
         if ledger is None:
             # Making it anew here would leave it behind: its stream is gone, or going.
             raise TransactionError(
