@@ -22,6 +22,7 @@ from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import places, state
+from pyspark_pravega.serde.native import SLOWER
 from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.session import shim_jar
@@ -145,9 +146,8 @@ def _packages() -> str:
 def _codec() -> Finding:
     if native_module.module() is not None:
         return Finding("codec", Level.OK, serde.describe())
-    slower = "Avro takes 2 to 5 times as long as with the native one, JSON and Protobuf 20 to 50 times"
     way = "`pip install ./native` in a clone builds that, with Rust 1.88 or newer"
-    return Finding("codec", Level.SLOW, f"{serde.describe()}: {slower}; {way}")
+    return Finding("codec", Level.SLOW, f"{serde.describe()}: {SLOWER}; {way}")
 
 
 def _shared_memory(settings: Settings) -> Finding:

@@ -3,6 +3,6 @@
 It stands in for the plain codecs, which decide what is an error. It uses all of them.
 """
 
-from pyspark_pravega.serde.native.codec import NativeCodec, describe, faster
+from pyspark_pravega.serde.native.codec import SLOWER, NativeCodec, describe, faster
 
-__all__ = ["NativeCodec", "describe", "faster"]
+__all__ = ["SLOWER", "NativeCodec", "describe", "faster"]

@@ -12,6 +12,9 @@ from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas import protobuf
 from pyspark_pravega.serde.types import field_type, is_nullable
 
+_MOST_FIELDS = 256
+"""Of a Protobuf message that the native codec does: its MAX_FIELDS."""
+
 
 def json_plan(schema: json_schema.Object, names: Sequence[str]) -> Plan:
     """How to read or write an object.
@@ -49,8 +52,10 @@ def protobuf_plan(message: protobuf.Message, names: Sequence[str]) -> Plan:
         names: the wanted fields, in the columns' order.
 
     Raises:
-        NoPlanError: it has a field of a type that the native codec doesn't know.
+        NoPlanError: it has more fields than the native codec does, or one of a type that it doesn't know.
     """
+    if len(message.fields) > _MOST_FIELDS:
+        raise NoPlanError
     place = {name: i for i, name in enumerate(names)}
     fields = sorted(message.fields, key=lambda field: field.number)
     return {"fields": [_field(field, fields, place) for field in fields]}
