@@ -37,8 +37,6 @@ ADDED = {
     "PravegaWrite.java": {"writer", "messages"},
     "PravegaStreamingWrite.java": {"writer", "messages"},
 }
-OWN = {"PravegaTable.java": {"routing-key", "segments"}, "CatalogProcess.java": {"options", "session"}}
-"""Names in properties, and in what the class itself has made."""
 ENVELOPE = {"id", "error", "result"}
 
 

@@ -182,7 +182,7 @@ def test_a_query_s_progress_moves_with_its_commits_only(ledger: Ledger) -> None:
     taken = ledger.take_over(QUERY, "run")
     assert taken is not None
     assert ledger.take_over(QUERY, "run") == taken
-    state, progress = ledger.state_and_progress(QUERY)
+    state, progress = ledger.state(), ledger.progress(QUERY)
     assert progress == taken
     promised = Intent(job=str(uuid.uuid4()), transactions=(), rows=1, bytes=1, started_at=1, query=QUERY, epoch=7)
     begun = ledger.begin(state, promised, progress)

@@ -19,9 +19,7 @@ from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
 
 UTC = datetime.UTC
 TIME = {"type": "string", "format": "date-time"}
-LOCAL = {"type": "string", "spark.type": "timestamp_ntz"}
 MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
-DEEP = b'{"b":' + b"[" * 300 + b"]" * 300 + b"}"
 
 
 def moment(*parts: int, tz: datetime.tzinfo | None = UTC) -> datetime.datetime:

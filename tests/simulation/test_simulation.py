@@ -14,8 +14,6 @@ from model_patches import modelled
 from simulation import MERGING, REPEATING, History, failures
 
 SAMPLE, FEWER = 500, 150
-KEYED_RARE = {"holders_not_compared": 340, "cuts_not_verified": 140}
-"""As `RARE`, behind the first seed of histories of tables with keys."""
 ENOUGH = 6000
 RARE = {
     "failed_aborts_believed": 9900,

@@ -22,7 +22,6 @@ METADATA = {
     "alias": "SELECT id, v, _segment AS s, _event_size AS e FROM {source}",
     "cte": "WITH x AS (SELECT *, _offset AS o FROM {source}) SELECT * FROM x",
 }
-NEWS = {1: 10, 3: 30, 4: 40}
 THERE = {1: 1, 2: 2}
 
 

@@ -18,20 +18,6 @@ class Event(Command):
     data: Buffer = wire(REST)
 
 
-@command(-1)
-class Padding(Command):
-    """Fills the rest of an AppendBlock."""
-
-    zeros: Buffer = wire(REST)
-
-
-@command(-2)
-class PartialEvent(Command):
-    """The head of an event at the end of an AppendBlock; its rest is in the AppendBlockEnd."""
-
-    data: Buffer = wire(REST)
-
-
 @command(1)
 class SetupAppend(Command):
     """Announces a writer on a segment. One writer id serves one segment on a connection."""
@@ -50,15 +36,6 @@ class AppendSetup(Command):
     segment: str = wire(TEXT)
     writer_id: uuid.UUID = wire(UUID)
     last_event_number: int = wire(LONG)
-
-
-@command(3)
-class AppendBlock(Command):
-    """The first part of a block of events, to be ended by AppendBlockEnd."""
-
-    writer_id: uuid.UUID = wire(UUID)
-    data: Buffer = wire(REST)
-    """Frames of type Event, then one PartialEvent or Padding, as long as the frame."""
 
 
 @command(4)

@@ -200,21 +200,18 @@ class _TableEntries:
         return key, version, data
 
 
-class _List:
-    """A list of rows, each of some values; of the values themselves where `make` is None."""
+class _AttributeUpdates:
+    _UPDATE = struct.Struct(">16sbqq")
 
-    def __init__(self, *columns: FieldType, size: int, make: Any) -> None:
-        self._columns, self._size, self._make = columns, size, make
-
-    def put(self, value: tuple[Any, ...], out: list[Buffer]) -> None:
+    def put(self, value: tuple[AttributeUpdate, ...], out: list[Buffer]) -> None:
         out.append(_I32.pack(len(value)))
-        for row in value:
-            for column, item in zip(self._columns, row if self._make else (row,), strict=True):
-                column.put(item, out)
+        for attribute, *rest in value:
+            out.append(self._UPDATE.pack(attribute.bytes, *rest))
 
-    def get(self, cursor: Cursor) -> tuple[Any, ...]:
-        rows = ([column.get(cursor) for column in self._columns] for _ in range(cursor.take_count(self._size)))
-        return tuple(self._make(row) if self._make else row[0] for row in rows)
+    def get(self, cursor: Cursor) -> tuple[AttributeUpdate, ...]:
+        size = self._UPDATE.size
+        rows = (self._UPDATE.unpack(cursor.take(size)) for _ in range(cursor.take_count(size)))
+        return tuple(AttributeUpdate(uuid.UUID(bytes=attribute), *rest) for attribute, *rest in rows)
 
 
 class _Versions:
@@ -228,7 +225,6 @@ class _Versions:
 
 _NO_VERSION = -(2**63)
 
-BYTE = _Number(">b")
 INT = _Number(">i")
 LONG = _Number(">q")
 FLAG = _Flag()
@@ -242,7 +238,4 @@ EVENT = _Event()
 TABLE_ENTRIES = _TableEntries(values=True)
 TABLE_KEYS = _TableEntries(values=False)
 VERSIONS = _Versions()
-TEXTS = _List(TEXT, size=2, make=None)
-ATTRIBUTE_UPDATES = _List(UUID, BYTE, LONG, LONG, size=33, make=AttributeUpdate._make)
-MERGED = _List(TEXT, LONG, size=10, make=tuple)
-"""Names of segments and lengths."""
+ATTRIBUTE_UPDATES = _AttributeUpdates()

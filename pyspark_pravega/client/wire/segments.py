@@ -8,13 +8,10 @@ from pyspark_pravega.client.wire.command import Command, command, wire
 from pyspark_pravega.client.wire.fields import (
     ATTRIBUTE_UPDATES,
     BLOCK,
-    BYTE,
     FLAG,
     INT,
     LONG,
-    MERGED,
     TEXT,
-    TEXTS,
     TOKEN,
     UUID,
     AttributeUpdate,
@@ -73,21 +70,6 @@ class StreamSegmentInfo(Command):
     """The first byte that hasn't been truncated."""
 
 
-@command(20)
-class CreateSegment(Command):
-    """Makes a segment."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-    target_rate: int = wire(INT)
-    """Of the scaling policy: 0 where there is none."""
-    scale_type: int = wire(BYTE)
-    """0 none, 1 KB/s, 2 events/s."""
-    token: str = wire(TOKEN, "")
-    rollover_size: int = wire(LONG, 0)
-    """Bytes in one file of long-term storage; 0 for the server's own choice."""
-
-
 @command(40)
 class CreateTransientSegment(Command):
     """Makes a segment to be merged into its parent; the server names it, and deletes it when the connection ends."""
@@ -106,54 +88,9 @@ class SegmentCreated(Command):
     segment: str = wire(TEXT)
 
 
-@command(28)
-class SealSegment(Command):
-    """Makes a segment read-only."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-    token: str = wire(TOKEN, "")
-
-
-@command(29)
-class SegmentSealed(Command):
-    """The segment takes no more events."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-
-
-@command(30)
-class DeleteSegment(Command):
-    """Deletes a segment."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-    token: str = wire(TOKEN, "")
-
-
 @command(31)
 class SegmentDeleted(Command):
     """The segment, or table segment, is gone."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-
-
-@command(32)
-class UpdateSegmentPolicy(Command):
-    """Changes when a segment asks to be scaled."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-    target_rate: int = wire(INT)
-    scale_type: int = wire(BYTE)
-    token: str = wire(TOKEN, "")
-
-
-@command(33)
-class SegmentPolicyUpdated(Command):
-    """The policy is changed."""
 
     request_id: int = wire(LONG)
     segment: str = wire(TEXT)
@@ -216,25 +153,6 @@ class SegmentTruncated(Command):
     segment: str = wire(TEXT)
 
 
-@command(41)
-class LocateOffset(Command):
-    """Asks for an event's begin near an offset; servers after 0.13 know it."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-    offset: int = wire(LONG)
-    token: str = wire(TOKEN, "")
-
-
-@command(42)
-class OffsetLocated(Command):
-    """Where an event begins."""
-
-    request_id: int = wire(LONG)
-    segment: str = wire(TEXT)
-    offset: int = wire(LONG)
-
-
 @command(58)
 class MergeSegments(Command):
     """Appends a segment to another one as a whole, and deletes it."""
@@ -256,23 +174,3 @@ class SegmentsMerged(Command):
     source: str = wire(TEXT)
     target_length: int = wire(LONG)
     """Bytes, after the merge."""
-
-
-@command(90)
-class MergeSegmentsBatch(Command):
-    """Merges segments one after another."""
-
-    request_id: int = wire(LONG)
-    target: str = wire(TEXT)
-    sources: tuple[str, ...] = wire(TEXTS)
-    token: str = wire(TOKEN, "")
-
-
-@command(91)
-class SegmentsBatchMerged(Command):
-    """The sources are part of the target."""
-
-    request_id: int = wire(LONG)
-    target: str = wire(TEXT)
-    sources: tuple[tuple[str, int], ...] = wire(MERGED)
-    """Each source, and the target's length after it, in bytes."""

@@ -77,16 +77,6 @@ class KeyValueDefinition:
         """The fields of a value: a key's column may be among them, too."""
         return [VALUE] if self.is_plain else self.values.schema.fieldNames()
 
-    @property
-    def partition_columns(self) -> list[str]:
-        """The key's columns that choose an entry's partition, where whole columns do."""
-        width, names = 0, []
-        for column in self.layout.columns:
-            if width < self.configuration.key_bytes:
-                names.append(column.name)
-                width += column.width
-        return names if width == self.configuration.key_bytes else []
-
     def open(self) -> KeyValueTable:
         """The table itself, by this process's client."""
         client = shared_client(self.settings)

@@ -118,15 +118,6 @@ class Ledger:
         state, abandoned = self._table.get(STATE, ABANDONED)
         return abandoned is not None or state_of(state).version > 0
 
-    def state_and_progress(self, query: str) -> tuple[State, Progress]:
-        """The log's state and a query's progress, in one look; they may be of different moments.
-
-        Args:
-            query: the query's id.
-        """
-        state, progress = self._table.get(STATE, query_key(query))
-        return state_of(state), progress_of(query, progress)
-
     def begin(self, state: State, intent: Intent, progress: Progress | None = None) -> State:
         """Record a commit before it is made.
 

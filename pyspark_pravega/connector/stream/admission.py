@@ -37,11 +37,6 @@ class Limits:
     max_delay_s: float = 900.0
     """How long a batch may wait for `min_events`, since the one before."""
 
-    @property
-    def any_maximum(self) -> bool:
-        """Whether a batch may have to leave something for the next one."""
-        return self.max_events is not None or self.max_bytes is not None
-
 
 class Admission:
     """Finds the ends of micro-batches. Used by one thread at a time.

@@ -62,11 +62,6 @@ class StreamSource:
         """An offset from its text; errors as `SourceOffset.from_json`."""
         return SourceOffset.from_json(text)
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether options limit a micro-batch."""
-        return self._limits.any_maximum or self._limits.min_events is not None
-
     def initial_offset(self) -> SourceOffset:
         """Where a query without a checkpoint begins.
 

@@ -4,19 +4,14 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.pravega.shared.protocol.netty.EnhancedByteBufInputStream;
 import io.pravega.shared.protocol.netty.WireCommand;
-import io.pravega.shared.protocol.netty.WireCommandType;
 import io.pravega.shared.protocol.netty.WireCommands;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.InputStreamReader;
-import java.util.Arrays;
 import java.util.HexFormat;
 
-/**
- * Decodes a frame a line (in hex) with the official classes, and prints it as they encode it; afterwards the types that
- * they know.
- */
+/** Decodes a frame a line (in hex) with the official classes, and prints it as they encode it. */
 public final class WireEcho {
     public static void main(String[] a) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
@@ -29,6 +24,5 @@ public final class WireEcho {
             command.writeFields(new DataOutputStream(payload));
             System.out.println(command.getClass().getSimpleName() + " " + HexFormat.of().formatHex(payload.toByteArray()));
         }
-        System.out.println(Arrays.toString(Arrays.stream(WireCommandType.values()).mapToInt(WireCommandType::getCode).toArray()));
     }
 }
