@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from threading import Thread
+from typing import TypeVar
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 
-class Begun(Generic[Result]):
-    """A call that is under way, in a thread of its own, with the deadline of whoever began it."""
+class Begun(Future[Result]):
+    """A call that is under way, in a thread of its own, with the deadline of whoever began it.
+
+    An executor's threads would be waited for when the process ends, and a call may hang.
+    """
 
     def __init__(self, call: Callable[[], Result]) -> None:
         """Begin it.
@@ -20,43 +24,14 @@ class Begun(Generic[Result]):
         Args:
             call: what to do.
         """
-        self._call = call
-        self._results: list[Result] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="together", daemon=True)
-        self._thread.start()
+        super().__init__()
+        Thread(target=copy_context().run, args=(self._run, call), name="together", daemon=True).start()
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the call's end, however it ends.
-
-        Args:
-            seconds: for how long at most; None for as long as it takes.
-
-        Returns:
-            Whether it has ended.
-        """
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def result(self) -> Result:
-        """Wait for the call.
-
-        Returns:
-            What it has returned.
-
-        Raises:
-            BaseException: what it has raised.
-        """
-        self.wait()
-        if self._error is not None:
-            raise self._error
-        return self._results[0]
-
-    def _run(self) -> None:
+    def _run(self, call: Callable[[], Result]) -> None:
         try:
-            self._results.append(self._call())
+            self.set_result(call())
         except BaseException as error:
-            self._error = error
+            self.set_exception(error)
 
 
 def together(one: Callable[[], Result], other: Callable[[], Other]) -> tuple[Result, Other]:
@@ -76,6 +51,6 @@ def together(one: Callable[[], Result], other: Callable[[], Other]) -> tuple[Res
     try:
         result = one()
     except BaseException:
-        begun.wait()
+        wait([begun])
         raise
     return result, begun.result()

@@ -117,14 +117,23 @@ def decode_to_views(codec: Codec, payloads: pa.Array, columns: Sequence[str]) ->
     return decode(payloads, columns)
 
 
-def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, bad_event: BadEventError) -> BadEventError:
-    """The first bad event, where what was found bad may have others before it.
+def or_first_bad(decode: Callable[[pa.Array], pa.RecordBatch], payloads: pa.Array) -> pa.RecordBatch:
+    """Decode events, where what is found bad may have other bad events before it.
 
     Args:
         decode: decodes events, or raises BadEventError.
         payloads: the events.
-        bad_event: a bad one among them.
+
+    Returns:
+        What `decode` makes of them.
+
+    Raises:
+        BadEventError: an event can't be decoded; it is the first such one.
     """
+    try:
+        return decode(payloads)
+    except BadEventError as error:
+        bad_event = error
     while bad_event.index:
         try:
             decode(payloads.slice(0, bad_event.index))
@@ -132,7 +141,7 @@ def first_bad(decode: Callable[[pa.Array], object], payloads: pa.Array, bad_even
             bad_event = earlier
         else:
             break
-    return bad_event
+    raise bad_event
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from pyspark_pravega.errors import (
     UnsupportedTypeError,
 )
 from pyspark_pravega.frames.bad_events import BadEventError
-from pyspark_pravega.serde.codec import batch_of, first_bad, subschema
+from pyspark_pravega.serde.codec import batch_of, or_first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
 from pyspark_pravega.serde.types import arrow_safe, cast, check_nulls, fit
 
@@ -266,10 +266,7 @@ class CustomCodec:
         schema = subschema(self._schema, columns)
         if not columns or not len(payloads):
             return batch_of([pa.array([], type=field.type) for field in schema], schema, len(payloads))
-        try:
-            return self._decode(payloads, schema)
-        except BadEventError as bad_event:
-            raise first_bad(lambda events: self._decode(events, schema), payloads, bad_event) from bad_event.__cause__
+        return or_first_bad(lambda events: self._decode(events, schema), payloads)
 
     def _decode(self, payloads: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
         events = payloads if payloads.type == pa.binary() else payloads.cast(pa.binary())

@@ -29,8 +29,9 @@ from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde import variant
-from pyspark_pravega.serde.codec import Codec, batch_of, first_bad, subschema, takes_views
-from pyspark_pravega.serde.json import UnfitError, parse
+from pyspark_pravega.serde.codec import Codec, batch_of, or_first_bad, subschema, takes_views
+from pyspark_pravega.serde.json import parse
+from pyspark_pravega.serde.one_by_one import UnfitError
 from pyspark_pravega.serde.types import arrow_safe, entry_of, fit, with_children
 
 _DAY_MICROS = 86_400_000_000
@@ -96,10 +97,7 @@ class StoredCodec:
         schema = subschema(self._schema, columns)
         if not columns:
             return self.inner.decode(payloads, columns)
-        try:
-            return self._decode(payloads, schema)
-        except BadEventError as bad_event:
-            raise first_bad(lambda events: self._decode(events, schema), payloads, bad_event) from bad_event.__cause__
+        return or_first_bad(lambda events: self._decode(events, schema), payloads)
 
     def _decode(self, payloads: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
         batch = self.inner.decode(payloads, schema.names)

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
-from pyspark_pravega.serde.json import MAX_DEPTH, Number, UnfitError
+from pyspark_pravega.serde.json import MAX_DEPTH, Number
+from pyspark_pravega.serde.one_by_one import UnfitError
 
 Put: TypeAlias = Callable[[bytearray, "Names"], None]
 """Appends a value."""

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
 from pyspark_pravega.serde import variant
-from pyspark_pravega.serde.json.read import UnfitError, parse
+from pyspark_pravega.serde.json.read import parse
+from pyspark_pravega.serde.one_by_one import UnfitError
 from pyspark_pravega.serde.variant import MalformedVariantError, Names, to_json
 
 numbers = st.one_of(

@@ -7,37 +7,23 @@ import java.util.Map;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
-import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
-import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
-import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
-import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Takes what Spark pushes down. */
-final class PravegaScanBuilder
-    implements ScanBuilder,
-        SupportsPushDownRequiredColumns,
-        SupportsPushDownV2Filters,
-        SupportsPushDownAggregates,
-        SupportsPushDownLimit {
+final class PravegaScanBuilder extends Narrowing implements SupportsPushDownAggregates {
   private final PravegaTable table;
   private final CaseInsensitiveStringMap options;
-  private final Moments moments = Moments.ofQuery();
-  private StructType wanted;
-  private Predicate[] predicates = new Predicate[0];
-  private Integer limit;
   private JsonNode known;
   private CountedScan counted;
   private boolean filteredAtRuntime = true;
 
   PravegaScanBuilder(PravegaTable table, CaseInsensitiveStringMap options) {
+    super(table.allFields());
     this.table = table;
     this.options = options;
-    this.wanted = table.allFields();
   }
 
   /** Its scan takes no predicates that are only known when the query runs. */
@@ -49,18 +35,6 @@ final class PravegaScanBuilder
   @Override
   public void pruneColumns(StructType required) {
     wanted = table.fields(required);
-  }
-
-  @Override
-  public Predicate[] pushPredicates(Predicate[] given) {
-    predicates = given;
-    // They only narrow what is read: Spark looks at each row again.
-    return given;
-  }
-
-  @Override
-  public Predicate[] pushedPredicates() {
-    return new Predicate[0];
   }
 
   @Override
@@ -101,12 +75,6 @@ final class PravegaScanBuilder
                 known.get("seen").asText(),
                 functions.length);
     return counted != null;
-  }
-
-  @Override
-  public boolean pushLimit(int rows) {
-    limit = rows;
-    return true;
   }
 
   @Override

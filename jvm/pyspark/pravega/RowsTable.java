@@ -10,13 +10,9 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
-import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
-import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
-import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
-import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -65,35 +61,11 @@ final class RowsTable implements SupportsRead {
     return new Builder();
   }
 
-  private final class Builder
-      implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit, SupportsPushDownTopN {
-    private final Moments moments = Moments.ofQuery();
-    private StructType wanted = schema;
-    private Predicate[] predicates = new Predicate[0];
-    private Integer limit;
+  private final class Builder extends Narrowing implements SupportsPushDownTopN {
     private boolean newestFirst;
 
-    @Override
-    public void pruneColumns(StructType required) {
-      wanted = required;
-    }
-
-    @Override
-    public Predicate[] pushPredicates(Predicate[] given) {
-      predicates = given;
-      // They only spare questions: Spark looks at each row again.
-      return given;
-    }
-
-    @Override
-    public Predicate[] pushedPredicates() {
-      return new Predicate[0];
-    }
-
-    @Override
-    public boolean pushLimit(int rows) {
-      limit = rows;
-      return true;
+    private Builder() {
+      super(schema);
     }
 
     @Override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from concurrent.futures import wait
 from enum import Enum
 
 from pyspark_pravega.client.connections import Cluster, ConnectionPool
@@ -224,7 +225,7 @@ def truncate_stream(pool: ConnectionPool, cut: StreamCut) -> None:
     check_cut(pool, cut)
     answer = Begun(lambda: pool.controller.truncate_stream(cut.stream, cut))
     try:
-        while not answer.wait(POLL_S):
+        while not wait([answer], POLL_S).done:
             if _is_truncated(pool, cut):
                 return
     except PravegaError:

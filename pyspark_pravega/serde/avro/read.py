@@ -18,7 +18,7 @@ from pyspark_pravega.serde.avro import variant as avro_variant
 from pyspark_pravega.serde.avro.blocks import ItemSize, read_blocks
 from pyspark_pravega.serde.avro.cursor import Cursor, DatumError
 from pyspark_pravega.serde.avro.step import StepError, stepper
-from pyspark_pravega.serde.json import UnfitError
+from pyspark_pravega.serde.one_by_one import UnfitError
 from pyspark_pravega.serde.schemas import avro
 
 Read: TypeAlias = Callable[[Cursor], pa.Array]

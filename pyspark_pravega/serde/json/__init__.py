@@ -4,6 +4,6 @@ It uses `serde.schemas`, `serde.types` and frames.
 """
 
 from pyspark_pravega.serde.json.codec import JsonCodec
-from pyspark_pravega.serde.json.read import MAX_DEPTH, Number, UnfitError, parse
+from pyspark_pravega.serde.json.read import MAX_DEPTH, Number, parse
 
-__all__ = ["MAX_DEPTH", "JsonCodec", "Number", "UnfitError", "parse"]
+__all__ = ["MAX_DEPTH", "JsonCodec", "Number", "parse"]

@@ -14,6 +14,7 @@ from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
 from pyspark_pravega.serde.json.days import YEAR, days_of
+from pyspark_pravega.serde.one_by_one import UnfitError
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas.json import Entries, Items, JsonType, Object, Scalar
 
@@ -32,10 +33,6 @@ _MOMENT = re.compile(
 _DATE = re.compile(rf"{YEAR}-\d\d-\d\d", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _EXACT = Context(prec=80)
-
-
-class UnfitError(Exception):
-    """A text isn't JSON, or a value isn't what the schema says; its argument is the reason."""
 
 
 class Number(str):

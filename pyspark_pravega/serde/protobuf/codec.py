@@ -8,19 +8,15 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.errors import IncompatibleSchemaError
-from pyspark_pravega.frames.bad_events import BadEventError
-from pyspark_pravega.serde.codec import batch_of, first_bad, subschema
-from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
-from pyspark_pravega.serde.json import UnfitError
+from pyspark_pravega.serde.encodings import EncodingSource, WriterSchema
+from pyspark_pravega.serde.one_by_one import OneByOneCodec, ReadRow, UnfitError
 from pyspark_pravega.serde.protobuf import read as protobuf_read
 from pyspark_pravega.serde.protobuf import write as protobuf_write
 from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
-from pyspark_pravega.serde.types import arrow_safe, fit
 
 _WIDER = {
     "int32": ("int64",),
@@ -33,10 +29,8 @@ _WIDER = {
 }
 
 
-class ProtobufCodec:
+class ProtobufCodec(OneByOneCodec):
     """Events that are Protobuf messages, whose fields are a table's columns; others are passed over.
-
-    No message begins with 0x01, so events with and without headers may be mixed.
 
     Args:
         schema_data: a FileDescriptorSet.
@@ -45,6 +39,8 @@ class ProtobufCodec:
         encodings: looks encoding ids up.
         write_encoding_id: the id for what is written; None: without header.
     """
+
+    _made_of = ("data", "type_name")
 
     def __init__(
         self,
@@ -55,68 +51,35 @@ class ProtobufCodec:
         write_encoding_id: int | None = None,
     ) -> None:
         self.data, self.type_name = schema_data, type_name
-        self.encodings = encodings
-        self.write_id = write_encoding_id
-        self._schema = to_arrow_schema(arrow_safe(spark_schema), timezone="UTC")
-        self._prepare()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("data", "type_name", "encodings", "write_id", "_schema")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
+        super().__init__(spark_schema, encodings, write_encoding_id)
 
     def _prepare(self) -> None:
+        super()._prepare()
         self.message = protobuf_schema.parse(self.data, self.type_name)
         self._make = message_factory.GetMessageClass(protobuf_schema.descriptor(self.data, self.type_name))
-        self._known_encodings = Known(self.encodings, self.check)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """See Codec."""
-        return self._schema
 
     def check(self, _encoding_id: int, schema: WriterSchema) -> None:
         """Raise IncompatibleSchemaError unless messages of that schema can be read as the table's."""
         if schema.schema_data and schema.schema_data != self.data:
             check_readable(protobuf_schema.parse(schema.schema_data, schema.type), self.message, "")
 
-    def decode(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
-        """See Codec."""
-        schema = subschema(self._schema, columns)
-        if not columns:
-            return batch_of([], schema, len(payloads))
-        try:
-            return self._decode(payloads, schema)
-        except BadEventError as error:
-            # Headers are looked at before bodies are.
-            raise first_bad(lambda events: self._decode(events, schema), payloads, error) from error.__cause__
+    def _reader(self, names: Sequence[str]) -> ReadRow:
+        getters = protobuf_read.columns(self.message, names)
 
-    def _decode(self, payloads: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
-        plain, ids, present = self._known_encodings.plain(payloads)
-        getters = protobuf_read.columns(self.message, schema.names)
-        values: list[list[Any]] = [[] for _ in getters]
-        for row, body in enumerate(without_headers(plain, present).to_pylist()):
-            encoding_id = int(ids[row]) if present[row] else None
+        def read(body: bytes, encoding_id: int | None) -> Sequence[Any]:
+            if encoding_id is not None and self._known_encodings[encoding_id].codec:
+                body = protobuf_read.cut(body)
+            message = self._make()
             try:
-                if encoding_id is not None and self._known_encodings[encoding_id].codec:
-                    body = protobuf_read.cut(body)
-                message = self._make()
                 message.ParseFromString(body)
-                for get, of_column in zip(getters, values, strict=True):
-                    of_column.append(get(message))
-            except (DecodeError, UnicodeDecodeError, UnfitError) as error:
-                what = "" if isinstance(error, UnfitError) else f"it isn't a message {self.message.name}: "
-                reason = f"{what}{error}"
-                raise BadEventError(reason, index=row, encoding_id=encoding_id) from None
-        arrays = [pa.array(of_column, type=field.type) for of_column, field in zip(values, schema, strict=True)]
-        return batch_of(arrays, schema, len(payloads))
+                return [get(message) for get in getters]
+            except (DecodeError, UnicodeDecodeError) as error:
+                raise UnfitError(f"it isn't a message {self.message.name}: {error}") from None
 
-    def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """See Codec."""
-        bodies = protobuf_write.messages(self.message, self._make, fit(batch, self._schema))
-        return pa.array(with_header(bodies, self.write_id, self._known_encodings), type=pa.binary())
+        return read
+
+    def _bodies(self, rows: pa.RecordBatch) -> Sequence[bytes]:
+        return protobuf_write.messages(self.message, self._make, rows)
 
 
 def check_readable(writer: Message, reader: Message, path: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from pyspark.sql.types import DataType, DecimalType
 
-from pyspark_pravega.serde.json import UnfitError
 from pyspark_pravega.serde.json import read as json_read
+from pyspark_pravega.serde.one_by_one import UnfitError
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
 from pyspark_pravega.serde.types import field_type, is_nullable
 
@@ -18,7 +18,7 @@ _NARROW = {"tinyint": 2**7, "smallint": 2**15}
 _WIRE_FIXED = {1: 8, 5: 4}
 
 
-def columns(message: Message, names: list[str]) -> list[Convert]:
+def columns(message: Message, names: Sequence[str]) -> list[Convert]:
     """What takes columns from a message: functions of it, which raise UnfitError.
 
     Args:
