@@ -33,6 +33,8 @@ WORKER_PYTHON = f"./{FOLDER}/bin/python"
 _OWN, _NATIVE = "pyspark-pravega", "pyspark-pravega-native"
 _SPARKS_OWN = {"pyspark", "py4j"}
 """What the cluster's Spark brings itself, for the version that it is."""
+_LEFT_OUT = re.compile(r"(pyspark_pravega/(live|sandbox)|pyarrow/(include|tests)|numpy/(.+/)?(include|tests))/")
+"""What no task and no driver in a cluster loads: the live page, the sandbox, headers for C, tests."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)([^;]*)(;.*)?")
 _COMPRESSION = 3
 """Of gzip: the highest level takes six times as long, for an archive that is 8 % smaller."""
@@ -155,7 +157,8 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
         with tarfile.open(partial, "w:gz", compresslevel=_COMPRESSION) as tar:
             _add_text(tar, "bin/python", starter(version, platform))
             listed = [_own_files() if name == _OWN else _files(one) for name, one in distributions.items()]
-            places = list(_with_compiled(chain.from_iterable(listed)))
+            needed = ((path, place) for path, place in chain.from_iterable(listed) if not is_left_out(place))
+            places = list(_with_compiled(needed))
             with Bar(f"packing {archive.name}", sum(path.lstat().st_size for path, _ in places)) as progress:
                 for path, place in places:
                     _add_file(tar, path, f"lib/{place}", progress)
@@ -166,6 +169,15 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
         partial.unlink(missing_ok=True)
     packages = tuple(f"{name} {one.version}" for name, one in distributions.items())
     return Packed(archive=archive, packages=packages, python=version, platform=platform)
+
+
+def is_left_out(place: str) -> bool:
+    """Whether neither tasks nor a driver in the cluster need a file.
+
+    Args:
+        place: its path below the folder of packages.
+    """
+    return _LEFT_OUT.match(place) is not None
 
 
 def this_version() -> str:

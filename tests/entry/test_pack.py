@@ -35,6 +35,25 @@ def test_a_module_is_packed_compiled_only_if_that_is_of_its_source(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("place", "left_out"),
+    [
+        ("pyspark_pravega/live/page/page.js", True),
+        ("pyspark_pravega/sandbox/__init__.py", True),
+        ("pyspark_pravega/client/state/synchronizer.py", False),
+        ("pyspark_pravega/jars/pyspark-pravega.jar", False),
+        ("pyspark_pravega/live.py", False),
+        ("pyarrow/include/arrow/api.h", True),
+        ("pyarrow/tests/test_array.py", True),
+        ("numpy/_core/tests/test_umath.py", True),
+        ("numpy/testing/__init__.py", False),
+        ("somebody/tests/helpers.py", False),
+    ],
+)
+def test_what_no_task_needs_is_left_out(place: str, left_out: bool) -> None:
+    assert pack.is_left_out(place) == left_out
+
+
+@pytest.mark.parametrize(
     ("version", "platform"), [("9.9", sysconfig.get_platform()), (pack.this_version(), "linux-of-another-kind")]
 )
 def test_a_machine_without_the_right_python_says_so(tmp_path: Path, version: str, platform: str) -> None:
