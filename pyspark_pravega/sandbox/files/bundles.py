@@ -129,22 +129,6 @@ def fetch_all(bundles: Sequence[Bundle], *, cache: Path | None = None) -> list[P
     return targets
 
 
-def download_size(bundles: Sequence[Bundle]) -> int:
-    """How much has to be fetched for some bundles where nothing is there yet.
-
-    Args:
-        bundles: which; files that several of them have are fetched once.
-
-    Returns:
-        Bytes; files whose size isn't known aren't counted.
-
-    Raises:
-        SandboxError: a manifest is missing or malformed.
-    """
-    sizes = {file.sha256: file.size or 0 for bundle in bundles for file in bundle.files()}
-    return sum(sizes.values())
-
-
 def pin(bundle: Bundle, *, cache: Path | None = None) -> int:
     """Fetch what a bundle's Ivy file names now, and write its manifest anew: for who changes the Ivy file.
 

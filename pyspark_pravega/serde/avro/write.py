@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark_pravega.errors import EventEncodeError, UnsupportedTypeError
 from pyspark_pravega.frames.ragged import Bytes, Ints, binary_array, numbers, ragged, ragged_views
 from pyspark_pravega.serde.schemas import avro
+from pyspark_pravega.serde.types import cast, mismatch
 
 Parts: TypeAlias = list[Any]
 Write: TypeAlias = Callable[[pa.Array], Parts]
@@ -171,19 +172,19 @@ def _primitive(schema: avro.Primitive, kind: pa.DataType, path: str) -> Write | 
         return _integer(schema, kind, path)
     if schema.logical == "decimal" and pa.types.is_decimal128(kind):
         exact = pa.decimal128(schema.precision, schema.scale)
-        return lambda column: _with_length(*_decimal_bytes(_cast(column, exact, path), None, path))
+        return lambda column: _with_length(*_decimal_bytes(cast(column, exact, path), None, path))
     if schema.kind == "boolean" and pa.types.is_boolean(kind):
-        return lambda column: [_fixed(_cast(column, kind, path).to_numpy(zero_copy_only=False).view(np.uint8), 1)]
+        return lambda column: [_fixed(cast(column, kind, path).to_numpy(zero_copy_only=False).view(np.uint8), 1)]
     if schema.kind in ("float", "double") and pa.types.is_floating(kind):
         stored, size = (pa.float32(), 4) if schema.kind == "float" else (pa.float64(), 8)
         if kind == stored or schema.kind == "double":
             return lambda column: [
-                _fixed(_cast(column, stored, path).to_numpy(zero_copy_only=False).astype(f"<f{size}"), size)
+                _fixed(cast(column, stored, path).to_numpy(zero_copy_only=False).astype(f"<f{size}"), size)
             ]
     if (schema.kind == "string" and pa.types.is_string(kind)) or (schema.kind == "bytes" and pa.types.is_binary(kind)):
 
         def write(column: pa.Array) -> Parts:
-            values = _cast(column, kind, path).cast(pa.binary())
+            values = cast(column, kind, path).cast(pa.binary())
             _, offsets = binary_array(values)
             return [_varints(np.diff(offsets)), values]
 
@@ -204,7 +205,7 @@ def _integer(schema: avro.Primitive, kind: pa.DataType, path: str) -> Write | No
         return None
 
     def write(column: pa.Array) -> Parts:
-        stored = _cast(_cast(column, kind, path), exact, path)
+        stored = cast(cast(column, kind, path), exact, path)
         width = pa.int32() if pa.types.is_date32(exact) else pa.int64()
         values = stored.cast(width).to_numpy(zero_copy_only=False).astype(np.int64)
         if len(values) and (values.min() < low or values.max() > high):
@@ -220,10 +221,10 @@ def _struct(schema: avro.Record, kind: pa.StructType, path: str) -> Write:
 
     def write(column: pa.Array) -> Parts:
         if not isinstance(column, pa.StructArray):
-            raise _mismatch(column.type, kind, path)
+            raise mismatch(column.type, kind, path)
         places = {column.type.field(i).name: i for i in range(column.type.num_fields)}
         if places.keys() != {name for name, _ in writers}:
-            raise _mismatch(column.type, kind, path)
+            raise mismatch(column.type, kind, path)
         parts: Parts = []
         for name, of_field in writers:
             parts += of_field(column.field(places[name]))
@@ -237,7 +238,7 @@ def _array(schema: avro.Array, kind: pa.ListType, path: str) -> Write:
 
     def write(column: pa.Array) -> Parts:
         if isinstance(column, pa.MapArray) or not isinstance(column, pa.ListArray | pa.LargeListArray):
-            raise _mismatch(column.type, kind, path)
+            raise mismatch(column.type, kind, path)
         offsets = column.offsets.to_numpy().astype(np.int64)
         items = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
         return _block(joined(of_item(items), len(items)), offsets - offsets[0])
@@ -251,7 +252,7 @@ def _map(schema: avro.Map, kind: pa.MapType, path: str) -> Write:
 
     def write(column: pa.Array) -> Parts:
         if not isinstance(column, pa.MapArray):
-            raise _mismatch(column.type, kind, path)
+            raise mismatch(column.type, kind, path)
         offsets = column.offsets.to_numpy().astype(np.int64)
         start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
         keys, values = column.keys.slice(start, count), column.items.slice(start, count)
@@ -275,7 +276,7 @@ def _enum(schema: avro.Enum, path: str) -> Write:
     symbols = pa.array(schema.symbols, type=pa.string())
 
     def write(column: pa.Array) -> Parts:
-        values = _cast(column, pa.string(), path)
+        values = cast(column, pa.string(), path)
         index = pc.index_in(values, symbols)
         if index.null_count:
             wrong = values.filter(index.is_null())[0].as_py()
@@ -290,12 +291,12 @@ def _enum(schema: avro.Enum, path: str) -> Write:
 def _fixed_bytes(schema: avro.Fixed, kind: pa.DataType, path: str) -> Write | None:
     if schema.logical == "decimal" and pa.types.is_decimal128(kind):
         exact = pa.decimal128(schema.precision, schema.scale)
-        return lambda column: [_decimal_bytes(_cast(column, exact, path), schema.size, path)[1]]
+        return lambda column: [_decimal_bytes(cast(column, exact, path), schema.size, path)[1]]
     if not pa.types.is_binary(kind):
         return None
 
     def write(column: pa.Array) -> Parts:
-        values = _cast(column, kind, path)
+        values = cast(column, kind, path)
         _, offsets = binary_array(values)
         if (np.diff(offsets) != schema.size).any():
             raise EventEncodeError(f'a value in column "{path}" isn\'t of {schema.size} bytes, as it must be')
@@ -335,45 +336,6 @@ def _decimal_bytes(column: pa.Array, size: int | None, path: str) -> tuple[Ints,
 
 def _with_length(sizes: Ints, values: pa.Array) -> Parts:
     return [_varints(sizes), values]
-
-
-def _cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
-    """A column as a type that holds the same values; what would change one is an error."""
-    source = column.type
-    if source == kind:
-        return column
-    if isinstance(column, pa.DictionaryArray):
-        return _cast(column.dictionary_decode(), kind, path)
-    if not _alike(source, kind):
-        raise _mismatch(source, kind, path)
-    try:
-        return column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise EventEncodeError(
-            f'a value in column "{path}" doesn\'t fit {kind}: {error}; cast or round it in the query'
-        ) from None
-
-
-def _alike(source: pa.DataType, kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_timestamp(source) and types.is_timestamp(kind):
-        # A time zone is a way to show an instant; to have none is to be no instant.
-        return (source.tz is None) == (kind.tz is None)
-    if types.is_floating(source) and types.is_floating(kind):
-        return bool(source.bit_width <= kind.bit_width)
-    families = (
-        types.is_integer,
-        types.is_decimal,
-        types.is_date,
-        lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
-        lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_binary_view(t),
-        types.is_boolean,
-    )
-    return any(family(source) and family(kind) for family in families)
-
-
-def _mismatch(source: pa.DataType, kind: pa.DataType, path: str) -> EventEncodeError:
-    return EventEncodeError(f'column "{path}" is {kind} in the table, and {source} in the rows; cast it')
 
 
 def _zigzag(index: int) -> int:

@@ -7,7 +7,7 @@ columns anew. It uses `serde.schemas`.
 
 from pyspark_pravega.serde.types.avro import avro_to_spark, free_name, spark_to_avro
 from pyspark_pravega.serde.types.common import CHAR_VARCHAR, arrow_safe, entry_of, is_plain_key
-from pyspark_pravega.serde.types.fitting import cast, check_nulls, fit
+from pyspark_pravega.serde.types.fitting import cast, check_nulls, fit, mismatch
 from pyspark_pravega.serde.types.forms import StoredForm
 from pyspark_pravega.serde.types.json import is_document, json_to_spark, spark_to_json
 from pyspark_pravega.serde.types.nesting import as_numbers, same_names, with_children
@@ -30,6 +30,7 @@ __all__ = [
     "is_nullable",
     "is_plain_key",
     "json_to_spark",
+    "mismatch",
     "protobuf_to_spark",
     "same_names",
     "spark_to_avro",

@@ -60,7 +60,7 @@ def cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if isinstance(column, pa.DictionaryArray):
         return cast(column.dictionary_decode(), kind, path)
     if not alike(source, kind):
-        raise EventEncodeError(f'column "{path}" is {kind} in the table, and {source} in the rows; cast it')
+        raise mismatch(source, kind, path)
     if pa.types.is_nested(kind):
         return with_children(column, kind, path, cast)
     try:
@@ -69,6 +69,17 @@ def cast(column: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         raise EventEncodeError(
             f'a value in column "{path}" doesn\'t fit {kind}: {error}; cast or round it in the query'
         ) from None
+
+
+def mismatch(source: pa.DataType, kind: pa.DataType, path: str) -> EventEncodeError:
+    """The error for rows of a type that isn't the column's.
+
+    Args:
+        source: the rows' type.
+        kind: the column's.
+        path: its name.
+    """
+    return EventEncodeError(f'column "{path}" is {kind} in the table, and {source} in the rows; cast it')
 
 
 def alike(source: pa.DataType, kind: pa.DataType) -> bool:
