@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -82,24 +83,15 @@ def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
     return _NOW.cluster.segment_states(segment_ids)
 
 
-class _AtOnce:
+class _AtOnce(Future[Any]):
     """A call that is over as soon as it is begun."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        self._found: Any = None
-        self._error: Exception | None = None
+        super().__init__()
         try:
-            self._found = call()
+            self.set_result(call())
         except Exception as error:
-            self._error = error
-
-    def wait(self, _seconds: float | None = None) -> bool:
-        return True
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._found
+            self.set_exception(error)
 
 
 class Turns:

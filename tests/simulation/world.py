@@ -123,6 +123,8 @@ class World:
         self.growth: Callable[[], object] = bool
         """Scales the stream."""
         self.trace: list[str] | None = None
+        self.deaths = 0
+        """How many have died, those of a profile with crashes and catalog processes."""
 
     def add(self, name: str, run: Callable[[], None]) -> Actor:
         """Let somebody take part."""
@@ -203,6 +205,7 @@ class World:
         """The actor ends here."""
         assert self.current is not None
         self.current.dead = True
+        self.deaths += 1
         self.note(f"{what}: dies")
         raise CrashError
 
