@@ -29,7 +29,7 @@ from pyspark_pravega.connector.log.history import HolderLog
 from pyspark_pravega.connector.log.keys import STATE
 from pyspark_pravega.connector.option_names import SERIALIZABLE
 from pyspark_pravega.connector.read import moment_of, rows_at, versions
-from pyspark_pravega.connector.table import ChangeCodec
+from pyspark_pravega.connector.table import ChangeCodec, TableProperties
 from pyspark_pravega.connector.write import WritePlan, compaction, keeping, overwrite, seen
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
@@ -94,7 +94,7 @@ class Definition:
     wide: bool
     key: bool = True
     replaced_table: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: TableProperties = field(default_factory=TableProperties)
 
     @property
     def schema(self) -> Any:
