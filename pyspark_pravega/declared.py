@@ -105,8 +105,8 @@ class Properties(Mapping[str, str]):
             ConfigurationError: one can't be parsed.
         """
         spelled = {}
-        for name in self.names(*groups) & self.texts.keys():
-            one = self.declared()[name]
-            one.parse(name, self.texts[name])
-            spelled[name] = one.spell(self.texts[name])
+        for name, one in self.declared().items():
+            if name in self.texts and (not groups or one.group in groups):
+                one.parse(name, self.texts[name])
+                spelled[name] = one.spell(self.texts[name])
         return spelled

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -60,8 +59,6 @@ KEY_TEXTS, PLAIN = "_key_texts", "plain"
 
 EVENTS, KEYS, WRITES, VERSIONS = "The events", "Keys", "Writes", "Versions"
 
-Choice = TypeVar("Choice")
-
 
 def _text(_: str, text: str) -> str:
     return text
@@ -75,7 +72,7 @@ def _word(text: str) -> str:
     return text.strip().lower()
 
 
-def one_of(choices: Iterable[str]) -> Callable[[str, str], str]:
+def _one_of(choices: Iterable[str]) -> Callable[[str, str], str]:
     """A property's values that are words.
 
     Args:
@@ -92,7 +89,7 @@ def one_of(choices: Iterable[str]) -> Callable[[str, str], str]:
 
 
 def _header(name: str, text: str) -> bool:
-    return one_of(("true", "false"))(name, text) == "true"
+    return _one_of(("true", "false"))(name, text) == "true"
 
 
 def _checks(_: str, text: str) -> tuple[Check, ...]:
@@ -126,7 +123,7 @@ class TableProperties(Properties):
         value="`none`, `gzip`, `snappy`",
         unset="`none`",
         about="how each event is compressed on writing",
-        parse=one_of(COMPRESSIONS),
+        parse=_one_of(COMPRESSIONS),
         default="none",
         spell=str.lower,
     )
@@ -339,7 +336,6 @@ def given_properties(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if not name.startswith("_")}
 
 
-EVENT_PROPERTIES = TableProperties.names(EVENTS)
 KEY_PROPERTIES = TableProperties.names(KEYS) - {COMPACT_WHEN}
 """Those that say what events mean for the rows of a table with a key."""
 OWN_PROPERTIES = TableProperties.names(EVENTS, KEYS, WRITES, VERSIONS)
