@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, OtherTransform, Trans
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.connector.log import History
+from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -97,6 +99,29 @@ def test_options_of_create_table_are_its_properties() -> None:
 @pytest.mark.parametrize("compatibility", ["AllowAny", "FullTransitive", "Backward"])
 def test_a_compatibility_is_taken_as_it_is(compatibility: str) -> None:
     assert check({"compatibility": compatibility}).compatibility == compatibility
+
+
+SPELLINGS = {"plain": str, "upper": str.upper, "title": str.title, "spaces": "  {} ".format, "tabs": "\t{}\n".format}
+CHOICES = [
+    (name, choice)
+    for name, one in TableProperties.declared().items()
+    for choice in re.findall(r"`([A-Za-z-]+)`", one.value)
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize(("name", "choice"), CHOICES)
+def test_a_spelling_that_is_taken_is_kept_in_one_form(name: str, choice: str, spelling: str) -> None:
+    one, given = TableProperties.declared()[name], SPELLINGS[spelling](choice)
+    try:
+        value = one.parse(name, given)
+    except ConfigurationError:
+        assert spelling != "plain"
+        return
+    kept = TableProperties({name: given}).spelled()[name]
+    assert (one.parse(name, kept), one.spell(kept)) == (value, kept)
+    if value == one.parse(name, choice):
+        assert kept == one.spell(choice)
 
 
 @pytest.mark.parametrize("value", ["raw", "RAW"])

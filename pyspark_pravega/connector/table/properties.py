@@ -125,7 +125,7 @@ class TableProperties(Properties):
         about="how each event is compressed on writing",
         parse=_one_of(COMPRESSIONS),
         default="none",
-        spell=str.lower,
+        spell=_word,
     )
     encoding_header = Property[bool | None](
         name=ENCODING_HEADER,
@@ -135,7 +135,7 @@ class TableProperties(Properties):
         about="whether events are written with the registry's header",
         parse=_header,
         default=None,
-        spell=str.lower,
+        spell=_word,
     )
     mode = Property[str | None](
         name=MODE,
