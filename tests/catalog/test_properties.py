@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,7 +102,13 @@ def test_a_compatibility_is_taken_as_it_is(compatibility: str) -> None:
     assert check({"compatibility": compatibility}).compatibility == compatibility
 
 
-SPELLINGS = {"plain": str, "upper": str.upper, "title": str.title, "spaces": "  {} ".format, "tabs": "\t{}\n".format}
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "upper": str.upper,
+    "title": str.title,
+    "spaces": "  {} ".format,
+    "tabs": "\t{}\n".format,
+}
 CHOICES = [
     (name, choice)
     for name, one in TableProperties.declared().items()
