@@ -128,8 +128,8 @@ fn digits(value: i64, count: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + count, b'0');
     let mut left = value;
-    for place in out[start..].iter_mut().rev() {
-        *place = b'0' + (left % 10) as u8;
+    for digit in out[start..].iter_mut().rev() {
+        *digit = b'0' + (left % 10) as u8;
         left /= 10;
     }
 }
@@ -140,8 +140,8 @@ fn date(days: i64, out: &mut Vec<u8>) {
         0..=9999 => digits(year, 4, out),
         _ => {
             out.push(if year < 0 { b'-' } else { b'+' });
-            let places = year.unsigned_abs().ilog10() as usize + 1;
-            digits(year.abs(), places.max(4), out);
+            let width = year.unsigned_abs().ilog10() as usize + 1;
+            digits(year.abs(), width.max(4), out);
         }
     }
     out.push(b'-');

@@ -1,8 +1,8 @@
 //! A batch laid into memory that another process has mapped.
 //!
 //! The memory begins with a table: int64 rows, int32 nodes, int32 pieces; for each node (an array, before its children)
-//! int64 length and nulls; for each piece (a buffer, as Arrow's messages order them) int64 place and length. Places are
-//! counted from the memory's begin. Numbers are in the machine's order.
+//! int64 length and nulls; for each piece (a buffer, as Arrow's messages order them) int64 offset and length. Offsets
+//! are counted from the memory's begin. Numbers are in the machine's order.
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, UInt8Array};
 use arrow_buffer::Buffer;
@@ -42,17 +42,17 @@ impl Piece<'_> {
                 let mut end = 0i32;
                 let (first, rest) = memory.split_at_mut(4);
                 first.copy_from_slice(&end.to_ne_bytes());
-                for (place, view) in rest.chunks_exact_mut(4).zip(views.iter()) {
+                for (room, view) in rest.chunks_exact_mut(4).zip(views.iter()) {
                     end += length(view) as i32;
-                    place.copy_from_slice(&end.to_ne_bytes());
+                    room.copy_from_slice(&end.to_ne_bytes());
                 }
             }
             Piece::Values(views, buffers, _) => {
                 let mut rest = memory;
                 for view in views.iter() {
                     let value = shown(view, buffers)?;
-                    let (place, behind) = rest.split_at_mut(value.len());
-                    place.copy_from_slice(value);
+                    let (room, behind) = rest.split_at_mut(value.len());
+                    room.copy_from_slice(value);
                     rest = behind;
                 }
             }

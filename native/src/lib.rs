@@ -387,8 +387,8 @@ fn key_fractions<'py>(py: Python<'py>, keys: PyArrowType<ArrayData>, seed: u64) 
         for index in 0..keys.len() {
             let range = offsets[index] as usize..offsets[index + 1] as usize;
             let key: &[u8] = if keys.is_null(index) { &[] } else { &data[range] };
-            let place = routing::fraction(key, seed, &mut units).ok_or_else(|| wrong("a key isn't UTF-8".into()))?;
-            made.extend_from_slice(&place.to_le_bytes());
+            let hash = routing::fraction(key, seed, &mut units).ok_or_else(|| wrong("a key isn't UTF-8".into()))?;
+            made.extend_from_slice(&hash.to_le_bytes());
         }
         Ok(made)
     })?;

@@ -95,8 +95,8 @@ impl Message {
         let mut by_number =
             vec![u16::MAX; fields.iter().map(|f| f.number as usize + 1).filter(|n| *n < 1024).max().unwrap_or(0)];
         for (i, field) in fields.iter().enumerate() {
-            if let Some(place) = by_number.get_mut(field.number as usize) {
-                *place = i as u16;
+            if let Some(column) = by_number.get_mut(field.number as usize) {
+                *column = i as u16;
             }
         }
         Ok(Message { fields, by_number })

@@ -3,7 +3,7 @@
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// A key's place in [0, 1), or None when it isn't UTF-8. `units` is room to work in.
+/// A key's hash in [0, 1), or None when it isn't UTF-8. `units` is room to work in.
 pub fn fraction(key: &[u8], seed: u64, units: &mut Vec<u8>) -> Option<f64> {
     let hash = if key.is_ascii() {
         of_ascii(key, seed)

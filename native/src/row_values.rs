@@ -9,7 +9,7 @@ use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, TimeUnit};
 
-use crate::rows::{nested, place, word, wrong, Region, Res, Slots, OUT_OF_BOUNDS};
+use crate::rows::{nested, region, word, wrong, Region, Res, Slots, OUT_OF_BOUNDS};
 
 /// Values of up to so many bytes are copied with what lies behind them.
 const SHORT: usize = 16;
@@ -37,7 +37,7 @@ pub fn of_values(data: &[u8], slots: &impl Slots, kind: &DataType) -> Res<ArrayD
     }
 }
 
-/// A value in a place of its own width.
+/// A value in a region of its own width.
 trait Fixed: ArrowPrimitiveType {
     fn read(data: &[u8], at: usize) -> Option<Self::Native>;
 }
@@ -112,8 +112,8 @@ fn decimals(data: &[u8], slots: &impl Slots, kind: &DataType, precision: u8) -> 
             values.push((word(data, slot.at)? as i64).into());
             return Ok(());
         }
-        let place = place(data, slot)?;
-        let digits = &data[place.start..place.end];
+        let region = region(data, slot)?;
+        let digits = &data[region.start..region.end];
         if digits.is_empty() || digits.len() > 16 {
             return wrong("a decimal has no digits, or too many");
         }
@@ -141,13 +141,13 @@ impl Grown {
     }
 
     #[inline(always)]
-    fn push(&mut self, from: &[u8], place: Region) -> Res<()> {
-        let end = self.data.len() + (place.end - place.start);
+    fn push(&mut self, from: &[u8], region: Region) -> Res<()> {
+        let end = self.data.len() + (region.end - region.start);
         if end > self.most {
             return wrong("values lie in one another");
         }
-        match from.get(place.start..).and_then(|rest| rest.first_chunk::<SHORT>()) {
-            Some(chunk) if place.end - place.start <= SHORT => {
+        match from.get(region.start..).and_then(|rest| rest.first_chunk::<SHORT>()) {
+            Some(chunk) if region.end - region.start <= SHORT => {
                 self.data.reserve(SHORT);
                 // Safe because there is room for so many bytes, of which the first ones are kept: a copy of a known size
                 // is quicker.
@@ -156,7 +156,7 @@ impl Grown {
                     self.data.set_len(end);
                 }
             }
-            _ => self.data.extend_from_slice(&from[place.start..place.end]),
+            _ => self.data.extend_from_slice(&from[region.start..region.end]),
         }
         self.close();
         Ok(())
@@ -178,7 +178,7 @@ fn bytes(data: &[u8], slots: &impl Slots, kind: &DataType) -> Res<ArrayData> {
     slots.each(data, |slot| match slot {
         Some(slot) => {
             nulls.append_non_null();
-            grown.push(data, place(data, slot)?)
+            grown.push(data, region(data, slot)?)
         }
         None => {
             nulls.append_null();
@@ -211,17 +211,17 @@ pub fn variants(data: &[u8], slots: &impl Slots, kind: &DataType) -> Res<ArrayDa
             return Ok(());
         };
         nulls.append_non_null();
-        let place = place(data, slot)?;
-        let Some((size, rest)) = data[place.start..place.end].split_first_chunk::<4>() else {
+        let region = region(data, slot)?;
+        let Some((size, rest)) = data[region.start..region.end].split_first_chunk::<4>() else {
             return wrong("a VARIANT has no size");
         };
         let size = u32::from_le_bytes(*size) as usize;
         if size > rest.len() {
             return wrong(OUT_OF_BOUNDS);
         }
-        let start = place.start + 4;
+        let start = region.start + 4;
         values.push(data, Region { start, end: start + size })?;
-        metadata.push(data, Region { start: start + size, end: place.end })
+        metadata.push(data, Region { start: start + size, end: region.end })
     })?;
     let children = [values, metadata].map(|grown| {
         let (offsets, values) = grown.finish();

@@ -1,7 +1,7 @@
 //! Rows as they lie in the memory of Spark's JVM, into Arrow columns: whole columns at a time.
 //!
 //! The layout is that of org.apache.spark.sql.catalyst.expressions.UnsafeRow, UnsafeArrayData and UnsafeMapData;
-//! `connector/write/unsafe_rows.py` has it in words. Nothing of a row is believed: each place is checked against the
+//! `connector/write/unsafe_rows.py` has it in words. Nothing of a row is believed: each region is checked against the
 //! row, array or map that it lies in, and all items of a column against the bytes that there are.
 
 use std::sync::Arc;
@@ -36,18 +36,18 @@ pub struct Region {
     pub end: usize,
 }
 
-/// A value's place, and what it lies in.
+/// Where a value's slot is, and what it lies in.
 #[derive(Clone, Copy)]
 pub struct Slot {
     pub at: usize,
     within: Region,
 }
 
-/// The places of a column's values, one after another.
+/// The slots of a column's values, one after another.
 pub trait Slots {
     fn count(&self) -> usize;
 
-    /// Calls with each place; None for null.
+    /// Calls with each slot; None for null.
     fn each(&self, data: &[u8], take: impl FnMut(Option<Slot>) -> Res<()>) -> Res<()>;
 }
 
@@ -226,9 +226,9 @@ fn column(data: &[u8], slots: &impl Slots, field: &Field) -> Res<ArrayData> {
     }
 }
 
-/// Where a value of variable length lies, by the word in its place: offset and size.
+/// Where a value of variable length lies, by the word in its slot: offset and size.
 #[inline(always)]
-pub fn place(data: &[u8], slot: Slot) -> Res<Region> {
+pub fn region(data: &[u8], slot: Slot) -> Res<Region> {
     let told = word(data, slot.at)?;
     let (offset, size) = ((told >> 32) as usize, told as u32 as usize);
     let start = slot.within.start + offset;
@@ -253,7 +253,7 @@ fn structs(data: &[u8], slots: &impl Slots, kind: &DataType, fields: &Fields) ->
             nulls.append_null();
             return Ok(());
         };
-        let row = place(data, slot)?;
+        let row = region(data, slot)?;
         if row.end - row.start < fixed_size(fields.len()) {
             return wrong("a struct has no place for its fields");
         }
@@ -266,9 +266,9 @@ fn structs(data: &[u8], slots: &impl Slots, kind: &DataType, fields: &Fields) ->
 }
 
 /// An array's elements, and the end of them in all arrays so far.
-fn array(data: &[u8], place: Region, elements: &mut Elements) -> Res<()> {
-    let count = word(data, place.start)?;
-    let room = place.end - place.start;
+fn array(data: &[u8], region: Region, elements: &mut Elements) -> Res<()> {
+    let count = word(data, region.start)?;
+    let room = region.end - region.start;
     // Each element has a byte at least: so the product is none that wraps around.
     if count > room as u64 || header(count as usize) + count as usize * elements.width > room {
         return wrong("an array has no place for its elements");
@@ -277,7 +277,7 @@ fn array(data: &[u8], place: Region, elements: &mut Elements) -> Res<()> {
     if elements.count > data.len() {
         return wrong("values lie in one another");
     }
-    elements.arrays.push((place, count as usize));
+    elements.arrays.push((region, count as usize));
     Ok(())
 }
 
@@ -299,7 +299,7 @@ fn lists(data: &[u8], slots: &impl Slots, kind: &DataType, item: &Field) -> Res<
     slots.each(data, |slot| {
         match slot {
             Some(slot) => {
-                array(data, place(data, slot)?, &mut elements)?;
+                array(data, region(data, slot)?, &mut elements)?;
                 nulls.append_non_null();
             }
             None => nulls.append_null(),
@@ -322,7 +322,7 @@ fn maps(data: &[u8], slots: &impl Slots, kind: &DataType, entries: &Field) -> Re
     slots.each(data, |slot| {
         match slot {
             Some(slot) => {
-                let map = place(data, slot)?;
+                let map = region(data, slot)?;
                 let start = map.start + WORD;
                 let size = word(data, map.start)?;
                 if map.end < start || size > (map.end - start) as u64 || !size.is_multiple_of(WORD as u64) {

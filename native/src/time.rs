@@ -21,7 +21,7 @@ pub fn civil(days: i64) -> (i64, i64, i64) {
     (year + cycle * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A number of so many digits at a place.
+/// A number of so many digits at an offset.
 #[inline(always)]
 fn digits(text: &[u8], at: usize, count: usize) -> Option<i64> {
     text.get(at..at + count)?

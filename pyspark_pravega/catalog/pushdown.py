@@ -22,7 +22,7 @@ from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import BatchReader, ChainPartition, RowsReader, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Routing, Seen, possible_places
+from pyspark_pravega.connector.write import Routing, Seen, possible_routing_hashes
 from pyspark_pravega.serde.codec import Batch, arrow_batch
 
 SEGMENT, OFFSET = "_segment", "_offset"
@@ -150,7 +150,7 @@ def wanted_fractions(definition: TableDefinition, predicates: Predicates) -> npt
         arrays = [_typed([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(columns)]
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         return None
-    return possible_places(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+    return possible_routing_hashes(definition, pa.RecordBatch.from_arrays(arrays, names=list(columns)))
 
 
 def routing_columns(definition: TableDefinition) -> tuple[str, ...]:
@@ -164,8 +164,8 @@ def routing_columns(definition: TableDefinition) -> tuple[str, ...]:
     return Routing.parse(definition.routing_key, definition.schema.fieldNames()).columns
 
 
-def places_of(definition: TableDefinition) -> str:
-    """What tells where rows lie in the key space: equal where keys lie at the same places.
+def routing_fingerprint(definition: TableDefinition) -> str:
+    """What decides a key's routing: equal where the same keys have the same routing hashes.
 
     Args:
         definition: what the stream is as a table.

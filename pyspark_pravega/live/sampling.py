@@ -18,7 +18,7 @@ from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import appended_events, survey
 from pyspark_pravega.errors import NotFoundError, PravegaError
-from pyspark_pravega.live.watched import REFRESHED_S, Watched, places
+from pyspark_pravega.live.watched import REFRESHED_S, Watched, current_segments
 
 LEAST_S = 0.9
 """A sample that isn't older is as good as a new one, for several who look."""
@@ -160,12 +160,12 @@ class Sampler:
             watched.fail(error, now)
 
     def _look(self, due: Sequence[Watched], now: float) -> None:
-        states_by_place = survey(self.client.pool, places(due)) if due else {}
+        states_by_segment = survey(self.client.pool, current_segments(due)) if due else {}
         at = time.time()
         grown: dict[Stream, set[int]] = {}
         for one in due:
             before = one.current
-            states = {s: states_by_place[one.stream, s] for s in before if (one.stream, s) in states_by_place}
+            states = {s: states_by_segment[one.stream, s] for s in before if (one.stream, s) in states_by_segment}
             ids = set(one.take(states))
             if not one.refreshed_at:
                 # A scale is seen at once. What was appended before it is counted, too.

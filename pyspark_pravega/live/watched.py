@@ -213,6 +213,6 @@ class Watched:
         return end > before
 
 
-def places(watched: Iterable[Watched]) -> dict[Stream, frozenset[int]]:
+def current_segments(watched: Iterable[Watched]) -> dict[Stream, frozenset[int]]:
     """The current segments of streams, of those that have some."""
     return {one.stream: one.current for one in watched if one.current}

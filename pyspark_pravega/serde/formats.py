@@ -19,7 +19,7 @@ from pyspark_pravega.serde.protobuf import ProtobufCodec
 from pyspark_pravega.serde.schemas import avro as avro_schema
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
-from pyspark_pravega.serde.schemas.fields import places_in_events
+from pyspark_pravega.serde.schemas.fields import field_ids
 from pyspark_pravega.serde.stored import StoredCodec, stored_columns
 from pyspark_pravega.serde.types import (
     avro_to_spark,
@@ -62,12 +62,12 @@ class Schema:
             return protobuf_to_spark(self.data, self.type)
         return (avro_to_spark if self.format == AVRO else json_to_spark)(self.data.decode())
 
-    def places(self) -> dict[tuple[str, ...], str]:
-        """Where events have each column, and each field of a struct: see `places_in_events`."""
+    def field_ids(self) -> dict[tuple[str, ...], str]:
+        """By what events know each column, and each field of a struct: see `field_ids`."""
         if self.format == PROTOBUF:
-            return dict(places_in_events(protobuf_schema.parse(self.data, self.type)))
+            return dict(field_ids(protobuf_schema.parse(self.data, self.type)))
         parse = avro_schema.parse if self.format == AVRO else json_schema.parse
-        return dict(places_in_events(parse(self.data.decode())))
+        return dict(field_ids(parse(self.data.decode())))
 
     def stored_columns(self, columns: StructType) -> StructType:
         """The columns as the format's own codec knows them, which has no place for some types.

@@ -72,8 +72,8 @@ def decode(codec: Codec, payloads: pa.Array, columns: Sequence[str], mode: str, 
     is_bad[bad] = True
     if mode == DROP_MALFORMED:
         return Decoded(held=batch_of(arrays, schema, good.num_rows), rows=np.flatnonzero(~is_bad), bad=bad)
-    place = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
-    return Decoded(held=batch_of([array.take(place) for array in arrays], schema, len(payloads)), rows=None, bad=bad)
+    index = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
+    return Decoded(held=batch_of([array.take(index) for array in arrays], schema, len(payloads)), rows=None, bad=bad)
 
 
 def _decode_good(codec: Codec, payloads: pa.Array, columns: Sequence[str]) -> tuple[pa.RecordBatch, Ints]:

@@ -157,11 +157,11 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
         with tarfile.open(partial, "w:gz", compresslevel=_COMPRESSION) as tar:
             _add_text(tar, "bin/python", starter(version, platform))
             listed = [_own_files() if name == _OWN else _files(one) for name, one in distributions.items()]
-            needed = ((path, place) for path, place in chain.from_iterable(listed) if not is_left_out(place))
-            places = list(_with_compiled(needed))
-            with Bar(f"packing {archive.name}", sum(path.lstat().st_size for path, _ in places)) as progress:
-                for path, place in places:
-                    _add_file(tar, path, f"lib/{place}", progress)
+            needed = ((path, member) for path, member in chain.from_iterable(listed) if not is_left_out(member))
+            members = list(_with_compiled(needed))
+            with Bar(f"packing {archive.name}", sum(path.lstat().st_size for path, _ in members)) as progress:
+                for path, member in members:
+                    _add_file(tar, path, f"lib/{member}", progress)
         partial.replace(archive)
     except OSError as error:
         raise ConfigurationError(f"{archive} can't be written: {error}") from error
@@ -171,13 +171,13 @@ def pack(archive: Path, *, added: Sequence[str] = ()) -> Packed:
     return Packed(archive=archive, packages=packages, python=version, platform=platform)
 
 
-def is_left_out(place: str) -> bool:
+def is_left_out(member: str) -> bool:
     """Whether neither tasks nor a driver in the cluster need a file.
 
     Args:
-        place: its path below the folder of packages.
+        member: its path below the folder of packages.
     """
-    return _LEFT_OUT.match(place) is not None
+    return _LEFT_OUT.match(member) is not None
 
 
 def this_version() -> str:
@@ -241,17 +241,17 @@ def _files(installed: Distribution) -> Iterator[tuple[Path, str]]:
             "install it without -e, then pack again"
         )
     for path in files:
-        place = path.as_posix()
-        if not place.startswith("../") and "__pycache__" not in path.parts:
-            yield Path(str(path.locate())), place
+        member = path.as_posix()
+        if not member.startswith("../") and "__pycache__" not in path.parts:
+            yield Path(str(path.locate())), member
 
 
-def _with_compiled(places: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
+def _with_compiled(members: Iterable[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
     """Files, and behind each module what Python has compiled it to: else each executor compiles all that it loads."""
-    for path, place in places:
-        yield path, place
+    for path, member in members:
+        yield path, member
         if path.suffix == ".py" and "tests" not in path.parts and (file := compiled(path)):
-            folder, _, _ = place.rpartition("/")
+            folder, _, _ = member.rpartition("/")
             yield file, f"{folder}/__pycache__/{file.name}".removeprefix("/")
 
 

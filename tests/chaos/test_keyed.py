@@ -28,7 +28,7 @@ from pyspark_pravega.connector.log import recovery, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob, WritePlan, compact, key_places
+from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob, WritePlan, compact, routing_hashes
 from pyspark_pravega.connector.write.changed_rows import DELETES, INSERTS, ROW_OPERATION
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import Settings
@@ -48,7 +48,7 @@ STEPS = (
 OF_ALL = ("begin", "append", "flush", "task's end", "job opened", "job closed", "intent", "commit")
 STEPS_OF = {
     "merge": (*OF_ALL, "log entry", "attempts forgotten"),
-    "compact": (*OF_ALL, "log entry", "attempts forgotten", "places noted", "truncation", "cleaning noted"),
+    "compact": (*OF_ALL, "log entry", "attempts forgotten", "ranges noted", "truncation", "cleaning noted"),
 }
 KILLS = [
     (kind, step, after, segments)
@@ -123,7 +123,7 @@ def run(settings: Settings, scope: str, kind: str, number: int) -> None:
     seen, before = read(catalog, definition)
     if kind == "change one":
         key = pa.record_batch({"id": pa.array([number % KEYS], pa.int64())})
-        seen = replace(seen, keys=tuple(key_places(definition, key).tolist()))
+        seen = replace(seen, keys=tuple(routing_hashes(definition, key).tolist()))
     after = _MODEL[kind](before, number)
     job: WriteJob
     if kind == "upsert":

@@ -32,7 +32,7 @@ class Task:
     """Follows segments in a thread, and keeps the rows as Spark would: up to a number, and where that was."""
 
     def __init__(self, reader: RealTimeReader, partition: FollowedPartition, most: int) -> None:
-        self.place = dict(partition.start)
+        self.offsets = dict(partition.start)
         self.events: list[str] = []
         self.error: Exception | None = None
         self._most = most
@@ -58,9 +58,9 @@ class Task:
                     if len(self.events) == self._most:
                         break
                     if offset < 0:
-                        del self.place[segment]
+                        del self.offsets[segment]
                     else:
-                        self.place[segment] = offset
+                        self.offsets[segment] = offset
                     if is_row:
                         self.events.append(event.decode())
         except Exception as error:
@@ -109,9 +109,9 @@ class Query:
         if wanted is None and self._chance.random() < 0.2:
             self.kills += 1
             raise KilledError
-        places = {segment: offset for task in tasks for segment, offset in task.place.items()}
-        assert len(places) == sum(len(task.place) for task in tasks)
-        self.offset = self._source.merge(start, {self._stream: places})
+        offsets = {segment: offset for task in tasks for segment, offset in task.offsets.items()}
+        assert len(offsets) == sum(len(task.offsets) for task in tasks)
+        self.offset = self._source.merge(start, {self._stream: offsets})
         self.batches.append([event for task in tasks for event in task.events])
 
     def micro_batch(self) -> None:

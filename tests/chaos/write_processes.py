@@ -34,7 +34,7 @@ from pyspark_pravega.errors import PravegaError
 
 KILL, CUT, STALL = "kill -9", "connections cut", "stalled"
 KINDS = (KILL, CUT, STALL)
-_PLACES: dict[str, tuple[Any, str]] = {
+_STEPS: dict[str, tuple[Any, str]] = {
     "begin": (ControllerTransactions, "begin_transaction"),
     "transaction shared": (JobLog, "join"),
     "attempt noted": (JobLog, "add_attempt"),
@@ -50,7 +50,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "log entry": (Ledger, "complete"),
     "truncation": (cleaning, "truncate_at"),
     "attempts forgotten": (JobLog, "forget_attempts"),
-    "places noted": (Ledger, "compacted"),
+    "ranges noted": (Ledger, "compacted"),
     "cleaning noted": (Ledger, "cleaned"),
 }
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
@@ -201,7 +201,7 @@ def _serve(pipe: Connection, fault: Fault | None) -> None:
 
 
 def _prepare(pipe: Connection, fault: Fault) -> None:
-    place, name = _PLACES[fault.step]
+    place, name = _STEPS[fault.step]
     original = getattr(place, name)
     left = [1]
 

@@ -12,7 +12,7 @@ from pyspark_pravega.client import (
     Stream,
     StreamConfiguration,
 )
-from pyspark_pravega.client.connections import Places
+from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.key_value.table import NOT_EXISTS, KeyValueTable
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.errors import (
@@ -79,16 +79,16 @@ def test_places_are_for_other_processes(client: Client, settings: Settings, scop
     controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
     table = KeyValueTable.reopened(client.pool, scope, "told", key=key)
     table.put([(key, NOT_EXISTS, b"told")])
-    places: Places = pickle.loads(pickle.dumps(client.pool.places(table.segments.stream)))
-    assert places.endpoints
+    known: KnownEndpoints = pickle.loads(pickle.dumps(client.pool.known_endpoints(table.segments.stream)))
+    assert known.endpoints
     with Client(settings) as other:
-        other.pool.believe(places)
+        other.pool.believe(known)
         entries = KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key])
         assert [entry and entry.value for entry in entries] == [b"told"]
     assert controller.delete_key_value_table(scope, "told")
     controller.create_key_value_table(scope, "told", partitions=1, key_bytes=16)
-    nowhere = {segment: ("127.0.0.1", free_ports(1)[0]) for segment in places.endpoints}
-    for wrong in (places, Places(tables=places.tables, endpoints=nowhere)):
+    nowhere = {segment: ("127.0.0.1", free_ports(1)[0]) for segment in known.endpoints}
+    for wrong in (known, KnownEndpoints(tables=known.tables, endpoints=nowhere)):
         with Client(settings) as other:
             other.pool.believe(wrong)
             assert KeyValueTable.reopened(other.pool, scope, "told", key=key).get([key]) == [None]

@@ -76,7 +76,7 @@ def compact_with(
     job.commit_job(messages)
     ledger = open_ledger(client, definition.stream)
     assert ledger is not None
-    job.note_places(ledger, messages)
+    job.note_ranges(ledger, messages)
 
 
 def runs(thread: threading.Thread, function: str) -> bool:

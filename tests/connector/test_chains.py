@@ -36,9 +36,9 @@ def test_a_task_gets_as_many_parts_as_it_can_tell_apart(count: int, compacted: b
     ranges = [SegmentRange(segment_id=i, min_key=i / count, max_key=(i + 1) / count) for i in range(count)]
     parts = tuple(SegmentPart(stream=STREAM, segment_id=i, start=0, end=40) for i in range(count))
     # What a compaction has written lies in the middle: each segment is of three parts then.
-    places = dict.fromkeys(range(count), (10, 20)) if compacted else {}
+    whole = dict.fromkeys(range(count), (10, 20)) if compacted else {}
     client = cast(Client, Ranges(dict(enumerate(ranges))))
-    partitions = arrange_chains(client, Snapshot(stream=STREAM, parts=parts, compacted=places))
+    partitions = arrange_chains(client, Snapshot(stream=STREAM, parts=parts, compacted=whole))
     assert max(len(partition.parts) for partition in partitions) <= MOST_PARTS
     assert len(partitions) == -(-count * (3 if compacted else 1) // MOST_PARTS)
     read = [(part.segment_id, part.start, part.end) for partition in partitions for part in partition.parts]

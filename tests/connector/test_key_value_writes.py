@@ -110,7 +110,7 @@ def test_an_insert_that_dies_between_partitions_leaves_whole_partitions(made: Ke
     died = subprocess.run([sys.executable, "-c", DIES], input=pickle((job, [message])).hex(), text=True, check=False)
     assert died.returncode == -signal.SIGKILL
     placed = made.open().placed([row.to_bytes(8) for row in values])
-    (whole,) = [places for places in placed.values() if places[0] in there(made)]
+    (whole,) = [indexes for indexes in placed.values() if indexes[0] in there(made)]
     assert there(made) == {row: values[row] for row in whole}, "the first partition's change, and no other"
     job.commit_job([message])
     assert there(made) == values

@@ -99,7 +99,7 @@ class ClusterModel:
             settings=SimpleNamespace(controller_uri="tcp://model:1"),
         )
         self.client.pool = SimpleNamespace(
-            controller=self.controller, timeout=10.0, cluster=self, table_segments={}, places=lambda *_: None
+            controller=self.controller, timeout=10.0, cluster=self, table_segments={}, known_endpoints=lambda *_: None
         )
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
 
@@ -192,13 +192,13 @@ class ClusterModel:
         one = self.transactions[transaction.id]
         if one.state != TransactionState.OPEN:
             raise TransactionError("it is gone")
-        places: dict[int, list[tuple[int, int]]] = {}
+        ranges: dict[int, list[tuple[int, int]]] = {}
         for event, key in rows.items():
             segment_id = next(r.segment_id for r in one.segments.ranges if r.min_key <= key < r.max_key)
             shadow = one.events[segment_id]
-            places.setdefault(segment_id, []).append((len(shadow) * EVENT_BYTES, (len(shadow) + 1) * EVENT_BYTES))
+            ranges.setdefault(segment_id, []).append((len(shadow) * EVENT_BYTES, (len(shadow) + 1) * EVENT_BYTES))
             shadow.append(event)
-        return places
+        return ranges
 
     def copy(self, target: uuid.UUID, source: uuid.UUID, segment_id: int, ranges: Sequence[tuple[int, int]]) -> None:
         """Append parts of a transaction's shadow to another one's; a second time nothing is done."""

@@ -41,11 +41,11 @@ final class ChangeWriterFactory implements DeltaWriterFactory {
   ChangeWriterFactory(DataWriterFactory inner, StructType rows, StructType row, StructType id) {
     this.inner = inner;
     this.rows = rows;
-    ofRow = places(row);
-    ofId = places(id);
+    ofRow = ordinals(row);
+    ofId = ordinals(id);
   }
 
-  private int[] places(StructType from) {
+  private int[] ordinals(StructType from) {
     List<String> names = Arrays.asList(from.fieldNames());
     return Arrays.stream(rows.fieldNames()).mapToInt(names::indexOf).toArray();
   }
@@ -85,11 +85,11 @@ final class ChangeWriterFactory implements DeltaWriterFactory {
       throw new UnsupportedOperationException("updates come as deletions and insertions");
     }
 
-    private void add(InternalRow from, int[] places, int operation) {
-      Object[] values = new Object[places.length];
+    private void add(InternalRow from, int[] ordinals, int operation) {
+      Object[] values = new Object[ordinals.length];
       StructField[] fields = rows.fields();
       for (int i = 0; i < values.length - 1; i++) {
-        values[i] = places[i] < 0 ? null : from.get(places[i], fields[i].dataType());
+        values[i] = ordinals[i] < 0 ? null : from.get(ordinals[i], fields[i].dataType());
       }
       values[values.length - 1] = operation;
       changes.add(projection.apply(new GenericInternalRow(values)));

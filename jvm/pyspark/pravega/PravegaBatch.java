@@ -105,7 +105,7 @@ final class PravegaBatch implements Batch {
             "options", read.options,
             "partitions", planned.get("partitions"),
             "seen", planned.get("seen"),
-            "places", planned.get("places"),
+            "routing", planned.get("routing"),
             "predicates", Predicates.of(predicates));
     narrowed = left.isNull() ? null : left;
   }

@@ -154,11 +154,11 @@ final class PravegaMicroBatchStream
           "only " + ends.length + " of " + followers + " tasks have told how far they have read: what the others have"
               + " read would be lost, so the batch fails. A query with the real-time trigger must take all rows");
     }
-    List<Object> places = new ArrayList<>();
+    List<Object> offsets = new ArrayList<>();
     for (PartitionOffset end : ends) {
-      places.add(((RealTimeReaderFactory.Place) end).segments());
+      offsets.add(((RealTimeReaderFactory.SegmentOffsets) end).offsets());
     }
-    Offset merged = offset(ask("streamMerge", "start", planned, "positions", places));
+    Offset merged = offset(ask("streamMerge", "start", planned, "positions", offsets));
     planned = merged.json();
     return merged;
   }

@@ -45,7 +45,7 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
    * @param source Spark's handle for Python functions
    * @param function the pickled function that follows
    * @param columns how many columns of its batches the query wants: the first ones
-   * @param schema the columns of its batches; the last three are each row's place
+   * @param schema the columns of its batches; the last three are each row's offset
    */
   RealTimeReaderFactory(UserDefinedPythonDataSource source, byte[] function, int columns, StructType schema) {
     call = new PromptRunner.Call(source, function, UserDefinedPythonDataSource.readInputSchema());
@@ -70,24 +70,24 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
   /**
    * Where a task has ended.
    *
-   * @param segments segment id to offset
+   * @param offsets segment id to offset
    */
-  record Place(TreeMap<Long, Long> segments) implements PartitionOffset {}
+  record SegmentOffsets(TreeMap<Long, Long> offsets) implements PartitionOffset {}
 
   private final class Reader implements SupportsRealTimeRead<InternalRow> {
-    private final TreeMap<Long, Long> place;
+    private final TreeMap<Long, Long> offsets;
     private final BlockingQueue<Object> arrivals = new ArrayBlockingQueue<>(BATCHES_AHEAD);
     private final Input input;
     private final OwnedBatches received;
     private final scala.collection.Iterator<ColumnarBatch> answers;
     private final Thread filler;
     private ColumnarBatch rows;
-    private ColumnarBatch places;
+    private ColumnarBatch offsetColumns;
     private int next;
     private boolean fails;
 
     Reader(Followed partition) {
-      place = new TreeMap<>(partition.start());
+      offsets = new TreeMap<>(partition.start());
       input = new Input(partition.pickled());
       answers = call.run(CollectionConverters.asScala(input), partition.index());
       received = new OwnedBatches(answers, columnsOfBatches, TaskContext.get());
@@ -124,21 +124,21 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
       return RecordStatus.newStatusWithoutArrivalTime(true);
     }
 
-    /** Goes to the next row of the batch that is read; what isn't a row only tells of a place. */
+    /** Goes to the next row of the batch that is read; what isn't a row only tells of an offset. */
     private boolean advance() {
       while (rows != null && next < rows.numRows()) {
         int row = next++;
-        long segment = places.column(0).getLong(row);
-        long offset = places.column(1).getLong(row);
+        long segment = offsetColumns.column(0).getLong(row);
+        long offset = offsetColumns.column(1).getLong(row);
         if (offset == FAILS) {
           fails = true;
           input.end();
         } else if (offset < 0) {
-          place.remove(segment);
+          offsets.remove(segment);
         } else {
-          place.put(segment, offset);
+          offsets.put(segment, offset);
         }
-        if (places.column(2).getBoolean(row)) {
+        if (offsetColumns.column(2).getBoolean(row)) {
           return true;
         }
       }
@@ -151,7 +151,7 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
         all[i] = batch.column(i);
       }
       rows = new ColumnarBatch(Arrays.copyOf(all, columns), batch.numRows());
-      places = new ColumnarBatch(Arrays.copyOfRange(all, all.length - 3, all.length), batch.numRows());
+      offsetColumns = new ColumnarBatch(Arrays.copyOfRange(all, all.length - 3, all.length), batch.numRows());
       next = 0;
     }
 
@@ -164,7 +164,7 @@ final class RealTimeReaderFactory implements PartitionReaderFactory {
     public PartitionOffset getOffset() {
       // Spark asks when it wants no more rows. The worker comes to its end while the query writes its last ones.
       input.end();
-      return new Place(new TreeMap<>(place));
+      return new SegmentOffsets(new TreeMap<>(offsets));
     }
 
     @Override

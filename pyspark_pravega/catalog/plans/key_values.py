@@ -54,7 +54,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         rows=rows,
         slices=count,
         shared_memory=definition.settings.shared_memory,
-        places=made_as(definition.segments),
+        routing=made_as(definition.segments),
         extent=f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     )
 
@@ -63,7 +63,7 @@ def narrow_scan(
     definition: KeyValueDefinition,
     partitions: Sequence[InputPartition],
     predicates: Predicates,
-    places: str | None = None,
+    routing: str | None = None,
 ) -> NarrowedScan | None:
     """What of a planned read further predicates leave.
 
@@ -71,12 +71,12 @@ def narrow_scan(
         definition: the table.
         partitions: those of the plan.
         predicates: what Spark tells of their columns.
-        places: as of the plan; None where it doesn't tell.
+        routing: as of the plan; None where it doesn't tell.
 
     Returns:
         None for all of it.
     """
-    if places not in (None, made_as(definition.segments)):
+    if routing not in (None, made_as(definition.segments)):
         return None
     left = narrowed(definition, partitions, predicates)
     if left is None:

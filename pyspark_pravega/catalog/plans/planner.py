@@ -121,7 +121,7 @@ class Planner:
         partitions: Sequence[InputPartition],
         seen: Seen | None,
         predicates: Predicates,
-        places: str | None = None,
+        routing: str | None = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it.
 
@@ -130,14 +130,14 @@ class Planner:
             table: its name.
             options: the read's.
             partitions: those of the plan.
-            seen: as of the plan, as is `places`.
+            seen: as of the plan, as is `routing`.
             predicates: what Spark tells of their columns.
-            places: None where the plan doesn't tell.
+            routing: None where the plan doesn't tell.
         """
         definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
-            return key_values.narrow_scan(definition, partitions, predicates, places)
-        return scans.narrow_scan(definition, partitions, seen, predicates, places)
+            return key_values.narrow_scan(definition, partitions, predicates, routing)
+        return scans.narrow_scan(definition, partitions, seen, predicates, routing)
 
     def count_rows(
         self,

@@ -21,7 +21,7 @@ from pyspark_pravega.catalog.pushdown import (
     estimated_rows,
     narrowed,
     narrowed_chains,
-    places_of,
+    routing_fingerprint,
     wanted_fractions,
 )
 from pyspark_pravega.client import Client, SegmentPart, Stream
@@ -89,7 +89,7 @@ class PlannedScan:
     """Number of segments that hold events; of a key-value table, of its partitions."""
     shared_memory: int
     """How many bytes a task shares with its worker at most; 0 for none."""
-    places: str
+    routing: str
     """By what it is known where rows lie, for `narrow_scan`."""
     seen: Seen | None = None
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
@@ -252,7 +252,7 @@ class _Read:
             rows=estimated_rows(size, self.ledger),
             slices=len(parts),
             shared_memory=self.definition.settings.shared_memory,
-            places=places_of(self.definition),
+            routing=routing_fingerprint(self.definition),
             seen=seen,
         )
 
@@ -262,7 +262,7 @@ def narrow_scan(
     partitions: Sequence[InputPartition],
     seen: Seen | None,
     predicates: Predicates,
-    places: str | None = None,
+    routing: str | None = None,
 ) -> NarrowedScan | None:
     """What of a planned read further predicates leave, as of the same moment.
 
@@ -271,12 +271,12 @@ def narrow_scan(
         partitions: those of the plan.
         seen: as of the plan.
         predicates: what Spark tells of their columns.
-        places: as of the plan; None where it doesn't tell.
+        routing: as of the plan; None where it doesn't tell.
 
     Returns:
         None for all of it.
     """
-    if places not in (None, places_of(definition)):
+    if routing not in (None, routing_fingerprint(definition)):
         # The table has changed while the query ran: where its keys lie now says nothing of what is read.
         return None
     left = narrowed_chains(definition, partitions, seen, predicates)

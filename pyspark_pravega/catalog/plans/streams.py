@@ -27,7 +27,7 @@ from pyspark_pravega.connector.stream import (
 )
 from pyspark_pravega.connector.table import (
     TableDefinition,
-    check_places,
+    check_field_ids,
     check_planned,
     check_same_stream,
 )
@@ -133,7 +133,7 @@ class StreamRead:
         # Without its schema, which may be gone for the moment, nothing is known of it.
         if self._planned is not None and now.format == self._table.format:
             check_planned(now.stream, self._planned, self._columns, all_columns(now), decoded=True)
-            check_places(self._table, now, self._columns)
+            check_field_ids(self._table, now, self._columns)
 
     def check_decoded(self) -> None:
         """Refuse to decode rows that aren't in all what the query was planned with.

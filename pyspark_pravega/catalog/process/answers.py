@@ -135,7 +135,7 @@ def scan(planned: PlannedScan, moment: str | None) -> messages.PlannedScan:
         "segments": planned.slices,
         "seen": None if planned.seen is None else planned.seen.to_json(),
         "sharedMemory": planned.shared_memory,
-        "places": planned.places,
+        "routing": planned.routing,
         "moment": moment,
     }
     if planned.extent is not None:

@@ -43,8 +43,8 @@ def leave_archives() -> None:
     reads their lists of 8,000 files again: 0.07 s of CPU.
     """
     for package in ("pyspark", "py4j"):
-        installed = next((Path(place, package) for place in sys.path if Path(place, package).is_dir()), None)
-        archives = [place for place in sys.path if place.endswith(".zip") and Path(place).name.startswith(package)]
+        installed = next((Path(entry, package) for entry in sys.path if Path(entry, package).is_dir()), None)
+        archives = [entry for entry in sys.path if entry.endswith(".zip") and Path(entry).name.startswith(package)]
         if installed is None:
             continue
         for archive in archives:
@@ -52,14 +52,14 @@ def leave_archives() -> None:
             with contextlib.suppress(OSError, KeyError, BadZipFile), ZipFile(archive) as sources:
                 if sources.read(f"{package}/version.py") == (installed / "version.py").read_bytes():
                     _leave(archive)
-    for jar in [place for place in sys.path if Path(place).name.startswith("spark-core_")]:
+    for jar in [entry for entry in sys.path if Path(entry).name.startswith("spark-core_")]:
         _leave(jar)
 
 
 def _leave(archive: str) -> None:
     sys.path.remove(archive)
-    for place in [place for place in sys.path_importer_cache if place.startswith(archive)]:
-        del sys.path_importer_cache[place]
+    for entry in [entry for entry in sys.path_importer_cache if entry.startswith(archive)]:
+        del sys.path_importer_cache[entry]
 
 
 def load() -> bool:

@@ -161,7 +161,7 @@ class PlannedScan(TypedDict):
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
     sharedMemory: int
     """How many bytes a task shares with its Python worker at most; 0 for none."""
-    places: str
+    routing: str
     """By what it is known where rows lie, for `narrow_scan`; opaque to the JVM."""
     moment: str | None
     """When it reads the table, for further calls of the query (`QueryMoment`); None where they know, or none is told.

@@ -317,12 +317,12 @@ class CatalogMethods:
         partitions: list[Text64],
         seen: str | None,
         predicates: list[Predicate],
-        places: str | None = None,
+        routing: str | None = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
         planned = [value_of(partition) for partition in partitions]
         read = None if seen is None else Seen.from_json(seen)
-        left = self.planner.narrow_scan(namespace, table, options, planned, read, predicates, places)
+        left = self.planner.narrow_scan(namespace, table, options, planned, read, predicates, routing)
         return None if left is None else answers.narrowed_scan(left)
 
     def count_rows(

@@ -22,7 +22,7 @@ from pyspark_pravega.connector.table import (
     shown_key,
     with_key,
 )
-from pyspark_pravega.connector.write import key_places, parts_since
+from pyspark_pravega.connector.write import parts_since, routing_hashes
 
 _THREADS = 2
 _ASKED = KEY_PROPERTIES | {ROUTING_KEY, KEY_TEXTS}
@@ -80,8 +80,8 @@ class KeyRows:
                 for name in keys.schema.names:
                     if keys[name].null_count:
                         first = int(np.argmax(keys[name].is_null().to_numpy(zero_copy_only=False)))
-                        place = f"segment {part.segment_id}, offset {int(offsets[first])}"
-                        return f'an event has no value in column "{shown_key(name)}" ({place})'
+                        where = f"segment {part.segment_id}, offset {int(offsets[first])}"
+                        return f'an event has no value in column "{shown_key(name)}" ({where})'
                 misplaced = _misplaced(definition, keys, ranges.get(part.segment_id))
                 if misplaced is not None:
                     return (
@@ -99,6 +99,6 @@ def _misplaced(definition: TableDefinition, keys: pa.RecordBatch, owned: Segment
     """The first row whose key isn't one of those that a segment owns."""
     if owned is None or not keys.num_rows:
         return None
-    places = key_places(definition, keys)
-    wrong = (places < owned.min_key) | (places >= owned.max_key)
+    hashes = routing_hashes(definition, keys)
+    wrong = (hashes < owned.min_key) | (hashes >= owned.max_key)
     return int(np.argmax(wrong)) if wrong.any() else None

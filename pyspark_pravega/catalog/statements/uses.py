@@ -69,9 +69,9 @@ def uses_of(definition: TableDefinition) -> Iterator[Use]:
         yield from (Use(path=(name,), says=says, of_key=name == key.operation) for name in of_event)
     routing, names = properties.routing_key, definition.schema.fieldNames()
     if routing is not None:
-        place = "is the routing key" if routing in names else f"is in the routing key ({_escaped(routing)})"
+        role = "is the routing key" if routing in names else f"is in the routing key ({_escaped(routing)})"
         says = (
-            f'column "{{column}}" {place} of stream "{{stream}}": take another one first, ALTER TABLE ... SET '
+            f'column "{{column}}" {role} of stream "{{stream}}": take another one first, ALTER TABLE ... SET '
             "TBLPROPERTIES ('routing-key' = ...)"
         )
         yield from (Use(path=(*within, name), says=says) for name in _columns_of(routing, names))

@@ -8,6 +8,6 @@ with. It uses `wire` and `controller`.
 from pyspark_pravega.client.connections.cluster import Cluster
 from pyspark_pravega.client.connections.connection import Connection
 from pyspark_pravega.client.connections.once import call_once, uncertain
-from pyspark_pravega.client.connections.pool import ConnectionPool, Places
+from pyspark_pravega.client.connections.pool import ConnectionPool, KnownEndpoints
 
-__all__ = ["Cluster", "Connection", "ConnectionPool", "Places", "call_once", "uncertain"]
+__all__ = ["Cluster", "Connection", "ConnectionPool", "KnownEndpoints", "call_once", "uncertain"]

@@ -255,10 +255,10 @@ class Connection:
         raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
 
 
-def _no_files(error: OSError, place: str) -> OpenFilesError:
+def _no_files(error: OSError, endpoint: str) -> OpenFilesError:
     if error.errno == errno.ENFILE:
         return OpenFilesError(
-            f"no connection to segment store {place} can be opened: this machine has as many files open as it may "
+            f"no connection to segment store {endpoint} can be opened: this machine has as many files open as it may "
             "(ENFILE): end what holds them, or raise fs.file-max"
         )
     # Not everywhere is this module.
@@ -266,8 +266,8 @@ def _no_files(error: OSError, place: str) -> OpenFilesError:
 
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return OpenFilesError(
-        f"no connection to segment store {place} can be opened: this process may open {most} files (EMFILE), and has "
-        "them all: raise the limit, as by `ulimit -n`, where the program is started, or do less at once"
+        f"no connection to segment store {endpoint} can be opened: this process may open {most} files (EMFILE), and "
+        "has them all: raise the limit, as by `ulimit -n`, where the program is started, or do less at once"
     )
 
 

@@ -21,7 +21,7 @@ from pyspark_pravega.security import Tls
 
 MAX_IDLE_PER_ENDPOINT = 8
 MOST_TOLD = 64
-"""So many segments' places are told to other processes, which ask for the others."""
+"""The endpoints of so many segments are told to other processes, which ask for the others."""
 IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
 
@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where segments are. It can be pickled."""
+class KnownEndpoints:
+    """Which segment stores serve segments, as a client knows it. It can be pickled."""
 
     tables: dict[tuple[str, str], StreamSegments]
     """The segments of key-value tables, by scope and name."""
@@ -173,32 +173,32 @@ class ConnectionPool:
                 return
         connection.close()
 
-    def by_place(self, stream: Stream, segment_ids: Iterable[int]) -> list[list[int]]:
+    def by_segment_store(self, stream: Stream, segment_ids: Iterable[int]) -> list[list[int]]:
         """Segments by the segment store that serves them, or probably does.
 
-        To ask the controller for each of a thousand segments takes a second, so one whose place isn't known is looked
-        for where another one is: a segment store says so when it isn't the right one.
+        To ask the controller for each of a thousand segments takes a second, so one whose endpoint isn't known is
+        looked for where another one is: a segment store says so when it isn't the right one.
 
         Args:
             stream: the segments' stream.
             segment_ids: the segments, at least one.
 
         Returns:
-            The segments of each segment store, in their order; the first of each is at a known place.
+            The segments of each segment store, in their order; the endpoint of the first of each is known.
         """
         ids = list(segment_ids)
         unknown = [segment_id for segment_id in ids if (stream, segment_id) not in self._endpoints]
         if len(unknown) == len(ids):
             self._endpoint(stream, unknown.pop(0), fresh=False)
-        places: dict[tuple[str, int], list[int]] = {}
+        by_endpoint: dict[tuple[str, int], list[int]] = {}
         for segment_id in ids:
             if (stream, segment_id) in self._endpoints:
-                places.setdefault(self._endpoints[stream, segment_id], []).append(segment_id)
-        next(iter(places.values())).extend(unknown)
-        return list(places.values())
+                by_endpoint.setdefault(self._endpoints[stream, segment_id], []).append(segment_id)
+        next(iter(by_endpoint.values())).extend(unknown)
+        return list(by_endpoint.values())
 
     def by_endpoint(self, segments: Mapping[Stream, Iterable[int]]) -> dict[tuple[str, int], list[tuple[Stream, int]]]:
-        """Segments of many streams by the segment store that serves them, or probably does; see `by_place`.
+        """Segments of many streams by the segment store that serves them, or probably does; see `by_segment_store`.
 
         Args:
             segments: stream to segments, at least one each.
@@ -206,43 +206,43 @@ class ConnectionPool:
         Returns:
             Host and port to the segments there.
         """
-        places: dict[tuple[str, int], list[tuple[Stream, int]]] = {}
+        by_endpoint: dict[tuple[str, int], list[tuple[Stream, int]]] = {}
         for stream, ids in segments.items():
-            for some in self.by_place(stream, ids):
-                place = self._endpoint(stream, some[0], fresh=False)
-                places.setdefault(place, []).extend((stream, segment_id) for segment_id in some)
-        return places
+            for some in self.by_segment_store(stream, ids):
+                endpoint = self._endpoint(stream, some[0], fresh=False)
+                by_endpoint.setdefault(endpoint, []).extend((stream, segment_id) for segment_id in some)
+        return by_endpoint
 
     def confirm(self, stream: Stream, segment_ids: Iterable[int], endpoint: tuple[str, int]) -> None:
         """Remember that a segment store has answered for segments."""
         for segment_id in segment_ids:
             self._endpoints[stream, segment_id] = endpoint
 
-    def misplaced(self, stream: Stream, segment_ids: Iterable[int]) -> None:
+    def forget_endpoints(self, stream: Stream, segment_ids: Iterable[int]) -> None:
         """Forget where segments were thought to be."""
         for segment_id in segment_ids:
             self._endpoints.pop((stream, segment_id), None)
 
-    def places(self, *streams: Stream) -> Places:
-        """What is known of the places of some streams, and of key-value tables, for another process.
+    def known_endpoints(self, *streams: Stream) -> KnownEndpoints:
+        """The known endpoints of some streams' segments, and the segments of key-value tables, for another process.
 
         Args:
             streams: the streams; of a key-value table the stream of its segments.
         """
-        return Places(
+        return KnownEndpoints(
             tables={key: segments for key, segments in self.table_segments.items() if segments.stream in streams},
             endpoints=dict(islice((one for one in list(self._endpoints.items()) if one[0][0] in streams), MOST_TOLD)),
         )
 
-    def believe(self, places: Places) -> None:
+    def believe(self, known: KnownEndpoints) -> None:
         """Begin with what another process has known. What is wrong by now is found out when it is used.
 
         Args:
-            places: what `places` has told there.
+            known: what `known_endpoints` has told there.
         """
-        for table, segments in places.tables.items():
+        for table, segments in known.tables.items():
             self.table_segments.setdefault(table, segments)
-        for segment, endpoint in places.endpoints.items():
+        for segment, endpoint in known.endpoints.items():
             self._endpoints.setdefault(segment, endpoint)
 
     def learn(self, stream: Stream, segment_id: int, error: BaseException) -> None:
@@ -256,7 +256,7 @@ class ConnectionPool:
         if isinstance(error, TokenExpiredError):
             self.tokens.forget(stream)
         elif isinstance(error, WrongHostError):
-            # As Java's client does: the controller is asked for the new place, not the old place's guess believed.
+            # As Java's client does: the controller is asked for the new endpoint, not the old store's guess believed.
             self._endpoints.pop((stream, segment_id), None)
 
     def _connect(self, endpoint: tuple[str, int]) -> Connection:

@@ -35,9 +35,9 @@ def read_part(client: Cluster, part: SegmentPart) -> Iterator[EventBatch]:
 
 
 def event_boundary(client: Cluster, stream: Stream, segment_id: int, near: int, *, boundary: int) -> int:
-    """A place near an offset where an event begins.
+    """An offset near an offset where an event begins.
 
-    Pravega 0.13 can't tell (later versions have a command for it), so the frames are followed from a known place: at
+    Pravega 0.13 can't tell (later versions have a command for it), so the frames are followed from a known offset: at
     about a gigabyte a second where the segment store is near.
 
     Args:
@@ -48,7 +48,7 @@ def event_boundary(client: Cluster, stream: Stream, segment_id: int, near: int, 
         boundary: an offset not beyond `near` where an event begins: the segment's start, or one of an earlier cut.
 
     Returns:
-        The last such place that isn't beyond `near`.
+        The last such offset that isn't beyond `near`.
 
     Raises:
         EventDecodeError: no event begins at `boundary`.

@@ -44,7 +44,7 @@ _BARE_S = 2.0
 """How long a name has to be there without a table until it counts as broken: a table is made in 0.05 s."""
 _METADATA = Stream("_system", "_tables")
 """Where the controller keeps what it knows, in table segments whose names begin so."""
-_PLACES = 64
+_SEGMENTS_ASKED = 64
 """So many segments are asked for, to come to know every segment store."""
 
 Reply = TypeVar("Reply", bound=wire.Command)
@@ -186,7 +186,7 @@ class _Metadata:
 
     def _at_its_store(self, ask: Callable[[Connection], Reply]) -> Reply:
         """The controller tells nobody which segment store serves its segments; each says so when it isn't the one."""
-        for segment_id in range(_PLACES):
+        for segment_id in range(_SEGMENTS_ASKED):
             with (
                 suppress(WrongHostError),
                 self._pool.connection(_METADATA, segment_id, check=True) as connection,

@@ -32,7 +32,7 @@ class Partitions:
             keys: whole keys, or at least their primary parts.
 
         Returns:
-            Segment id to the keys' places in `keys`, ascending.
+            Segment id to the keys' indexes in `keys`, ascending.
 
         Raises:
             ConfigurationError: a key is shorter than a primary key.
@@ -45,12 +45,12 @@ class Partitions:
                     f'key {key.hex()} has {len(key)} bytes; keys of key-value table "{self._table}" begin with a '
                     f"primary key of {self._primary} bytes"
                 )
-        placed: dict[int, list[int]] = defaultdict(list)
+        by_partition: dict[int, list[int]] = defaultdict(list)
         if keys:
             fractions = table_key_fractions([key[: self._primary] for key in keys])
-            for place, index in enumerate(segment_indexes(fractions, self._segments.ranges).tolist()):
-                placed[self.ids[index]].append(place)
-        return dict(placed)
+            for index, partition in enumerate(segment_indexes(fractions, self._segments.ranges).tolist()):
+                by_partition[self.ids[partition]].append(index)
+        return dict(by_partition)
 
     def between(self, span: Span) -> tuple[int, ...]:
         """The partitions that may hold keys of a span: one where all of them share a primary key, otherwise all."""

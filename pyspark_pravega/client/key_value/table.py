@@ -129,7 +129,7 @@ class KeyValueTable:
             keys: whole keys, or at least their primary parts.
 
         Returns:
-            Partition to the keys' places in `keys`, ascending.
+            Partition to the keys' indexes in `keys`, ascending.
 
         Raises:
             ConfigurationError: a key is shorter than a primary key.
@@ -158,12 +158,12 @@ class KeyValueTable:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
         answers: list[Entry | None] = [None] * len(keys)
-        for partition, places in self._partitions.of(keys).items():
-            partition_keys = [keys[place] for place in places]
+        for partition, indexes in self._partitions.of(keys).items():
+            partition_keys = [keys[index] for index in indexes]
             entries = self._pool.call(self._stream, partition, partial(self._read, partition, partition_keys))
-            for place, (_, version, value) in zip(places, entries, strict=True):
+            for index, (_, version, value) in zip(indexes, entries, strict=True):
                 if version != NOT_EXISTS:
-                    answers[place] = Entry(value=value or b"", version=version)
+                    answers[index] = Entry(value=value or b"", version=version)
         return answers
 
     def put(self, entries: Sequence[tuple[bytes, int, bytes]]) -> list[int]:
@@ -376,7 +376,7 @@ class KeyValueTable:
             )
         partitions = self._partitions.of([key for key, _, _ in changes])
         if len(partitions) > 1:
-            one, other = (changes[places[0]][0].hex() for places in list(partitions.values())[:2])
+            one, other = (changes[indexes[0]][0].hex() for indexes in list(partitions.values())[:2])
             raise ConfigurationError(
                 f'a change of key-value table "{self}" spans {len(partitions)} partitions (as of keys {one} and '
                 f"{other}), and so can't be made whole or not at all: change the keys of one primary key together"

@@ -92,14 +92,14 @@ def segment_states(
     retries = Retries(pool.timeout)
     while waiting := [segment_id for segment_id in ids if segment_id not in states]:
         try:
-            for some in pool.by_place(stream, waiting):
+            for some in pool.by_segment_store(stream, waiting):
                 with pool.connection(stream, some[0], fresh=retries.failures > 0) as connection:
                     answers = _ask_states(connection, pool.tokens.get(stream), stream, some, created)
                 pool.confirm(stream, answers, connection.endpoint)
                 states |= answers
             elsewhere = [segment_id for segment_id in waiting if segment_id not in states]
-            pool.misplaced(stream, elsewhere)
-            # The controller has told the place of one at least, so each round finds some.
+            pool.forget_endpoints(stream, elsewhere)
+            # The controller has told the endpoint of one at least, so each round finds some.
             if elsewhere == waiting and not retries.again():
                 raise SegmentStoreUnavailableError(
                     f'no segment store owns segment "{stream.segment_name(waiting[0])}" just now: try again'

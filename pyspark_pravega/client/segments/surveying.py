@@ -14,12 +14,12 @@ from pyspark_pravega.client.wire import commands as wire
 _ASKED_AT_ONCE = 200
 EVENT_COUNT = uuid.UUID(int=(1 << 127) + 1)
 """The attribute that holds how many events were appended (Attributes.EVENT_COUNT), without those of transactions."""
-Place = tuple[Stream, int]
+SegmentKey = tuple[Stream, int]
 Answer = TypeVar("Answer")
 Reply = TypeVar("Reply", bound=wire.Command)
 
 
-def survey(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> dict[Place, SegmentState | None]:
+def survey(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> dict[SegmentKey, SegmentState | None]:
     """The states of segments, two hundred questions in one packet.
 
     Args:
@@ -46,7 +46,7 @@ def survey(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> di
     return _ask(pool, segments, question, wire.StreamSegmentInfo, state)
 
 
-def appended_events(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> dict[Place, int]:
+def appended_events(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> dict[SegmentKey, int]:
     """How many events were ever appended to segments. Those of transactions aren't counted.
 
     Args:
@@ -68,7 +68,7 @@ def appended_events(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int
         return 0 if reply.value == wire.NO_ATTRIBUTE else reply.value
 
     counts = _ask(pool, segments, question, wire.SegmentAttribute, count)
-    return {place: value for place, value in counts.items() if value is not None}
+    return {segment: value for segment, value in counts.items() if value is not None}
 
 
 def _ask(
@@ -77,12 +77,12 @@ def _ask(
     question: Callable[[int, str, str], wire.Command],
     kind: type[Reply],
     answer: Callable[[Reply], Answer],
-) -> dict[Place, Answer | None]:
-    answers: dict[Place, Answer | None] = {}
-    for places in pool.by_endpoint(segments).values():
-        with pool.connection(*places[0]) as connection:
-            for begin in range(0, len(places), _ASKED_AT_ONCE):
-                asked = {connection.next_id(): place for place in places[begin : begin + _ASKED_AT_ONCE]}
+) -> dict[SegmentKey, Answer | None]:
+    answers: dict[SegmentKey, Answer | None] = {}
+    for of_store in pool.by_endpoint(segments).values():
+        with pool.connection(*of_store[0]) as connection:
+            for begin in range(0, len(of_store), _ASKED_AT_ONCE):
+                asked = {connection.next_id(): segment for segment in of_store[begin : begin + _ASKED_AT_ONCE]}
                 connection.send(
                     *(
                         question(request_id, stream.segment_name(segment_id), pool.tokens.get(stream))
@@ -91,18 +91,18 @@ def _ask(
                 )
                 while asked:
                     reply = connection.receive()
-                    stream, segment_id = place = asked.pop(getattr(reply, "request_id", -1))
+                    stream, segment_id = segment = asked.pop(getattr(reply, "request_id", -1))
                     if isinstance(reply, kind):
-                        answers[place] = answer(reply)
+                        answers[segment] = answer(reply)
                     elif isinstance(reply, wire.NoSuchSegment):
-                        answers[place] = None
+                        answers[segment] = None
                     elif isinstance(reply, wire.WrongHost):
-                        pool.misplaced(stream, [segment_id])
+                        pool.forget_endpoints(stream, [segment_id])
                     elif isinstance(reply, wire.AuthTokenCheckFailed):
                         pool.tokens.forget(stream)
                     else:
                         connection.expect(reply, kind)
-            for stream, segment_id in places:
+            for stream, segment_id in of_store:
                 if (stream, segment_id) in answers:
                     pool.confirm(stream, [segment_id], connection.endpoint)
     return answers

@@ -214,14 +214,14 @@ def partitions_of(definition: KeyValueDefinition, wanted: Wanted) -> list[InputP
     table = definition.open()
     if wanted.keys is not None:
         return [
-            LookedUpPartition(tuple(wanted.keys[place] for place in places))
-            for places in table.placed(wanted.keys).values()
+            LookedUpPartition(tuple(wanted.keys[index] for index in indexes))
+            for indexes in table.placed(wanted.keys).values()
         ]
     primary = definition.configuration.key_bytes
     if wanted.prefixes and len(wanted.prefixes[0]) >= primary:
         return [
-            IteratedPartition(partition, tuple(wanted.prefixes[place] for place in places))
-            for partition, places in table.placed(wanted.prefixes).items()
+            IteratedPartition(partition, tuple(wanted.prefixes[index] for index in indexes))
+            for partition, indexes in table.placed(wanted.prefixes).items()
         ]
     return [IteratedPartition(partition, wanted.prefixes) for partition in table.partitions] if wanted.prefixes else []
 
@@ -251,8 +251,8 @@ def narrowed(
         elif isinstance(one, IteratedPartition):
             whole[one.partition] = one.prefixes
     left: list[LookedUpPartition] = []
-    for partition, places in table.placed(keys).items():
-        of_partition = [keys[place] for place in places]
+    for partition, indexes in table.placed(keys).items():
+        of_partition = [keys[index] for index in indexes]
         kept = tuple(k for k in of_partition if k in there or k.startswith(whole.get(partition, ())))
         if kept:
             left.append(LookedUpPartition(kept))

@@ -283,8 +283,8 @@ class KeyValueJob:
             How many it has made now.
         """
         keys = list(entries)
-        for places in table.placed(keys).values():
-            of_partition = [keys[place] for place in places]
+        for indexes in table.placed(keys).values():
+            of_partition = [keys[index] for index in indexes]
             for put in (True, False):
                 some = [key for key in of_partition if (entries[key][1] is not None) == put]
                 for change in _changes(some, entries):

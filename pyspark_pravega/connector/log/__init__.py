@@ -20,7 +20,7 @@ from pyspark_pravega.connector.log.entries import (
     offsets_of,
 )
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
-from pyspark_pravega.connector.log.jobs import JobCommit, JobLog, Joined, OpenJob, places
+from pyspark_pravega.connector.log.jobs import JobCommit, JobLog, Joined, OpenJob, known_endpoints
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
@@ -89,11 +89,11 @@ __all__ = [
     "is_empty_before",
     "is_ledger_name",
     "is_whole",
+    "known_endpoints",
     "not_known_yet",
     "note_others",
     "offsets_of",
     "open_ledger",
-    "places",
     "seal",
     "settle",
     "settled_table",

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from itertools import chain
 
 from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments, Transaction
-from pyspark_pravega.client.connections import Places
+from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import State, state_of
@@ -237,15 +237,15 @@ def forget_abandoned(table: JsonTable) -> None:
             table.remove((key, ANY_VERSION))
 
 
-def places(client: Client, stream: Stream) -> Places:
-    """What a client knows of the places of a stream and its commit log, for other processes.
+def known_endpoints(client: Client, stream: Stream) -> KnownEndpoints:
+    """What a client knows of the endpoints of a stream's segments and of its commit log's, for other processes.
 
     Args:
         client: the cluster.
         stream: the stream.
     """
     table_segments = client.pool.table_segments.get((stream.scope, ledger_name(stream)))
-    return client.pool.places(stream, *([] if table_segments is None else [table_segments.stream]))
+    return client.pool.known_endpoints(stream, *([] if table_segments is None else [table_segments.stream]))
 
 
 def stored_commit(job: str, commit: JobCommit) -> Change:

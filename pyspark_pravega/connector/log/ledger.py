@@ -217,17 +217,17 @@ class Ledger:
         """
         return self._change(state, replace(state, cleaning=None if cleaning.done else cleaning))
 
-    def compacted(self, state: State, places: Mapping[int, tuple[int, int]]) -> State:
+    def compacted(self, state: State, ranges: Mapping[int, tuple[int, int]]) -> State:
         """Note where the rows lie that the last compaction has written.
 
         Args:
             state: the state it is based on.
-            places: as of `State.compacted`.
+            ranges: as of `State.compacted`.
 
         Raises:
             ConflictError: the log has changed since.
         """
-        return self._change(state, replace(state, compacted=dict(places)))
+        return self._change(state, replace(state, compacted=dict(ranges)))
 
     def withdraw(self, state: State) -> State:
         """Take back the commit in progress, of which nothing became visible.

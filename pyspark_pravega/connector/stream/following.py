@@ -39,13 +39,13 @@ from pyspark_pravega.serde.codec import arrow_batch
 
 _log = logging.getLogger(__name__)
 
-PLACE = (
+OFFSET_COLUMNS = (
     StructField("_at_segment", LongType(), False),
     StructField("_at_offset", LongType(), False),
     StructField("_is_row", BooleanType(), False),
 )
-"""What comes with each row, behind the columns of its batch: where its event ends. What isn't a row only tells of a
-place: a segment, and the offset up to which it has been read, or `GIVEN_WAY`."""
+"""What comes with each row, behind the columns of its batch: where its event ends. What isn't a row only tells
+of an offset: a segment, and the offset up to which it has been read, or `GIVEN_WAY`."""
 GIVEN_WAY = -1
 """In place of an offset: the segment was read to its end, and others have taken its place."""
 FAILS = -2
@@ -125,8 +125,8 @@ class RealTimeReader:
         self._fail_on_data_loss = options.fail_on_data_loss
         own = [*columns] if "_offset" in columns else [*columns, "_offset"]
         self._reader = BatchReader(definition, None, own)
-        self.schema = StructType([*self._reader.schema, *PLACE])
-        """The wanted columns, perhaps another one, and at last `PLACE`."""
+        self.schema = StructType([*self._reader.schema, *OFFSET_COLUMNS])
+        """The wanted columns, perhaps another one, and at last `OFFSET_COLUMNS`."""
         self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
         self._offset = own.index("_offset")
 
@@ -151,7 +151,7 @@ class RealTimeReader:
             # Spark's worker tells an error when its input has ended, or after five seconds. The batch may be over by
             # then: Spark tries the task again, which has no time left to come to what is wrong, and so nobody hears
             # of it. This has the JVM end the input.
-            yield self._places({min(partition.start): FAILS})
+            yield self._offsets_only({min(partition.start): FAILS})
             raise
 
     def _follow(self, partition: FollowedPartition, until: Iterable[object]) -> Iterator[pa.RecordBatch]:
@@ -174,7 +174,7 @@ class RealTimeReader:
                     events = None
                 moved = self._moved(known, tail.position, events)
                 if moved:
-                    yield self._places(moved)
+                    yield self._offsets_only(moved)
                 if events is not None:
                     yield from self._rows(events)
                 elif tail.ended:
@@ -201,10 +201,10 @@ class RealTimeReader:
             known.update(position)
         return moved
 
-    def _places(self, places: dict[int, int]) -> pa.RecordBatch:
-        nothing = [pa.nulls(len(places), field.type) for field in self._arrow_schema][: -len(PLACE)]
-        numbers = [pa.array(list(places), pa.int64()), pa.array(list(places.values()), pa.int64())]
-        arrays = [*nothing, *numbers, pa.array([False] * len(places))]
+    def _offsets_only(self, offsets: dict[int, int]) -> pa.RecordBatch:
+        nothing = [pa.nulls(len(offsets), field.type) for field in self._arrow_schema][: -len(OFFSET_COLUMNS)]
+        numbers = [pa.array(list(offsets), pa.int64()), pa.array(list(offsets.values()), pa.int64())]
+        arrays = [*nothing, *numbers, pa.array([False] * len(offsets))]
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
     def _rows(self, events: EventBatch) -> Iterator[pa.RecordBatch]:
@@ -212,7 +212,7 @@ class RealTimeReader:
             rows = arrow_batch(batch)
             if not rows.num_rows:
                 # None of these events is a row.
-                yield self._places({events.segment_id: end})
+                yield self._offsets_only({events.segment_id: end})
                 continue
             # Events that aren't rows count with the row before them.
             begins = rows.column(self._offset).to_numpy()

@@ -36,7 +36,7 @@ from pyspark_pravega.connector.table.lossless import check_columns
 from pyspark_pravega.connector.table.planned import (
     PlannedSchema,
     changed_table,
-    check_places,
+    check_field_ids,
     check_planned,
     check_same_stream,
     planned_schema,
@@ -111,8 +111,8 @@ __all__ = [
     "changed_table",
     "check_columns",
     "check_enforced",
+    "check_field_ids",
     "check_key",
-    "check_places",
     "check_planned",
     "check_same_stream",
     "check_schema_is_there",

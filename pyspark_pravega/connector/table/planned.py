@@ -52,8 +52,8 @@ def check_planned(
         raise changed_table(stream, "; ".join(changed))
 
 
-def check_places(before: TableDefinition, now: TableDefinition, columns: Collection[str]) -> None:
-    """Refuse to read a table in which another column has come in the place, and by the name, of one that a query reads.
+def check_field_ids(before: TableDefinition, now: TableDefinition, columns: Collection[str]) -> None:
+    """Refuse to read a table in which another column has come by the name of one that a query reads.
 
     Args:
         before: the table, as the query was planned with it.
@@ -71,7 +71,7 @@ def check_places(before: TableDefinition, now: TableDefinition, columns: Collect
         registered_schema(schema.serialization_format, schema.type, schema.schema_data)
         for schema, _ in (before.registered, now.registered)
     )
-    _check_places(now.stream, own, later, columns)
+    _check_field_ids(now.stream, own, later, columns)
 
 
 def schema_read(definition: TableDefinition, planned: StructType | None) -> str:
@@ -191,7 +191,7 @@ class PlannedSchema:
         # An event without a field that isn't read is read all the same, if that may be NULL.
         needed = {field.name for field in self.columns if field.name in there or not field.nullable}
         check_planned(self.encodings.stream, self.columns, self.read | (self.decoded & needed), now, decoded=True)
-        _check_places(self.encodings.stream, own, later_schema, self.read)
+        _check_field_ids(self.encodings.stream, own, later_schema, self.read)
 
     def check_bad(self, events: pa.Array) -> None:
         """Tell events that can't be decoded from those of a later schema, by which they can be.
@@ -268,12 +268,12 @@ def planned_schema(definition: TableDefinition, columns: Collection[str]) -> Pla
     )
 
 
-def _check_places(stream: Stream, own: Schema, later: Schema, columns: Collection[str]) -> None:
-    places = later.places()
+def _check_field_ids(stream: Stream, own: Schema, later: Schema, columns: Collection[str]) -> None:
+    ids = later.field_ids()
     others = [
         ".".join(path)
-        for path, place in own.places().items()
-        if path[0] in columns and places.get(path, place) != place
+        for path, own_id in own.field_ids().items()
+        if path[0] in columns and ids.get(path, own_id) != own_id
     ]
     if others:
         names = ", ".join(f'"{name}"' for name in others)

@@ -49,8 +49,8 @@ class Check:
                 is about all of its fields, unless it only asks whether the struct is null.
         """
         text = _STRING.sub(" ", self.condition)
-        for place in re.finditer(rf"(?<!\w){re.escape(column)}(?!\w)`?", text, re.IGNORECASE):
-            behind = text[place.end() :]
+        for reference in re.finditer(rf"(?<!\w){re.escape(column)}(?!\w)`?", text, re.IGNORECASE):
+            behind = text[reference.end() :]
             if fields and _NULL.match(behind):
                 continue
             path = _FIELDS.match(behind)

@@ -34,7 +34,7 @@ from pyspark_pravega.connector.write.plan import (
     time_column,
 )
 from pyspark_pravega.connector.write.routing import Routing, key_texts
-from pyspark_pravega.connector.write.seen import Seen, is_same, key_places, parts_since, possible_places
+from pyspark_pravega.connector.write.seen import Seen, is_same, parts_since, possible_routing_hashes, routing_hashes
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
@@ -67,12 +67,12 @@ __all__ = [
     "forget_replacement",
     "is_replaced",
     "is_same",
-    "key_places",
     "key_texts",
     "parts_since",
-    "possible_places",
+    "possible_routing_hashes",
     "release",
     "replace_all",
+    "routing_hashes",
     "take_over",
     "time_column",
     "unpack",

@@ -85,7 +85,7 @@ class CompactingJob(WriteJob):
         self._before = take_snapshot(client, stream, ledger).cut
         return Replacement(begins=dict(proper_cut(client, stream, self._base.cut)), keeps=True, base=self._first_whole)
 
-    def note_places(self, ledger: Ledger, messages: Sequence[TaskMessage]) -> None:
+    def note_ranges(self, ledger: Ledger, messages: Sequence[TaskMessage]) -> None:
         """Note where the rows lie that were written, if nothing of others came between: then reads needn't look for
         the last event of each key among them.
 
@@ -105,13 +105,13 @@ class CompactingJob(WriteJob):
                 # Another statement has replaced all rows meanwhile.
                 return
             begins, ends = self._before, commits[0].cut
-            places = {
+            ranges = {
                 segment_id: (begins.get(segment_id, 0), end)
                 for segment_id, end in ends.items()
                 if end == begins.get(segment_id, 0) + written[segment_number(segment_id)]
             }
             try:
-                ledger.compacted(state, places)
+                ledger.compacted(state, ranges)
             except ConflictError:
                 continue
             return
@@ -161,7 +161,7 @@ def compact(settings: Settings, stream: Stream, *, one_more: bool = False, threa
     except BaseException:
         job.abort_job([None] * len(partitions))
         raise
-    job.note_places(ledger, messages)
+    job.note_ranges(ledger, messages)
     job.forget_commit()
     release(client, ledger, one_more=one_more)
     return Compacted(
@@ -191,7 +191,7 @@ def compact_if_due(settings: Settings, stream: Stream, size: int) -> Compacted |
         return None
     snapshot = take_snapshot(client, stream, ledger)
     replaced = ledger.state().replaced_rows
-    # The log forgets old versions, and knows places only where nothing of others lies between.
+    # The log forgets old versions, and knows ranges only where nothing of others lies between.
     versions = ledger.commits([replaced] if replaced else [])
     rows = versions[0].bytes if versions else sum(end - start for start, end in snapshot.compacted.values())
     if snapshot.size - rows <= max(size, rows):

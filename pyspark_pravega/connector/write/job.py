@@ -14,15 +14,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_pravega.client import Staged
-from pyspark_pravega.client.connections import Places
+from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.log import (
     Ledger,
     Replacement,
     State,
     create_ledger,
+    known_endpoints,
     open_ledger,
-    places,
     take_snapshot,
 )
 from pyspark_pravega.connector.option_names import EXACTLY_ONCE
@@ -94,7 +94,7 @@ class WriteJob:
         """
         self.plan, self.job = plan, uuid.uuid4()
         self._opened = opened
-        self._places: Places | None = None
+        self._endpoints: KnownEndpoints | None = None
         if opened:
             client = shared_client(plan.settings)
             ledger = open_ledger(client, plan.stream) if plan.mode == EXACTLY_ONCE else None
@@ -109,7 +109,7 @@ class WriteJob:
                         check_stream(client, plan)
                         raise
                     ledger.job(self.job).open()
-            self._places = places(client, plan.stream)
+            self._endpoints = known_endpoints(client, plan.stream)
 
     @told_plainly()
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -222,8 +222,8 @@ class WriteJob:
 
     def _task(self, partition: int) -> Task:
         client = shared_client(self.plan.settings)
-        if self._places is not None:
-            client.pool.believe(self._places)
+        if self._endpoints is not None:
+            client.pool.believe(self._endpoints)
         if self.plan.mode != EXACTLY_ONCE:
             return DirectTask(client, self.plan)
         return TransactionTask(

@@ -205,7 +205,7 @@ def _a_segment(definition: TableDefinition) -> int:
             "DROP TABLE that was interrupted leaves it so, and can be run again"
         )
     # Tasks are told where it is.
-    client.pool.by_place(definition.stream, segment_ids)
+    client.pool.by_segment_store(definition.stream, segment_ids)
     return min(segment_ids)
 
 

@@ -35,7 +35,7 @@ class Seen:
     offsets: dict[int, int]
     """Where the stream ended: segment id to offset in bytes."""
     keys: tuple[float, ...] | None = None
-    """Of a table with a key, where in the key space the rows lie that it has looked at, there or not; None for all."""
+    """Of a table with a key, the routing hashes of the rows that it has looked at, there or not; None for all."""
     schema: str = ""
     """The schema with whose columns it has read them, `TableDefinition.schema_name`; empty where that isn't known."""
 
@@ -45,7 +45,7 @@ class Seen:
 
         Args:
             snapshot: the whole table.
-            keys: where in the key space the wanted rows lie, see `key_places`; None for all rows.
+            keys: the routing hashes of the wanted rows, see `routing_hashes`; None for all rows.
         """
         # Each query makes one, and few need it: what that asks of the controller is asked then.
         return cls(
@@ -72,8 +72,8 @@ class Seen:
         )
 
 
-def key_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
-    """Where in the key space keys lie, in [0, 1): the same for the same key.
+def routing_hashes(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
+    """The hashes by which keys are routed to segments, in [0, 1): the same for the same key.
 
     Args:
         definition: a table with a key, whose routing key is known.
@@ -81,22 +81,22 @@ def key_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
     """
     assert definition.routing_key is not None
     plain = definition.properties.has_plain_texts
-    return _places(Routing.parse(definition.routing_key, keys.schema.names, plain=plain), keys)
+    return _hashes(Routing.parse(definition.routing_key, keys.schema.names, plain=plain), keys)
 
 
-def possible_places(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
-    """Where in the key space keys may lie, in whichever text their writers have made routing keys of them.
+def possible_routing_hashes(definition: TableDefinition, keys: pa.RecordBatch) -> Floats:
+    """The hashes that keys may be routed by, in whichever text their writers have made routing keys of them.
 
     Args:
-        definition: as of `key_places`.
+        definition: as of `routing_hashes`.
         keys: likewise.
     """
     assert definition.routing_key is not None
     routings = [Routing.parse(definition.routing_key, keys.schema.names, plain=plain) for plain in (True, False)]
-    return np.unique(np.concatenate([_places(routing, keys) for routing in routings]))
+    return np.unique(np.concatenate([_hashes(routing, keys) for routing in routings]))
 
 
-def _places(routing: Routing, keys: pa.RecordBatch) -> Floats:
+def _hashes(routing: Routing, keys: pa.RecordBatch) -> Floats:
     texts = routing.keys(keys)
     # One for all there is only where no column of the key is in it.
     assert isinstance(texts, pa.Array)
@@ -149,7 +149,7 @@ def is_same_for_keys(
         return False
     reader = KeyedReader(definition, None, [])
     for keys in reader.written_keys(news.parts):
-        if keys.num_rows and (wanted is None or np.isin(key_places(definition, keys), wanted).any()):
+        if keys.num_rows and (wanted is None or np.isin(routing_hashes(definition, keys), wanted).any()):
             return False
     return True
 

@@ -147,11 +147,11 @@ class _Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class _Slots:
-    """The places of a column's values."""
+    """The slots of a column's values: a word of each row or array, or less, with the value or where it lies."""
 
     memory: _Memory
     at: Callable[[], _I64]
-    """Where each place is, in bytes from the beginning of all; anywhere for nulls."""
+    """Where each slot is, in bytes from the beginning of all; anywhere for nulls."""
     start: _I64
     """Where the row or array begins that it lies in."""
     end: _I64
@@ -160,15 +160,15 @@ class _Slots:
     path: str
     """The column, for messages."""
     first: int = 0
-    """Where the first place is."""
+    """Where the first slot is."""
     stride: int = 0
-    """Bytes from each place to the next one, where that is the same everywhere, else 0."""
+    """Bytes from each slot to the next one, where that is the same everywhere, else 0."""
 
     def __len__(self) -> int:
         return len(self.start)
 
     def values(self, kind: type[np.generic]) -> npt.NDArray[np.generic]:
-        """What lies in the places, as numbers."""
+        """What lies in the slots, as numbers."""
         size = np.dtype(kind).itemsize
         numbers = self.memory.bytes.view(kind)
         if self.stride:
@@ -179,7 +179,7 @@ class _Slots:
     def wrong(self, reason: str) -> EventEncodeError:
         return _wrong(f'column "{self.path}": {reason}')
 
-    def places(self) -> tuple[_I64, _I64]:
+    def regions(self) -> tuple[_I64, _I64]:
         """Where values of variable length begin and how many bytes they have; 0 and 0 for nulls."""
         words: _I64 = self.values(np.int64)  # type: ignore[assignment]
         offsets, sizes = words >> 32 & _LOW, words & _LOW
@@ -271,7 +271,7 @@ def _column(kind: DataType, slots: _Slots, arrow: pa.DataType) -> pa.Array:
     if isinstance(kind, DecimalType):
         unscaled = _long_decimals(slots) if kind.precision > _LONG_DECIMAL else _short_decimals(slots)
         return _array(arrow, slots, [pa.py_buffer(unscaled)])
-    begins, sizes = slots.places()
+    begins, sizes = slots.regions()
     if isinstance(kind, StringType | BinaryType):
         return _texts(slots, begins, sizes, arrow)
     if isinstance(kind, VariantType):
@@ -299,7 +299,7 @@ def _array(
 
 
 def _elements(slots: _Slots, starts: _I64, ends: _I64, kind: DataType, path: str) -> tuple[pa.Buffer, _Slots]:
-    """Where each array's elements end among all, after a 0; and the places of these elements."""
+    """Where each array's elements end among all, after a 0; and the slots of these elements."""
     memory, here = slots.memory, starts < ends
     counts = np.where(here, memory.word(np.where(here, starts, 0)), 0)
     width = np.dtype(_FIXED.get(type(kind), np.int64)).itemsize
@@ -370,26 +370,26 @@ def _texts(slots: _Slots, begins: _I64, sizes: _I64, arrow: pa.DataType) -> pa.A
         ) from None
 
 
-def _views(places: _I64, sizes: _I64, words: _I64) -> _I64:
+def _views(words_at: _I64, sizes: _I64, words: _I64) -> _I64:
     """Arrow's views of values that lie in the rows: (size, first 4 bytes, buffer, offset), or (size, 12 bytes).
 
     Args:
-        places: the word where each begins.
+        words_at: the word where each begins.
         sizes: in bytes.
         words: all words of the rows.
     """
     if not sizes.all():
-        places = np.where(sizes == 0, 0, places)
-    first = words[places]
+        words_at = np.where(sizes == 0, 0, words_at)
+    first = words[words_at]
     views = np.empty((len(sizes), 2), np.int64)
     if sizes.min(initial=0) > _INLINE:
-        views[:, 1] = places << 35
+        views[:, 1] = words_at << 35
         views[:, 0] = sizes | first << 32
         return views
-    second = np.where(sizes > _WORD, words[np.minimum(places + 1, len(words) - 1)], 0)
+    second = np.where(sizes > _WORD, words[np.minimum(words_at + 1, len(words) - 1)], 0)
     inlined = (first >> 32 & _LOW) | second << 32
     views[:, 0] = sizes | first << 32
-    views[:, 1] = np.where(sizes > _INLINE, places << 35, inlined)
+    views[:, 1] = np.where(sizes > _INLINE, words_at << 35, inlined)
     return views
 
 
@@ -424,7 +424,7 @@ def _short_decimals(slots: _Slots) -> _I64:
 def _long_decimals(slots: _Slots) -> npt.NDArray[np.uint8]:
     """Big-endian bytes, as few as hold the number, to 16 little-endian ones."""
     data = slots.memory.bytes
-    begins, sizes = slots.places()
+    begins, sizes = slots.regions()
     here = sizes > 0
     if (~here if slots.null is None else ~here & ~slots.null).any() or (sizes > _DECIMAL_BYTES).any():
         raise slots.wrong("a decimal has no digits, or too many")

@@ -43,7 +43,7 @@ def read_blocks(
 
     Args:
         cursor: stands at the arrays or maps.
-        read_items: reads one item at each place of a cursor; its results have an element for each.
+        read_items: reads one item at each position of a cursor; its results have an element for each.
         item: how large items are.
         path: the column, for messages.
 

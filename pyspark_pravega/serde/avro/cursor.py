@@ -70,7 +70,7 @@ class Cursor:
         self.position[which] = part.position
 
     def at(self, position: Ints, of: Ints) -> Cursor:
-        """A cursor over places within the datums: `position[i]` lies in datum `of[i]`."""
+        """A cursor over positions within the datums: `position[i]` lies in datum `of[i]`."""
         return Cursor(self.data, position, self.end[of], self.rows[of], self._words)
 
     def fail(self, where: Mask, reason: str) -> DatumError:

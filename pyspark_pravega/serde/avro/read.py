@@ -466,10 +466,10 @@ def _branch(cursor: Cursor, count: int, path: str) -> Ints:
 
 
 def _interleaved(parts: Sequence[pa.Array], order: Sequence[Ints]) -> pa.Array:
-    """Put elements back where they belong: element k of part i to place `order[i][k]`."""
-    places = np.concatenate(order)
-    inverse = np.empty(len(places), dtype=np.int64)
-    inverse[places] = np.arange(len(places))
+    """Put elements back where they belong: element k of part i to index `order[i][k]`."""
+    indexes = np.concatenate(order)
+    inverse = np.empty(len(indexes), dtype=np.int64)
+    inverse[indexes] = np.arange(len(indexes))
     return pa.concat_arrays(parts).take(pa.array(inverse))
 
 

@@ -222,12 +222,12 @@ def _struct(schema: avro.Record, kind: pa.StructType, path: str) -> Write:
     def write(column: pa.Array) -> Parts:
         if not isinstance(column, pa.StructArray):
             raise mismatch(column.type, kind, path)
-        places = {column.type.field(i).name: i for i in range(column.type.num_fields)}
-        if places.keys() != {name for name, _ in writers}:
+        positions = {column.type.field(i).name: i for i in range(column.type.num_fields)}
+        if positions.keys() != {name for name, _ in writers}:
             raise mismatch(column.type, kind, path)
         parts: Parts = []
         for name, of_field in writers:
-            parts += of_field(column.field(places[name]))
+            parts += of_field(column.field(positions[name]))
         return parts or [pa.scalar(b"", pa.binary())]
 
     return write

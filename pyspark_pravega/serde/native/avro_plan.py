@@ -38,7 +38,7 @@ def record_plan(writer: avro.AvroType, reader: avro.AvroType, columns: pa.Schema
         NoPlanError: the native codec can't do it.
     """
     plan: Plan = Resolver(_MAKER).resolve_record(writer, reader, columns)
-    return _placed(plan, columns.names)
+    return _with_ordinals(plan, columns.names)
 
 
 def write_plan(schema: avro.AvroType, columns: pa.Schema) -> Plan:
@@ -113,7 +113,7 @@ class _Maker:
         return {"kind": "record", "fields": list(fields), "defaults": filled}
 
     def struct(self, kind: pa.StructType, fields: Plan) -> Plan:
-        return _placed(fields, [kind.field(i).name for i in range(kind.num_fields)])
+        return _with_ordinals(fields, [kind.field(i).name for i in range(kind.num_fields)])
 
     def array(self, kind: pa.ListType, item: Plan, size: ItemSize, path: str) -> Plan:
         return {"kind": "array", "item": item, "least": size.least}
@@ -146,16 +146,16 @@ class _Maker:
 _MAKER = _Maker()
 
 
-def _placed(record: Plan, names: Sequence[str]) -> Plan:
-    """A record's plan with places for names."""
+def _with_ordinals(record: Plan, names: Sequence[str]) -> Plan:
+    """A record's plan with ordinals for names."""
     filled = [name for name, _ in record["fields"] if name is not None] + [name for name, _ in record["defaults"]]
     if sorted(filled) != sorted(names):
         raise NoPlanError
-    place = {name: i for i, name in enumerate(names)}
+    ordinals = {name: i for i, name in enumerate(names)}
     return {
         "kind": "record",
-        "fields": [(None if name is None else place[name], node) for name, node in record["fields"]],
-        "defaults": [{"column": place[name], **constant} for name, constant in record["defaults"]],
+        "fields": [(None if name is None else ordinals[name], node) for name, node in record["fields"]],
+        "defaults": [{"column": ordinals[name], **constant} for name, constant in record["defaults"]],
     }
 
 
@@ -187,11 +187,11 @@ def _canonical(field: pa.Field) -> avro.AvroType:
 
 
 def _write_fields(schema: avro.Record, columns: Sequence[pa.Field]) -> list[Plan]:
-    place = {field.name: i for i, field in enumerate(columns)}
-    if place.keys() != {field.name for field in schema.fields}:
+    ordinals = {field.name: i for i, field in enumerate(columns)}
+    if ordinals.keys() != {field.name for field in schema.fields}:
         raise NoPlanError
     return [
-        {"column": place[field.name], "node": _write_node(field.type, columns[place[field.name]].type)}
+        {"column": ordinals[field.name], "node": _write_node(field.type, columns[ordinals[field.name]].type)}
         for field in schema.fields
     ]
 

@@ -23,12 +23,12 @@ def json_plan(schema: json_schema.Object, names: Sequence[str]) -> Plan:
         schema: what it is.
         names: the wanted properties, in the columns' order.
     """
-    place = {name: i for i, name in enumerate(names)}
-    fields = [one for one in schema.properties if one.name in place]
+    ordinals = {name: i for i, name in enumerate(names)}
+    fields = [one for one in schema.properties if one.name in ordinals]
     return {
         "kind": "object",
         "fields": [
-            {"name": one.key, "column": place[one.name], "nullable": one.nullable, "node": _json(one.type)}
+            {"name": one.key, "column": ordinals[one.name], "nullable": one.nullable, "node": _json(one.type)}
             for one in fields
         ],
     }
@@ -56,16 +56,16 @@ def protobuf_plan(message: protobuf.Message, names: Sequence[str]) -> Plan:
     """
     if len(message.fields) > _MOST_FIELDS:
         raise NoPlanError
-    place = {name: i for i, name in enumerate(names)}
+    ordinals = {name: i for i, name in enumerate(names)}
     fields = sorted(message.fields, key=lambda field: field.number)
-    return {"fields": [_field(field, fields, place) for field in fields]}
+    return {"fields": [_field(field, fields, ordinals) for field in fields]}
 
 
-def _field(field: protobuf.Field, among: Sequence[protobuf.Field], place: dict[str, int]) -> Plan:
+def _field(field: protobuf.Field, among: Sequence[protobuf.Field], ordinals: dict[str, int]) -> Plan:
     rivals = [i for i, one in enumerate(among) if field.oneof and one.oneof == field.oneof and one is not field]
     plan: dict[str, Any] = {
         "number": field.number,
-        "column": place.get(field.name),
+        "column": ordinals.get(field.name),
         "label": field.label,
         "presence": field.presence,
         "nullable": is_nullable(field),

@@ -9,8 +9,8 @@ from pyspark_pravega.serde.schemas import avro, json, protobuf
 Path = tuple[str, ...]
 
 
-def places_in_events(kind: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """The columns of a schema and the fields of their structs, and where events have them.
+def field_ids(kind: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The columns of a schema and the fields of their structs, and by what events know them.
 
     Args:
         kind: what a schema's `parse` gave, or a part of it.
@@ -22,17 +22,17 @@ def places_in_events(kind: object, path: Path = ()) -> Iterator[tuple[Path, str]
     if isinstance(kind, avro.Union):
         records = [branch for branch in kind.branches if isinstance(branch, avro.Record)]
         if len(records) == 1:
-            yield from places_in_events(records[0], path)
+            yield from field_ids(records[0], path)
     elif isinstance(kind, avro.Record):
         for one in kind.fields:
             yield (*path, one.name), one.avro_name
-            yield from places_in_events(one.type, (*path, one.name))
+            yield from field_ids(one.type, (*path, one.name))
     elif isinstance(kind, json.Object):
         for prop in kind.properties:
             yield (*path, prop.name), prop.key
-            yield from places_in_events(prop.type, (*path, prop.name))
+            yield from field_ids(prop.type, (*path, prop.name))
     elif isinstance(kind, protobuf.Message) and not kind.recursive:
         for field in kind.fields:
             yield (*path, field.name), str(field.number)
             if field.label == "one":
-                yield from places_in_events(field.message, (*path, field.name))
+                yield from field_ids(field.message, (*path, field.name))

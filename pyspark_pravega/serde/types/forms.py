@@ -154,17 +154,17 @@ def _any(lengths: list[Lengths]) -> Lengths:
 def _parts(text: str | None, count: int) -> list[str | None]:
     """What stands between the outer brackets of a type, `array<...>`, `map<..., ...>`, `struct<..., ...>`."""
     parts, depth, start, is_quoted = [], 0, 0, False
-    for place, letter in enumerate(text or ""):
+    for index, letter in enumerate(text or ""):
         if letter == "`":
             is_quoted = not is_quoted
         elif is_quoted:
             continue
         elif letter in "<(":
             depth += 1
-            start = place + 1 if depth == 1 else start
+            start = index + 1 if depth == 1 else start
         elif letter in ",>" and depth == 1:
-            parts.append((text or "")[start:place])
-            start = place + 1
+            parts.append((text or "")[start:index])
+            start = index + 1
         if not is_quoted and letter in ">)":
             depth -= 1
     return list(parts) if len(parts) == count else [None] * count

@@ -24,10 +24,10 @@ def same_names(given: Sequence[str], names: Sequence[str]) -> list[str | None]:
     """
     exact, folded = set(names), {name.lower(): name for name in names}
     meant: list[str | None] = [name if name in exact else None for name in given]
-    for place, name in enumerate(given):
+    for index, name in enumerate(given):
         other = folded.get(name.lower())
-        if meant[place] is None and other not in meant:
-            meant[place] = other
+        if meant[index] is None and other not in meant:
+            meant[index] = other
     return meant
 
 

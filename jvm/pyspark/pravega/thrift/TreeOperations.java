@@ -331,12 +331,12 @@ final class TreeOperations extends SparkSQLOperationManager {
     }
 
     private void add(Tree.Entry entry, PrimaryKey key) {
-      int place = 1;
+      int sequence = 1;
       for (NamedReference column : key.columns()) {
         String name = String.join(".", column.fieldNames());
         found.add(
             new Object[] {
-              entry.catalogName(), entry.namespace(), entry.identifier().name(), name, place++, key.name()
+              entry.catalogName(), entry.namespace(), entry.identifier().name(), name, sequence++, key.name()
             });
       }
     }

@@ -100,7 +100,7 @@ class _Work:
             state["letters"] = state["redelivered"] + sum(row["n"] for row in self._caller.rows)
         elif self._stage == _OFFSETS:
             (segment, _, last), *others = state["segments"]
-            offsets = sorted(row["place"] for row in self._caller.rows)
+            offsets = sorted(row["event_offset"] for row in self._caller.rows)
             more = [[segment, offsets[-1] + 1, last]] if len(offsets) == _AT_ONCE else []
             state["segments"], self._stage = [*more, *others], _CHECKED
             if offsets:
@@ -119,8 +119,9 @@ class _Work:
             segment, first, last = state["segments"][0]
             return self._then(
                 _OFFSETS,
-                f"SELECT _offset AS place FROM {self._events()} WHERE _segment = {segment} AND _offset BETWEEN {first} "
-                f"AND {last} AND _offset IN (SELECT offset FROM {self._of_source()} AND segment = {segment}) "
+                f"SELECT _offset AS event_offset FROM {self._events()} WHERE _segment = {segment} "
+                f"AND _offset BETWEEN {first} AND {last} "
+                f"AND _offset IN (SELECT offset FROM {self._of_source()} AND segment = {segment}) "
                 f"ORDER BY _offset LIMIT {_AT_ONCE}",
                 "fetch",
             )
