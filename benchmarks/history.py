@@ -19,8 +19,8 @@ from benchmarks.results import append
 from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log.entries import Commit, State, state_content
+from pyspark_pravega.connector.log.entry_keys import STATE, commit_key, ledger_name
 from pyspark_pravega.connector.log.json_table import FORMAT
-from pyspark_pravega.connector.log.keys import STATE, commit_key, ledger_name
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.statements import (
     Altering,
-    History,
+    AppendOnly,
+    ConstraintChanges,
     KeyValueTables,
     MetadataTables,
     Namespaces,
     Procedures,
     Relations,
     Replacing,
-    Rules,
     Schemas,
     Tables,
     Views,
@@ -36,11 +36,11 @@ class Catalog(CatalogBase):
         self.tables = Tables(self)
         self.replacing = Replacing(self, self.tables)
         self.schemas = Schemas(self, self.replacing)
-        self.altering = Altering(self, self.schemas, Rules(self), self.replacing)
+        self.altering = Altering(self, self.schemas, ConstraintChanges(self), self.replacing)
         self.key_values = KeyValueTables(self)
         self.relations = Relations(self, self.tables, self.altering, self.replacing, self.key_values)
         self.namespaces = Namespaces(self, self.tables, self.key_values)
         self.views = Views(self)
         self.metadata = MetadataTables(self, self.replacing)
-        self.history = History()
+        self.append_only = AppendOnly()
         self.procedures = Procedures(self, self.schemas)

@@ -15,7 +15,7 @@ from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value.table import KeyValueTable
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.entries import Intent
-from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write import OverwritingJob
 from pyspark_pravega.connector.write.job import WriteJob

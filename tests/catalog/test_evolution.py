@@ -39,7 +39,7 @@ from pyspark_pravega.catalog.statements.evolution import (
     revised,
     rule,
 )
-from pyspark_pravega.catalog.statements.evolution.documents import fields_of
+from pyspark_pravega.catalog.statements.evolution.avro_and_json import fields_of
 from pyspark_pravega.errors import InvalidNameError, PravegaError, UnsupportedOperationError
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.formats import AVRO, JSON, PROTOBUF, Schema, schema_for

@@ -24,7 +24,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.controller import key_value_tables
 from pyspark_pravega.client.key_value import creation
 from pyspark_pravega.connector.log import claim_ledger, create_ledger, delete_ledger, open_ledger
-from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
     GroupNotFoundError,

@@ -15,7 +15,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log import Intent, Ledger, cleaning, open_ledger, settle, take_snapshot
-from pyspark_pravega.connector.log.keys import commit_key
+from pyspark_pravega.connector.log.entry_keys import commit_key
 from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, Seen, WriteJob

@@ -17,7 +17,7 @@ from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.log.entries import commit_content
-from pyspark_pravega.connector.log.keys import STATE, commit_key
+from pyspark_pravega.connector.log.entry_keys import STATE, commit_key
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.options import ReadOptions

@@ -25,7 +25,7 @@ from pyspark_pravega.client.controller.transactions import ControllerTransaction
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.connector.log import Ledger, cleaning
-from pyspark_pravega.connector.log.jobs import JobLog
+from pyspark_pravega.connector.log.job_log import JobLog
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.task import TransactionTask

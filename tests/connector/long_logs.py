@@ -12,7 +12,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log import Commit, open_ledger, take_snapshot
-from pyspark_pravega.connector.log.keys import STATE, commit_key
+from pyspark_pravega.connector.log.entry_keys import STATE, commit_key
 from pyspark_pravega.connector.read import BatchReader
 
 _AT_ONCE = 1_000

@@ -26,7 +26,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, TransactionState
 from pyspark_pravega.connector.log import recovery
 from pyspark_pravega.connector.log.entries import Intent
-from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.errors import TransactionError
 from pyspark_pravega.settings import Settings

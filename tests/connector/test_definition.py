@@ -25,7 +25,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.serde.native.codec import describe
+from pyspark_pravega.serde.native.native_codec import describe
 from pyspark_pravega.serde.raw import RawCodec
 from pyspark_pravega.settings import Settings
 

@@ -23,11 +23,10 @@ from connector_tools import (
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.key_value.table import KeyValueTable
-from pyspark_pravega.connector.log import JobCommit, Ledger, create_ledger, open_ledger, recovery
-from pyspark_pravega.connector.log import jobs as job_log
+from pyspark_pravega.connector.log import JobCommit, Ledger, create_ledger, job_log, open_ledger, recovery
 from pyspark_pravega.connector.log import ledger as ledgers
 from pyspark_pravega.connector.log.entries import OTHERS, Intent, Progress
-from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.option_names import AT_LEAST_ONCE, BEST_EFFORT
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table import TableProperties

@@ -28,8 +28,8 @@ from pyspark_pravega.connector.log import (
     open_ledger,
 )
 from pyspark_pravega.connector.log.entries import Commit, Intent, State
-from pyspark_pravega.connector.log.jobs import JobLog, Joined
-from pyspark_pravega.connector.log.keys import KEY_BYTES, ledger_name
+from pyspark_pravega.connector.log.entry_keys import KEY_BYTES, ledger_name
+from pyspark_pravega.connector.log.job_log import JobLog, Joined
 from pyspark_pravega.errors import ConflictError, PravegaError
 from pyspark_pravega.settings import Settings
 

@@ -14,7 +14,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.key_value import creation
 from pyspark_pravega.connector.log import Ledger, claim_ledger, create_ledger, open_ledger
 from pyspark_pravega.connector.log.entries import State
-from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 

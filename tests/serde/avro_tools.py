@@ -11,10 +11,10 @@ import fastavro
 import pyarrow as pa
 
 from pyspark_pravega.errors import SchemaNotFoundError
-from pyspark_pravega.serde.avro.codec import AvroCodec
+from pyspark_pravega.serde.avro.avro_codec import AvroCodec
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
-from pyspark_pravega.serde.native.codec import faster
+from pyspark_pravega.serde.native.native_codec import faster
 from pyspark_pravega.serde.types import avro_to_spark
 
 

@@ -14,9 +14,9 @@ from google.protobuf import descriptor_pb2
 from pyspark_pravega.errors import SchemaNotFoundError
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
-from pyspark_pravega.serde.json.codec import JsonCodec
-from pyspark_pravega.serde.native.codec import faster
-from pyspark_pravega.serde.protobuf.codec import ProtobufCodec
+from pyspark_pravega.serde.json.json_codec import JsonCodec
+from pyspark_pravega.serde.native.native_codec import faster
+from pyspark_pravega.serde.protobuf.protobuf_codec import ProtobufCodec
 from pyspark_pravega.serde.types import json_to_spark, protobuf_to_spark
 
 FIXTURE = Path(__file__).parents[1] / "interop" / "fixture"

@@ -18,7 +18,7 @@ from pyspark_pravega.errors import (
     SchemaError,
 )
 from pyspark_pravega.frames.bad_events import BadEventError
-from pyspark_pravega.serde.avro.codec import AvroCodec
+from pyspark_pravega.serde.avro.avro_codec import AvroCodec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 

@@ -32,7 +32,7 @@ from pyspark_pravega.serde import variant
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema
-from pyspark_pravega.serde.native.codec import describe
+from pyspark_pravega.serde.native.native_codec import describe
 from pyspark_pravega.serde.types import avro_to_spark
 
 NODE: dict[str, Any] = {

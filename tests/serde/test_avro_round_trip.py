@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 from random_tables import structs, types, values
 
-from pyspark_pravega.serde.avro.codec import AvroCodec
+from pyspark_pravega.serde.avro.avro_codec import AvroCodec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark, spark_to_avro
 

@@ -22,7 +22,7 @@ from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.compression import GZIP
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.encodings import WriterSchema
-from pyspark_pravega.serde.native.codec import describe
+from pyspark_pravega.serde.native.native_codec import describe
 
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
 ROWS: list[dict[str, Any]] = [{"id": 1, "name": "one"}, {"id": 2, "name": None}]

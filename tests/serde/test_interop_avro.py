@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from avro_tools import Encodings
 
-from pyspark_pravega.serde.avro.codec import AvroCodec
+from pyspark_pravega.serde.avro.avro_codec import AvroCodec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.types import avro_to_spark
 

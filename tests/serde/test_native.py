@@ -36,8 +36,8 @@ from pyspark_pravega.frames.native_module import SWITCH, module
 from pyspark_pravega.serde.codec import Codec, arrow_batch, decode_to_views, takes_views
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
-from pyspark_pravega.serde.native import codec as native_codec
-from pyspark_pravega.serde.native.codec import NativeCodec, faster
+from pyspark_pravega.serde.native import native_codec
+from pyspark_pravega.serde.native.native_codec import NativeCodec, faster
 
 pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 

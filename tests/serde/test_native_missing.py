@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructField, StructType, VariantType
 
 from pyspark_pravega.frames.native_module import SWITCH
 from pyspark_pravega.serde.formats import Schema, schema_for
-from pyspark_pravega.serde.native import codec as native_codec
+from pyspark_pravega.serde.native import native_codec
 
 TABLE = StructType([StructField("a", LongType(), False)])
 MANY_FIELDS = StructType([StructField(f"f{i}", LongType(), False) for i in range(300)])

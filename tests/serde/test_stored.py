@@ -38,7 +38,7 @@ from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
-from pyspark_pravega.serde.native.codec import describe
+from pyspark_pravega.serde.native.native_codec import describe
 
 FORMATS = ["avro", "json", "protobuf"]
 KEYS = [IntegerType(), LongType(), DateType(), TimestampType(), TimestampNTZType(), BinaryType(), DecimalType(20, 3)]

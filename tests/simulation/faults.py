@@ -31,7 +31,7 @@ from pyspark_pravega.connector.log import (
     tail,
 )
 from pyspark_pravega.connector.log.entries import state_of
-from pyspark_pravega.connector.log.keys import STATE
+from pyspark_pravega.connector.log.entry_keys import STATE
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
 from pyspark_pravega.connector.write import DeltaJob, overwrite
 from pyspark_pravega.connector.write.commit import Stage, attempts, promise

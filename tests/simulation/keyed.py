@@ -25,8 +25,8 @@ from pyspark_pravega import clock
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.connector.log import Intent, Ledger, Snapshot, ledger, opening, settle, snapshot, tail
 from pyspark_pravega.connector.log.entries import OTHERS, state_content
+from pyspark_pravega.connector.log.entry_keys import STATE
 from pyspark_pravega.connector.log.history import HolderLog
-from pyspark_pravega.connector.log.keys import STATE
 from pyspark_pravega.connector.option_names import SERIALIZABLE
 from pyspark_pravega.connector.read import moment_of, rows_at, versions
 from pyspark_pravega.connector.table import ChangeCodec, TableProperties

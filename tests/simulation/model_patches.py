@@ -19,7 +19,7 @@ from pyspark_pravega import clock, deadlines, together
 from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
-from pyspark_pravega.connector.log import cleaning, jobs, ledger, opening, recovery, snapshot, tail
+from pyspark_pravega.connector.log import cleaning, job_log, ledger, opening, recovery, snapshot, tail
 from pyspark_pravega.connector.stream import admission, frontier, source
 from pyspark_pravega.connector.write import deltas, overwrite, seen, writer
 from pyspark_pravega.connector.write import job as write_job
@@ -50,7 +50,7 @@ def modelled() -> Iterator[None]:
     )
     random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
-    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, jobs, ledger)]
+    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, ledger)]
     writing = (write_job, overwrite, deltas, writer)
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, seen, cuts, frontier)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from world import World
 
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, Entry
-from pyspark_pravega.connector.log.keys import COMMITS, STATE
+from pyspark_pravega.connector.log.entry_keys import COMMITS, STATE
 from pyspark_pravega.errors import ConflictError, SegmentStoreUnavailableError
 
 

@@ -26,7 +26,7 @@ from waiting import eventually
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.log.keys import FIRST_JOB
+from pyspark_pravega.connector.log.entry_keys import FIRST_JOB
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.sandbox import Sandbox

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.connections import Connection
 from pyspark_pravega.client.wire import commands as wire
-from pyspark_pravega.connector.log.keys import ledger_name
+from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.errors import (
     AuthenticationError,
     ConflictError,

@@ -103,7 +103,7 @@ class CatalogMethods:
             "supportsChange": catalog.relations.supports_change,
             "renameTable": catalog.relations.rename,
             "truncateTable": catalog.relations.truncate,
-            "refuseRowLevel": catalog.history.refuse_row_level,
+            "refuseRowLevel": catalog.append_only.refuse_row_level,
             "listViews": catalog.views.names,
             "storeView": catalog.views.store,
             "dropView": catalog.views.drop,

@@ -30,11 +30,11 @@ from pyspark_pravega.catalog.properties import (
     clustering_column,
     known_properties,
 )
-from pyspark_pravega.catalog.statements import keys
+from pyspark_pravega.catalog.statements import primary_keys
+from pyspark_pravega.catalog.statements.constraint_changes import ConstraintChanges
 from pyspark_pravega.catalog.statements.evolution import check_still_readable, due, evolved, widening
 from pyspark_pravega.catalog.statements.key_rows import KeyRows
 from pyspark_pravega.catalog.statements.replacing import Replacing, unpin, without
-from pyspark_pravega.catalog.statements.rules import Rules
 from pyspark_pravega.catalog.statements.schemas import Schemas, schema_of
 from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
@@ -70,16 +70,18 @@ SCHEMA = "schema"
 class Altering:
     """Changes tables that are there."""
 
-    def __init__(self, base: CatalogBase, schemas: Schemas, rules: Rules, replacing: Replacing) -> None:
+    def __init__(
+        self, base: CatalogBase, schemas: Schemas, constraints: ConstraintChanges, replacing: Replacing
+    ) -> None:
         """Serve a catalog.
 
         Args:
             base: the cluster, the registry, and what was looked up.
             schemas: adds schemas to the table's group.
-            rules: changes defaults and constraints.
+            constraints: changes defaults and constraints.
             replacing: finishes what a replacement has left.
         """
-        self._base, self._schemas, self._rules, self._replacing = base, schemas, rules, replacing
+        self._base, self._schemas, self._constraints, self._replacing = base, schemas, constraints, replacing
 
     def alter(
         self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[Seen] = ()
@@ -119,20 +121,20 @@ class Altering:
                 case UpdateColumnDefaultValue():
                     defaults.append(change)
                 case AddConstraint():
-                    self._rules.add_check(stream, change.check, seen)
+                    self._constraints.add_check(stream, change.check, seen)
                 case DropConstraint():
-                    self._rules.drop_check(stream, change.name, if_exists=change.if_exists)
+                    self._constraints.drop_check(stream, change.name, if_exists=change.if_exists)
                 case _:
                     columns.append(change)
-        columns = keys.without_key_nulls(definition, columns)
+        columns = primary_keys.without_key_nulls(definition, columns)
         if columns:
             removals = [change.column for change in columns if isinstance(change, DeleteColumn)]
             dropped = [column[0] for column in removals if len(column) == 1]
             self._alter_columns(stream, columns)
             if definition.properties.defaults.keys() & dropped:
-                self._rules.forget_defaults(stream, dropped)
+                self._constraints.forget_defaults(stream, dropped)
         if defaults:
-            self._rules.alter_defaults(definition, defaults)
+            self._constraints.alter_defaults(definition, defaults)
         if given or removed:
             self._alter_properties(definition, given, removed)
         self._base.forget(stream)
@@ -273,7 +275,7 @@ class Altering:
         rows = KeyRows(self._base.client, definition)
 
         def check_key(versions: int) -> None:
-            columns[:] = keys.check_key_properties(definition, merged, changed, rows, versions=versions)
+            columns[:] = primary_keys.check_key_properties(definition, merged, changed, rows, versions=versions)
 
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
             check_key(create_ledger(self._base.client, stream).state().version)
@@ -318,18 +320,18 @@ class Altering:
     ) -> None:
         """Change the properties of a key, with the field of the events that goes with it."""
         stream, changes = definition.stream, list(columns)
-        if keys.ADDITION in changes:
-            self._alter_columns(stream, [keys.ADDITION])
+        if primary_keys.ADDITION in changes:
+            self._alter_columns(stream, [primary_keys.ADDITION])
         try:
-            keys.change_key(self._base.client, create_ledger(self._base.client, stream), check, change)
+            primary_keys.change_key(self._base.client, create_ledger(self._base.client, stream), check, change)
         except PravegaError:
-            if keys.ADDITION in changes:
+            if primary_keys.ADDITION in changes:
                 # Somebody else may have given the stream a key meanwhile, and need it.
                 with suppress(PravegaError):
-                    self._alter_columns(stream, [keys.REMOVAL])
+                    self._alter_columns(stream, [primary_keys.REMOVAL])
             raise
-        if keys.REMOVAL in changes:
-            self._alter_columns(stream, [keys.REMOVAL])
+        if primary_keys.REMOVAL in changes:
+            self._alter_columns(stream, [primary_keys.REMOVAL])
 
     def _new_format(self, definition: TableDefinition, wanted: Mapping[str, str], removed: set[str]) -> str:
         before, plain = definition.format, (RAW, STRING)
@@ -359,7 +361,7 @@ class Altering:
             merged[SCHEMA_TYPE] = type_name
         check_writes(schema, merged)
         if PRIMARY_KEY not in merged:
-            keys.settle_texts(definition, schema, merged)
+            primary_keys.settle_texts(definition, schema, merged)
         return merged
 
 

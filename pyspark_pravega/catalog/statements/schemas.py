@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.properties import check_compatibility
-from pyspark_pravega.catalog.statements import keys
+from pyspark_pravega.catalog.statements import primary_keys
 from pyspark_pravega.catalog.statements.evolution import check_still_readable, continued, revised, rule
 from pyspark_pravega.catalog.statements.replacing import Replacing, without
 from pyspark_pravega.catalog.statements.tables import schema_info
@@ -67,7 +67,7 @@ class Schemas:
         check_still_readable(earlier, earlier[-1] if earlier else None, new_schema, stream=str(stream))
         ledger = open_ledger(self._base.client, stream)
         properties = {} if ledger is None else ledger.properties()
-        keys.check_key_schema(properties, new_schema.columns(), stream)
+        primary_keys.check_key_schema(properties, new_schema.columns(), stream)
         if earlier:
             check_fields(stream, properties, earlier[-1].columns(), new_schema.columns())
         registry = self._base.registry_of(stream)

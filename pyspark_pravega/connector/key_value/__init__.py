@@ -1,5 +1,5 @@
-"""Pravega's key-value tables as tables of SQL: `definition` (what one is), `properties`, `keys` (how a key's columns
-are its bytes), `read` and `write`.
+"""Pravega's key-value tables as tables of SQL: `definition` (what one is), `properties`, `key_layout` (how a key's
+columns are its bytes), `read` and `write`.
 
 It uses `connector.table`, `connector.write` and below, and knows nothing of streams' commit logs.
 """
@@ -14,7 +14,7 @@ from pyspark_pravega.connector.key_value.definition import (
     made_as,
     own_schema,
 )
-from pyspark_pravega.connector.key_value.keys import KeyLayout
+from pyspark_pravega.connector.key_value.key_layout import KeyLayout
 from pyspark_pravega.connector.key_value.properties import (
     ALTERABLE,
     BOTH,

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from pyspark_pravega.client import Client, KeyValueTable, Stream, StreamConfiguration
 from pyspark_pravega.client.names import StreamSegments
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
-from pyspark_pravega.connector.key_value.keys import KeyLayout
+from pyspark_pravega.connector.key_value.key_layout import KeyLayout
 from pyspark_pravega.connector.key_value.properties import SCHEMA, KeyValueProperties
 from pyspark_pravega.connector.option_names import FORMAT
 from pyspark_pravega.connector.options import EventOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_pravega.connector.key_value.keys import parse_bytes, parse_columns
+from pyspark_pravega.connector.key_value.key_layout import parse_bytes, parse_columns
 from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError

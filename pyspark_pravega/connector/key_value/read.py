@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.connector.key_value.definition import METADATA_COLUMNS, VERSION, KeyValueDefinition
-from pyspark_pravega.connector.key_value.keys import KeyLayout
+from pyspark_pravega.connector.key_value.key_layout import KeyLayout
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.errors import EventDecodeError, EventEncodeError

@@ -1,10 +1,10 @@
 """The commit log of a table: which transactions are its versions, and which jobs still write.
 
-`ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `jobs` what is being written,
-`keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old events, `others`
-notes what others have written, `copies` and `redeliveries` what those procedures have done. `recovery` ends commits of
-the dead, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with and without commits in
-progress. It uses the client only.
+`ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `job_log` what is being
+written, `entry_keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old
+events, `others` notes what others have written, `copies` and `redeliveries` what those procedures have done. `recovery`
+ends commits of the dead, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with and without
+commits in progress. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
@@ -19,10 +19,10 @@ from pyspark_pravega.connector.log.entries import (
     State,
     offsets_of,
 )
+from pyspark_pravega.connector.log.entry_keys import is_ledger_name
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
-from pyspark_pravega.connector.log.jobs import JobCommit, JobLog, Joined, OpenJob, known_endpoints
+from pyspark_pravega.connector.log.job_log import JobCommit, JobLog, Joined, OpenJob, known_endpoints
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
-from pyspark_pravega.connector.log.keys import is_ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import (
     claim_ledger,

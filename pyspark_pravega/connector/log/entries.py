@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log.entry_keys import query_key
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
-from pyspark_pravega.connector.log.keys import query_key
 
 OTHERS = "others"
 """In place of a job: of a version that notes what others have written."""

@@ -21,8 +21,8 @@ from pyspark_pravega.connector.log.entries import (
     state_content,
     state_of,
 )
+from pyspark_pravega.connector.log.entry_keys import CUTS, STATE, SUBSCRIBERS, commit_key
 from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
-from pyspark_pravega.connector.log.keys import CUTS, STATE, SUBSCRIBERS, commit_key
 from pyspark_pravega.errors import ConfigurationError
 
 HISTORY = "history"

@@ -55,25 +55,7 @@ from pyspark_pravega.connector.log.entries import (
     state_of,
     stored,
 )
-from pyspark_pravega.connector.log.history import (
-    HISTORY,
-    History,
-    HolderLog,
-    commits_of,
-    first_commit,
-    forget_versions,
-)
-from pyspark_pravega.connector.log.jobs import (
-    JobCommit,
-    JobLog,
-    OpenJob,
-    forget_abandoned,
-    noted_transactions,
-    open_jobs,
-    stored_commit,
-)
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
-from pyspark_pravega.connector.log.keys import (
+from pyspark_pravega.connector.log.entry_keys import (
     ABANDONED,
     COMMITS,
     FIRST_JOB,
@@ -84,6 +66,24 @@ from pyspark_pravega.connector.log.keys import (
     commit_key,
     query_key,
 )
+from pyspark_pravega.connector.log.history import (
+    HISTORY,
+    History,
+    HolderLog,
+    commits_of,
+    first_commit,
+    forget_versions,
+)
+from pyspark_pravega.connector.log.job_log import (
+    JobCommit,
+    JobLog,
+    OpenJob,
+    forget_abandoned,
+    noted_transactions,
+    open_jobs,
+    stored_commit,
+)
+from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
 from pyspark_pravega.errors import ConflictError
 

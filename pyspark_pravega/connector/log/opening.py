@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream
-from pyspark_pravega.connector.log.keys import KEY_BYTES, STATE, is_ledger_name, ledger_name
+from pyspark_pravega.connector.log.entry_keys import KEY_BYTES, STATE, is_ledger_name, ledger_name
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,

@@ -17,7 +17,7 @@ from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.cleaning import clean
 from pyspark_pravega.connector.log.entries import Intent, State
-from pyspark_pravega.connector.log.jobs import JobCommit
+from pyspark_pravega.connector.log.job_log import JobCommit
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
 from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.log.entry_keys import redelivery_key
 from pyspark_pravega.connector.log.json_table import JsonTable
-from pyspark_pravega.connector.log.keys import redelivery_key
 
 
 @dataclass(frozen=True, kw_only=True)

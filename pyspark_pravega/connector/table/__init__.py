@@ -1,11 +1,21 @@
-"""What a stream is as a table: `definition` (columns, format, codec), `properties` (names and values), `keys` (tables
-whose events change rows; structs in keys: `flat_keys`), `rules` (defaults and constraints of columns), `encodings`
-(schemas of the registry by id), `registered` (a stream's schema there), `planned` (what a query was planned with, held
-against the table), `dead_letters` (what is told of bad events) and `lossless` (which columns hold all of others).
+"""What a stream is as a table: `definition` (columns, format, codec), `properties` (names and values), `table_key`
+(tables whose events change rows; structs in keys: `flat_keys`), `constraints` (defaults and CHECKs of columns),
+`encodings` (schemas of the registry by id), `registered` (a stream's schema there), `planned` (what a query was planned
+with, held against the table), `dead_letters` (what is told of bad events) and `lossless` (which columns hold all of
+others).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
 
+from pyspark_pravega.connector.table.constraints import (
+    Check,
+    added_check,
+    avro_defaults,
+    check_enforced,
+    split_defaults,
+    with_defaults,
+    with_rules,
+)
 from pyspark_pravega.connector.table.dead_letters import DeadLetter, DeadLetterSink
 from pyspark_pravega.connector.table.definition import (
     CORRUPT_EVENT,
@@ -19,19 +29,6 @@ from pyspark_pravega.connector.table.definition import (
     with_key,
 )
 from pyspark_pravega.connector.table.flat_keys import flat_fields, flat_key, other_keys, shown_key, whole_key
-from pyspark_pravega.connector.table.keys import (
-    COMPACTED,
-    DELETED,
-    KEY_TYPES,
-    LOG,
-    OPERATION,
-    ChangeCodec,
-    TableKey,
-    check_key,
-    key_of,
-    routing_key_of,
-    with_operation,
-)
 from pyspark_pravega.connector.table.lossless import check_columns
 from pyspark_pravega.connector.table.planned import (
     PlannedSchema,
@@ -63,14 +60,18 @@ from pyspark_pravega.connector.table.properties import (
     TableProperties,
     given_properties,
 )
-from pyspark_pravega.connector.table.rules import (
-    Check,
-    added_check,
-    avro_defaults,
-    check_enforced,
-    split_defaults,
-    with_defaults,
-    with_rules,
+from pyspark_pravega.connector.table.table_key import (
+    COMPACTED,
+    DELETED,
+    KEY_TYPES,
+    LOG,
+    OPERATION,
+    ChangeCodec,
+    TableKey,
+    check_key,
+    key_of,
+    routing_key_of,
+    with_operation,
 )
 
 __all__ = [

@@ -12,9 +12,9 @@ from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
-from pyspark_pravega.connector.table.keys import LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.connector.table.properties import COMPRESSIONS, PINNED_SCHEMA, TableProperties
 from pyspark_pravega.connector.table.registered import Registered, registered_in
+from pyspark_pravega.connector.table.table_key import LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,

@@ -30,7 +30,7 @@ from pyspark_pravega.connector.option_names import (
     WRITER_MODE,
 )
 from pyspark_pravega.connector.options import isolation_level, parse_bad_events, parse_mode, writer_mode
-from pyspark_pravega.connector.table.rules import CHECKS, DEFAULTS, Check
+from pyspark_pravega.connector.table.constraints import CHECKS, DEFAULTS, Check
 from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde import compression

@@ -1,5 +1,5 @@
-"""From a table's schema to its next one: `changes` (what ALTER TABLE asks for), made in `documents` (Avro's schemas and
-JSON Schemas) and `messages` (Protobuf's); `readable` (whether events that are there can be read then).
+"""From a table's schema to its next one: `changes` (what ALTER TABLE asks for), made in `avro_and_json`
+(schemas that are JSON) and `protobuf_messages`; `readable` (whether events that are there can be read then).
 
 It uses serde.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark_pravega.catalog.statements.evolution import documents, messages
+from pyspark_pravega.catalog.statements.evolution import avro_and_json, protobuf_messages
 from pyspark_pravega.catalog.statements.evolution.changes import REVISION, due, evolved, revised, rule, widening
 from pyspark_pravega.catalog.statements.evolution.readable import check_readable, check_still_readable
 from pyspark_pravega.serde.formats import PROTOBUF, Schema
@@ -37,5 +37,5 @@ def continued(new: Schema, earlier: Sequence[Schema]) -> Schema:
     if not earlier:
         return new
     if new.format == PROTOBUF:
-        return messages.continued(new, earlier[-1], earlier)
-    return documents.continued(new, earlier[-1], earlier)
+        return protobuf_messages.continued(new, earlier[-1], earlier)
+    return avro_and_json.continued(new, earlier[-1], earlier)

@@ -22,8 +22,8 @@ from pyspark_pravega.catalog.ddl import (
     UpdateColumnPosition,
     UpdateColumnType,
 )
-from pyspark_pravega.catalog.statements.evolution.documents import Document
-from pyspark_pravega.catalog.statements.evolution.messages import Message
+from pyspark_pravega.catalog.statements.evolution.avro_and_json import Document
+from pyspark_pravega.catalog.statements.evolution.protobuf_messages import Message
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.formats import AVRO, PROTOBUF, Schema, registered_schema
 from pyspark_pravega.serde.types import same_names

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_pravega.catalog.statements.evolution.documents import WIDER
+from pyspark_pravega.catalog.statements.evolution.avro_and_json import WIDER
 from pyspark_pravega.errors import SchemaError, UnsupportedOperationError
 from pyspark_pravega.serde.avro import Resolver
 from pyspark_pravega.serde.avro import read as avro_read

@@ -25,7 +25,7 @@ from pyspark_pravega.errors import (
 )
 
 
-class Rules:
+class ConstraintChanges:
     """Changes what SQL knows of a table's columns beyond their types."""
 
     def __init__(self, base: CatalogBase) -> None:

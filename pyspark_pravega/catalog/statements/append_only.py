@@ -19,7 +19,7 @@ _INSTEAD = {
 }
 
 
-class History:
+class AppendOnly:
     """A stream is only ever appended to."""
 
     def refuse_row_level(self, namespace: Sequence[str], table: str, command: str) -> NoReturn:

@@ -12,8 +12,16 @@ from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import State, state_of
+from pyspark_pravega.connector.log.entry_keys import (
+    COMMITTED,
+    FIRST_JOB,
+    KEY_BYTES,
+    SHARED,
+    STATE,
+    job_key,
+    ledger_name,
+)
 from pyspark_pravega.connector.log.json_table import Change, Content, Document, JsonTable, repeated
-from pyspark_pravega.connector.log.keys import COMMITTED, FIRST_JOB, KEY_BYTES, SHARED, STATE, job_key, ledger_name
 from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
