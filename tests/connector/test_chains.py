@@ -12,7 +12,8 @@ import pytest
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import Snapshot
-from pyspark_pravega.connector.read.chains import MOST_PARTS, arrange_chains
+from pyspark_pravega.connector.read.chains import arrange_chains
+from pyspark_pravega.connector.read.event_pointers import MOST_PARTS
 
 STREAM = Stream("shop", "customers")
 

@@ -2,8 +2,9 @@
 
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
 of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches). Of
-tables with keys: `keyed` (the last row of each key), `chains` (which segments that takes), `eras` (of which events the
-rows of a moment are made), `row_changes` (what versions have changed). It uses `connector.table` and `connector.log`.
+tables with keys: `keyed` (the last row of each key), `event_pointers` (where it lies), `chains` (which segments that
+takes), `eras` (of which events the rows of a moment are made), `row_changes` (what versions have changed). It uses
+`connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.read.bounded import between, bounded_snapshot

@@ -12,13 +12,11 @@ import numpy.typing as npt
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import Snapshot
+from pyspark_pravega.connector.read.event_pointers import MOST_PARTS
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
 from pyspark_pravega.errors import AuthenticationError
 
 Floats = npt.NDArray[np.float64]
-
-MOST_PARTS = (1 << 14) - 1
-"""Parts of segments that a task can tell from each other."""
 
 
 @dataclass

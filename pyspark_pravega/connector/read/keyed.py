@@ -2,7 +2,7 @@
 
 All events of a key lie in one segment and in those that took its part of the key space over when the stream was scaled.
 So a partition is such a chain of segments, and no task needs to know of another one's keys. It goes through its events
-twice: first for their keys only, which gives the place of each key's last event; then for the rows at those places.
+twice: first for their keys only, which gives a pointer to each key's last event; then for the rows of those events.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
@@ -22,7 +21,15 @@ from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read.chains import MOST_PARTS, ChainPartition, arrange_chains
+from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
+from pyspark_pravega.connector.read.event_pointers import (
+    MOST_BYTES,
+    MOST_PARTS,
+    POINTER,
+    EventPointers,
+    Mask,
+    offsets_in,
+)
 from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
 from pyspark_pravega.connector.shared import shared_client
@@ -39,11 +46,7 @@ _KEPT_BYTES = 64 << 20
 """How much of a task's events is kept from the first pass to the second one; the rest is read again."""
 MERGED_ROWS = 1 << 20
 _BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
-OFFSET_BITS = 47
-"""A place's bits for an offset; those before it are for the part's number, of up to `MOST_PARTS`."""
-WRITTEN = np.int64(1) << np.int64(62)
-"""A place's first bit: of events that a compaction has written it isn't set, so that all others are newer."""
-PLACE = "_place"
+_INDEX = "\x1findex"
 
 Range = tuple[float, float]
 """A part of the key space: from, and up to without it."""
@@ -102,8 +105,7 @@ class Last:
     range: Range
     """The part of the key space that is looked at."""
     table: pa.Table
-    """The key's columns, flat, and the place of its last event: whether no compaction has written it | part | offset |
-    whether it deletes. Where versions matter, their column, too."""
+    """The key's columns, flat, and `POINTER`, to its last event. Where versions matter, their column, too."""
     more: list[pa.Table] = field(default_factory=list)
     """What isn't merged yet."""
 
@@ -171,7 +173,7 @@ class KeyedReader(BatchReader):
         if not isinstance(partition, ChainPartition):
             return
         parts = partition.parts
-        self._check_places(parts)
+        self._check_parts(parts)
         changed = [number for number, compacted in enumerate(partition.compacted) if not compacted]
         with told_plainly():
             kept = Kept(frames=[[] for _ in parts], up_to=[part.start for part in parts])
@@ -182,18 +184,18 @@ class KeyedReader(BatchReader):
                 for part, compacted in zip(parts, partition.compacted, strict=True):
                     if compacted:
                         yield from self._unchanged(part, last)
-                rows = last.table.filter(pc.equal(pc.bit_wise_and(last.table[PLACE], 1), 0))
+                rows = last.table.filter(pa.array(~EventPointers.column(last.table).deletes))
                 if self._only_keys:
                     yield from self._key_rows(rows)
                 else:
-                    yield from self._rows_at(parts, np.sort((rows[PLACE].to_numpy() & ~WRITTEN) >> 1), kept)
+                    yield from self._rows_at(parts, np.sort(EventPointers.column(rows).locations), kept)
 
-    def _check_places(self, parts: Sequence[SegmentPart]) -> None:
-        if len(parts) > MOST_PARTS or any(part.end >= 1 << OFFSET_BITS for part in parts):
+    def _check_parts(self, parts: Sequence[SegmentPart]) -> None:
+        if len(parts) > MOST_PARTS or any(part.end >= MOST_BYTES for part in parts):
             raise UnsupportedOperationError(
                 f'stream "{self._stream}" was scaled so often, or holds so much, that a read by key can\'t tell its '
                 f"events apart: {len(parts)} parts of segments follow each other, and there may be {MOST_PARTS}, of "
-                f"{1 << OFFSET_BITS - 40} TiB each. CALL compact makes them fewer"
+                f"{MOST_BYTES >> 40} TiB each. CALL compact makes them fewer"
             )
 
     def written_keys(self, parts: Sequence[SegmentPart]) -> Iterator[pa.RecordBatch]:
@@ -208,7 +210,7 @@ class KeyedReader(BatchReader):
         for part in parts:
             for events in self._frames(part):
                 keys = self._keys(events.frames, part.segment_id, events.start, 0, (0.0, 1.0))
-                keys = keys.filter(pc.greater_equal(keys[PLACE], WRITTEN)).drop_columns([PLACE])
+                keys = keys.filter(pa.array(~EventPointers.column(keys).compacted)).drop_columns([POINTER])
                 yield from keys.combine_chunks().to_batches()
 
     def placed_keys(self, part: SegmentPart) -> Iterator[tuple[pa.RecordBatch, Ints]]:
@@ -240,7 +242,7 @@ class KeyedReader(BatchReader):
             range: the part of the key space.
             kept: keeps frames for the second pass.
         """
-        schema = pa.schema([*self._flat_key(), pa.field(PLACE, pa.int64())])
+        schema = pa.schema([*self._flat_key(), pa.field(POINTER, pa.int64())])
         last = Last(range=range, table=schema.empty_table())
         for number in changed:
             part = parts[number]
@@ -278,7 +280,7 @@ class KeyedReader(BatchReader):
         return of_row.field(name).type
 
     def _keys(self, frames: framing.Frames, segment_id: int, position: int, number: int, range: Range) -> pa.Table:
-        """The keys of some events, and their places."""
+        """The keys of some events, and pointers to these."""
         frames, decoded = self._decode(frames, segment_id, position, self._key.fields)
         batch = decoded.batch
         keys = self._flat_keys(batch)
@@ -289,16 +291,14 @@ class KeyedReader(BatchReader):
                     f'an event of stream "{self._stream}" has no value in column "{shown_key(name)}", which is in the '
                     f"primary key (segment {segment_id}, offset {position + int(frames.starts[first])})"
                 )
-        places = (np.int64(number) << np.int64(OFFSET_BITS)) + frames.starts + np.int64(position) << np.int64(1)
         operations = None
         if self._key.operation is not None:
             operations = batch.column(batch.schema.get_field_index(self._key.operation)).cast(pa.string())
-        if operations is None or operations.null_count == len(operations):
-            places |= WRITTEN
-        else:
-            places |= _are(operations, self._key.deletes)
-            places |= np.where(_are(operations, (COMPACTED,)), np.int64(0), WRITTEN)
-        table = pa.table({**dict(keys), PLACE: pa.array(places)})
+        deletes = compacted = None
+        if operations is not None and operations.null_count < len(operations):
+            deletes, compacted = _are(operations, self._key.deletes), _are(operations, (COMPACTED,))
+        pointers = EventPointers.of(number, position, frames.starts, deletes=deletes, compacted=compacted)
+        table = pa.table({**dict(keys), POINTER: pa.array(pointers.values)})
         return table if range == (0.0, 1.0) else _within(table, [name for name, _ in keys], range)
 
     def _flat_keys(self, batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
@@ -313,20 +313,20 @@ class KeyedReader(BatchReader):
         return pc.coalesce(first, *others) if others else first
 
     def _merge(self, last: Last, each: Sequence[str] | None = None) -> None:
-        """Keep the last place of each key; of a smaller part of the key space, where they are too many.
+        """Keep the last event of each key; of a smaller part of the key space, where they are too many.
 
         Args:
-            last: the places.
-            each: columns of whose combinations each has a place; None for those of the key, flat.
+            last: the keys.
+            each: columns of whose combinations each has a last event; None for those of the key, flat.
         """
         keys = [flat.name for flat in self._flat_key()]
         if last.more:
             names = keys if each is None else list(each)
             both = pa.concat_tables([last.table, *last.more])
             last.more = []
-            grouped = both.group_by(names, use_threads=False).aggregate([(PLACE, "max")])
-            last.table = grouped.rename_columns([PLACE if n == f"{PLACE}_max" else n for n in grouped.column_names])
-            last.table = last.table.select([*names, PLACE])
+            grouped = both.group_by(names, use_threads=False).aggregate([(POINTER, "max")])
+            last.table = grouped.rename_columns([POINTER if n == f"{POINTER}_max" else n for n in grouped.column_names])
+            last.table = last.table.select([*names, POINTER])
         while last.table.num_rows > self._max_keys:
             low, high = last.range
             middle = (low + high) / 2
@@ -371,11 +371,11 @@ class KeyedReader(BatchReader):
             return
         names = [flat.name for flat in self._flat_key()]
         keys = pa.concat_tables([table for _, _, table in some]).select(names)
-        keys = keys.append_column(PLACE, pa.array(np.arange(keys.num_rows)))
+        keys = keys.append_column(_INDEX, pa.array(np.arange(keys.num_rows)))
         keys = _within(keys, names, last.range)
         if last.table.num_rows:
             keys = keys.join(last.table.select(names), names, join_type="left anti", use_threads=False)
-        rows, first = np.sort(keys[PLACE].to_numpy()), 0
+        rows, first = np.sort(keys[_INDEX].to_numpy()), 0
         for frames, position, table in some:
             one, other = np.searchsorted(rows, [first, first + table.num_rows])
             if one < other:
@@ -384,17 +384,16 @@ class KeyedReader(BatchReader):
 
     # Second pass: rows
 
-    def _rows_at(self, parts: Sequence[SegmentPart], places: Ints, kept: Kept) -> Iterator[Batch]:
+    def _rows_at(self, parts: Sequence[SegmentPart], locations: Ints, kept: Kept) -> Iterator[Batch]:
         """The rows of events.
 
         Args:
             parts: the parts of segments.
-            places: the number of the part and the offset of each event, in order.
+            locations: where they lie, ascending: see `EventPointers.locations`.
             kept: what needn't be read again.
         """
         for number, part in enumerate(parts):
-            first, behind = np.searchsorted(places, [number << OFFSET_BITS, (number + 1) << OFFSET_BITS])
-            offsets = places[first:behind] - (np.int64(number) << np.int64(OFFSET_BITS))
+            offsets = offsets_in(number, locations)
             if not len(offsets):
                 continue
             some: list[framing.Frames] = []
@@ -441,12 +440,12 @@ class KeyedReader(BatchReader):
         return {name: pc.struct_field(row, name) for name in self._data_columns}
 
 
-def _are(operations: pa.Array, values: Sequence[str]) -> npt.NDArray[np.int64]:
-    """For each operation 1 if it is one of some values, else 0."""
-    return is_among(pc.is_in(operations, value_set=pa.array(values, pa.string()))).astype(np.int64)
+def _are(operations: pa.Array, values: Sequence[str]) -> Mask:
+    """For each operation whether it is one of some values."""
+    return mask_of(pc.is_in(operations, value_set=pa.array(values, pa.string())))
 
 
-def is_among(values: pa.Array) -> npt.NDArray[np.bool_]:
+def mask_of(values: pa.Array) -> Mask:
     """Booleans without nulls, as numpy has them."""
     return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
 

@@ -26,17 +26,8 @@ from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.changes import CHANGE_COLUMNS, INSERT
 from pyspark_pravega.connector.read.committed import CommittedRange, committed_ranges, first_that_is_there
 from pyspark_pravega.connector.read.eras import events_of_changes
-from pyspark_pravega.connector.read.keyed import (
-    MERGED_ROWS,
-    OFFSET_BITS,
-    PLACE,
-    WRITTEN,
-    Kept,
-    KeyedReader,
-    Last,
-    Range,
-    is_among,
-)
+from pyspark_pravega.connector.read.event_pointers import POINTER, EventPointers
+from pyspark_pravega.connector.read.keyed import MERGED_ROWS, Kept, KeyedReader, Last, Range, mask_of
 from pyspark_pravega.connector.read.reader import output_schema
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
@@ -44,7 +35,8 @@ from pyspark_pravega.serde.codec import Batch, arrow_batch
 
 DELETE, BEFORE, AFTER = "delete", "update_preimage", "update_postimage"
 _TYPES = (INSERT, DELETE, BEFORE, AFTER)
-_VERSION = "_version"
+_VERSION, _LOCATION = "\x1fversion", "location"
+"""The first one is beside columns of a key, none of which has such a name."""
 Longs = npt.NDArray[np.int64]
 
 
@@ -172,7 +164,7 @@ class RowChangesReader(KeyedReader):
         """
         if not isinstance(partition, RowChangesPartition):
             return
-        self._check_places(partition.parts)
+        self._check_parts(partition.parts)
         with told_plainly():
             kept = Kept(frames=[[] for _ in partition.parts], up_to=[part.start for part in partition.parts])
             times = {
@@ -187,8 +179,8 @@ class RowChangesReader(KeyedReader):
                 yield from self._rows(partition.parts, self._told(partition, last, kept), times, kept)
 
     def _changed_keys(self, partition: RowChangesPartition, range: Range) -> Last:
-        """For each key that was changed and each version the place of its last event; of a part of the key space, which
-        is made smaller until they are few enough.
+        """For each key that was changed and each version its last event; of a part of the key space, which is made
+        smaller until they are few enough.
 
         Args:
             partition: what to read.
@@ -196,8 +188,8 @@ class RowChangesReader(KeyedReader):
         """
         schema = self._flat_key()
         names = [*(flat.name for flat in schema), _VERSION]
-        places = [pa.field(name, pa.int64()) for name in (_VERSION, PLACE)]
-        last = Last(range=range, table=pa.schema([*schema, *places]).empty_table())
+        more = [pa.field(name, pa.int64()) for name in (_VERSION, POINTER)]
+        last = Last(range=range, table=pa.schema([*schema, *more]).empty_table())
         for number, part in enumerate(partition.parts):
             for one in partition.ranges:
                 if one.part.segment_id != part.segment_id:
@@ -221,7 +213,7 @@ class RowChangesReader(KeyedReader):
         names = [flat.name for flat in self._flat_key()]
         # Of all other keys nothing need be known.
         keys = last.table.select(names).group_by(names, use_threads=False).aggregate([])
-        before = Last(range=last.range, table=last.table.select([*names, PLACE]).slice(0, 0))
+        before = Last(range=last.range, table=last.table.select([*names, POINTER]).slice(0, 0))
         for table in self._earlier_keys(partition, last.range, kept):
             before.more.append(table.join(keys, names, join_type="left semi", use_threads=False))
             if before.rows_to_merge >= MERGED_ROWS:
@@ -231,7 +223,7 @@ class RowChangesReader(KeyedReader):
         return _changes(pa.concat_tables([last.table, rows.select(last.table.column_names)]), names)
 
     def _earlier_keys(self, partition: RowChangesPartition, range: Range, kept: Kept) -> Iterator[pa.Table]:
-        """The keys and places of the events that the rows before the first version are made of."""
+        """The keys of, and pointers to, the events that the rows before the first version are made of."""
         for number, part in enumerate(partition.parts):
             own = [one for one in partition.ranges if one.part.segment_id == part.segment_id]
             earlier = replace(part, end=min((one.part.start for one in own), default=part.end))
@@ -242,16 +234,16 @@ class RowChangesReader(KeyedReader):
                 if index < len(one.versions) and one.versions[index] == partition.base:
                     for events in self._frames(one.between(index, index + 1).part):
                         table = self._keys(events.frames, part.segment_id, events.start, number, range)
-                        yield table.filter(pc.less(table[PLACE], WRITTEN))
+                        yield table.filter(pa.array(EventPointers.column(table).compacted))
 
     def _rows(
         self, parts: Sequence[SegmentPart], changes: pa.Table, times: dict[int, int], kept: Kept
     ) -> Iterator[pa.RecordBatch]:
-        places = changes[PLACE].to_numpy()
-        order = np.argsort(places, kind="stable")
-        places = places[order]
+        locations = changes[_LOCATION].to_numpy()
+        order = np.argsort(locations, kind="stable")
+        locations = locations[order]
         types, versions = changes["type"].to_numpy()[order], changes[_VERSION].to_numpy()[order]
-        distinct, counts = np.unique(places, return_counts=True)
+        distinct, counts = np.unique(locations, return_counts=True)
         ends = np.cumsum(counts)
         done = 0
         for batch in self._rows_at(parts, distinct, kept):
@@ -279,12 +271,11 @@ def _with_versions(table: pa.Table, added: CommittedRange) -> pa.Table:
     """Keys with their versions, without rows that a compaction has only written once more.
 
     Args:
-        table: the keys, and the places of their events.
+        table: the keys, and pointers to their events.
         added: where these lie.
     """
-    table = table.filter(pc.greater_equal(table[PLACE], WRITTEN))
-    offsets = ((table[PLACE].to_numpy() & ~WRITTEN) >> 1) & np.int64((1 << OFFSET_BITS) - 1)
-    versions = pa.array(added.versions[added.indexes(offsets)])
+    table = table.filter(pa.array(~EventPointers.column(table).compacted))
+    versions = pa.array(added.versions[added.indexes(EventPointers.column(table).offsets)])
     return table.add_column(table.num_columns - 1, _VERSION, versions)
 
 
@@ -292,32 +283,32 @@ def _changes(whole: pa.Table, names: Sequence[str]) -> pa.Table:
     """What has changed.
 
     Args:
-        whole: for each key and version the place of its last event; version 0 is what was before.
+        whole: for each key and version a pointer to its last event; version 0 is what was before.
         names: the key's columns, flat.
 
     Returns:
-        For each change the place of the row that it shows, the index of its type, and its version.
+        For each change the location of the event that has its row, the index of its type, and its version.
     """
     ordered = whole.sort_by([*((name, "ascending") for name in names), (_VERSION, "ascending")])
     same = np.ones(ordered.num_rows, np.bool_)
     same[:1] = False
     for name in names:
         column = ordered[name].combine_chunks()
-        same[1:] &= is_among(pc.equal(column.slice(1), column.slice(0, max(0, len(column) - 1))))
-    places, versions = ordered[PLACE].to_numpy(), ordered[_VERSION].to_numpy()
-    there = (places & 1) == 0
-    before = np.roll(places, 1)
+        same[1:] &= mask_of(pc.equal(column.slice(1), column.slice(0, max(0, len(column) - 1))))
+    pointers, versions = EventPointers.column(ordered), ordered[_VERSION].to_numpy()
+    there, after = ~pointers.deletes, pointers.locations
+    before = np.roll(after, 1)
     was_there = same & np.roll(there, 1)
     is_change = versions > 0
     kinds: list[tuple[Longs, int, Longs]] = [
-        (places[is_change & ~was_there & there], _TYPES.index(INSERT), versions[is_change & ~was_there & there]),
+        (after[is_change & ~was_there & there], _TYPES.index(INSERT), versions[is_change & ~was_there & there]),
         (before[is_change & was_there & ~there], _TYPES.index(DELETE), versions[is_change & was_there & ~there]),
         (before[is_change & was_there & there], _TYPES.index(BEFORE), versions[is_change & was_there & there]),
-        (places[is_change & was_there & there], _TYPES.index(AFTER), versions[is_change & was_there & there]),
+        (after[is_change & was_there & there], _TYPES.index(AFTER), versions[is_change & was_there & there]),
     ]
     return pa.table(
         {
-            PLACE: np.concatenate([(rows & ~WRITTEN) >> 1 for rows, _, _ in kinds]),
+            _LOCATION: np.concatenate([rows for rows, _, _ in kinds]),
             "type": np.concatenate([np.full(len(rows), kind) for rows, kind, _ in kinds]),
             _VERSION: np.concatenate([numbers for _, _, numbers in kinds]),
         }
