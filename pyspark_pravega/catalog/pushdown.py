@@ -22,7 +22,7 @@ from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import BatchReader, ChainPartition, RowsReader, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import Routing, Seen, possible_routing_hashes
+from pyspark_pravega.connector.write import ReadSet, Routing, possible_routing_hashes
 from pyspark_pravega.serde.codec import Batch, arrow_batch
 
 SEGMENT, OFFSET = "_segment", "_offset"
@@ -187,9 +187,9 @@ def _typed(values: list[Any], kind: pa.DataType) -> pa.Array:
 def narrowed_chains(
     definition: TableDefinition,
     partitions: Sequence[InputPartition],
-    seen: Seen | None,
+    seen: ReadSet | None,
     predicates: Predicates,
-) -> tuple[list[ChainPartition], Seen | None] | None:
+) -> tuple[list[ChainPartition], ReadSet | None] | None:
     """What of a read that is planned already is wanted, when a join's other side has told its keys.
 
     Args:

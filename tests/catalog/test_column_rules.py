@@ -26,7 +26,7 @@ from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table import Check, avro_defaults
-from pyspark_pravega.connector.write import Seen, WriteJob, WritePlan
+from pyspark_pravega.connector.write import ReadSet, WriteJob, WritePlan
 from pyspark_pravega.errors import (
     ConfigurationError,
     TableChangedError,
@@ -38,9 +38,9 @@ POSITIVE = AddConstraint(check=Check(name="positive", condition="id > 0"))
 SMALL = AddConstraint(check=Check(name="small", condition="id < 100"))
 
 
-def seen(catalog: Catalog, stream: Any) -> list[Seen]:
+def seen(catalog: Catalog, stream: Any) -> list[ReadSet]:
     """What a statement that reads the table now has read of it."""
-    return [Seen.of(take_snapshot(catalog.client, stream))]
+    return [ReadSet.of(take_snapshot(catalog.client, stream))]
 
 
 def knowing(catalog: Catalog, stream: Any, *checks: str) -> WritePlan:

@@ -18,7 +18,7 @@ from pyspark_pravega.connector.log import Intent, Ledger, cleaning, open_ledger,
 from pyspark_pravega.connector.log.entry_keys import commit_key
 from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import OverwritingJob, Seen, WriteJob
+from pyspark_pravega.connector.write import OverwritingJob, ReadSet, WriteJob
 from pyspark_pravega.errors import ConflictError, PravegaError, TableChangedError, WriteConflictError
 
 pytestmark = pytest.mark.server
@@ -192,10 +192,10 @@ def test_events_of_others_count_as_well(catalog: Catalog, scope: str, level: str
     insert(catalog, stream, 1, 2)
     definition = catalog.definition(stream, age_s=0)
 
-    def read() -> Seen:
-        return Seen.of(take_snapshot(catalog.client, stream))
+    def read() -> ReadSet:
+        return ReadSet.of(take_snapshot(catalog.client, stream))
 
-    def overwrite(before: Seen, *ids: int) -> None:
+    def overwrite(before: ReadSet, *ids: int) -> None:
         job = OverwritingJob(plan(definition))
         batch = pa.record_batch({"id": pa.array(ids), "name": pa.array([f"n{id}" for id in ids])})
         job.commit_job([job.write_task(iter([batch]))], seen=[before])

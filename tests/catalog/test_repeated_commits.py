@@ -21,7 +21,7 @@ from pyspark_pravega.connector.log.history import forget_versions
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob
+from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, ReadSet, WriteJob
 from pyspark_pravega.connector.write.changed_rows import ROW_OPERATION
 
 pytestmark = pytest.mark.server
@@ -46,7 +46,7 @@ def batch(*ids: int, other: str = "name") -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64()), other: pa.array([f"n{id}" for id in ids])})
 
 
-def committed(job: WriteJob, messages: Sequence[Any], seen: Sequence[Seen] | None = None) -> Callable[[], object]:
+def committed(job: WriteJob, messages: Sequence[Any], seen: Sequence[ReadSet] | None = None) -> Callable[[], object]:
     """Commit a job, and give what does so again in another process."""
     written, more = pickle((job, messages)), () if seen is None else (None, seen)
     job.commit_job(messages, *more)
@@ -88,7 +88,7 @@ def _overwrite(catalog: Catalog, definition: TableDefinition) -> Made:
 
 
 def _overwrite_what_it_has_read(catalog: Catalog, definition: TableDefinition) -> Made:
-    seen = [Seen.of(take_snapshot(catalog.client, definition.stream))]
+    seen = [ReadSet.of(take_snapshot(catalog.client, definition.stream))]
     job = OverwritingJob(plan(definition))
     return Made(committed(job, [job.write_partition(0, iter([batch(2)]))], seen), [(2, "n2")])
 
@@ -98,7 +98,7 @@ def _overwrite_without_rows(catalog: Catalog, definition: TableDefinition) -> Ma
 
 
 def _update(catalog: Catalog, definition: TableDefinition) -> Made:
-    seen = [Seen.of(take_snapshot(catalog.client, definition.stream))]
+    seen = [ReadSet.of(take_snapshot(catalog.client, definition.stream))]
     job = DeltaJob(plan(definition))
     changes = pa.record_batch({
         "id": pa.array([1, 1], pa.int64()),

@@ -29,7 +29,7 @@ from pyspark_pravega.connector.read.extent import resolve_end, resolve_start
 from pyspark_pravega.connector.read.versions import Moment, moment_at, moment_of, snapshot_until
 from pyspark_pravega.connector.stream import changes as stream_changes
 from pyspark_pravega.connector.stream.changes import ChangesSource
-from pyspark_pravega.connector.write import OverwritingJob, Seen, WriteJob
+from pyspark_pravega.connector.write import OverwritingJob, ReadSet, WriteJob
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidStreamCutError,
@@ -254,7 +254,7 @@ def test_a_version_whose_rows_were_replaced_is_refused(
 
     stream = make(catalog, scope, "kept", segments=2, isolation_level="snapshot")
     insert(catalog, stream, *range(10))
-    before = Seen.of(take_snapshot(catalog.client, stream))
+    before = ReadSet.of(take_snapshot(catalog.client, stream))
     insert(catalog, stream, *range(10, 20))
     job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
     batch = pa.record_batch({"id": pa.array([90, 91]), "name": pa.array(["a", "b"])})

@@ -9,7 +9,7 @@ from catalog_tools import ids, insert, make, plan, write
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import SetProperty
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
-from pyspark_pravega.connector.write import Epoch, OverwritingJob, Seen, WriteJob
+from pyspark_pravega.connector.write import Epoch, OverwritingJob, ReadSet, WriteJob
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.settings import Settings
 
@@ -65,7 +65,7 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
     # Of what a statement has read and others have added since, nothing is kept when it was truncated meanwhile.
     change(catalog, scope, "isolation-level", "snapshot")
     for truncates in (False, True):
-        seen = [Seen.of(take_snapshot(catalog.client, stream))]
+        seen = [ReadSet.of(take_snapshot(catalog.client, stream))]
         insert(others, stream, 20)
         if truncates:
             catalog.relations.truncate([scope], "t")

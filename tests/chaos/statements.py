@@ -15,7 +15,7 @@ from pyspark_pravega.connector.log import recovery, take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read import BatchReader
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import OverwritingJob, Seen, StagedTable, WriteJob, WritePlan
+from pyspark_pravega.connector.write import OverwritingJob, ReadSet, StagedTable, WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError, StreamNotFoundError
 from pyspark_pravega.serde.formats import RAW
 from pyspark_pravega.settings import Settings
@@ -108,20 +108,20 @@ def contents(settings: Settings, scope: str) -> Table | None:
     return Table(tuple(definition.schema.fieldNames()), _read(catalog, definition)[1])
 
 
-def _read(catalog: Catalog, definition: TableDefinition) -> tuple[Seen, frozenset[int]]:
+def _read(catalog: Catalog, definition: TableDefinition) -> tuple[ReadSet, frozenset[int]]:
     snapshot = take_snapshot(catalog.client, definition.stream)
     reader = BatchReader(definition, snapshot, definition.schema.fieldNames())
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     ids = [id for batch in batches for id in batch.column("id").to_pylist()]
     assert len(ids) == len(set(ids)), f"rows twice: {sorted(ids)}"
-    return Seen.of(snapshot), frozenset(ids)
+    return ReadSet.of(snapshot), frozenset(ids)
 
 
 def _plan(definition: TableDefinition, staged: StagedTable | None = None) -> WritePlan:
     return WritePlan.of(definition, WriteOptions(transaction_timeout_ms=10_000), staged=staged)
 
 
-def _write(job: WriteJob, definition: TableDefinition, ids: Sequence[int], seen: Sequence[Seen] = ()) -> None:
+def _write(job: WriteJob, definition: TableDefinition, ids: Sequence[int], seen: Sequence[ReadSet] = ()) -> None:
     values = {name: pa.nulls(len(ids), pa.string()) for name in definition.schema.fieldNames()}
     batch = pa.record_batch({**values, "id": pa.array(ids, pa.int64())})
     try:

@@ -28,7 +28,15 @@ from pyspark_pravega.connector.log import recovery, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write import DeltaJob, OverwritingJob, Seen, WriteJob, WritePlan, compact, routing_hashes
+from pyspark_pravega.connector.write import (
+    DeltaJob,
+    OverwritingJob,
+    ReadSet,
+    WriteJob,
+    WritePlan,
+    compact,
+    routing_hashes,
+)
 from pyspark_pravega.connector.write.changed_rows import DELETES, INSERTS, ROW_OPERATION
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import Settings
@@ -156,14 +164,14 @@ def _batch(rows: Sequence[tuple[int, str | None]]) -> pa.RecordBatch:
     )
 
 
-def read(catalog: Catalog, definition: TableDefinition) -> tuple[Seen, dict[int, str]]:
+def read(catalog: Catalog, definition: TableDefinition) -> tuple[ReadSet, dict[int, str]]:
     """The rows, as SELECT sees them."""
     snapshot = take_snapshot(catalog.client, definition.stream)
     reader = snapshot_reader(definition, snapshot, ["id", "v"], ReadOptions())
     rows = rows_read(reader)
     found = {row["id"]: row["v"] for row in rows}
     assert len(found) == len(rows), rows
-    return Seen.of(snapshot), found
+    return ReadSet.of(snapshot), found
 
 
 def session(settings: Settings, scope: str, statements: Sequence[tuple[str, int]], child: Child) -> list[Outcome]:

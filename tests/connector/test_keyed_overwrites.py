@@ -20,7 +20,7 @@ from pyspark_pravega.connector.write import (
     ROW_OPERATION,
     DeltaJob,
     OverwritingJob,
-    Seen,
+    ReadSet,
     WriteJob,
     WritePlan,
     compact,
@@ -34,7 +34,7 @@ class Overwrite:
     """A statement that has read a table, and has written what is to take the place of its rows."""
 
     def __init__(self, client: Client, table: TableDefinition, rows: dict[int, str]) -> None:
-        self._seen = Seen.of(take_snapshot(client, table.stream))
+        self._seen = ReadSet.of(take_snapshot(client, table.stream))
         self._job = OverwritingJob(WritePlan.of(table, WriteOptions()))
         batch = pa.record_batch([pa.array(list(rows)), pa.array(list(rows.values()))], ["id", "v"])
         self._messages = [self._job.write_partition(0, iter([batch]))]
@@ -144,7 +144,7 @@ def test_values_of_a_column_that_a_statement_does_not_know_stay(
                 written = {**written, ROW_OPERATION: pa.array([3])}
             messages = [again.write_partition(0, iter([pa.record_batch(written)]))]
             with pytest.raises(WriteConflictError, match=r"before an ALTER TABLE\. Nothing was written"):
-                again.commit_job(messages, seen=[Seen.from_json(seen.to_json())])
+                again.commit_job(messages, seen=[ReadSet.from_json(seen.to_json())])
             again.abort_job(messages)
         reader = snapshot_reader(altered, take_snapshot(client, table.stream), ["id", "v", "c"], ReadOptions())
         rows = [tuple(row.values()) for row in rows_read(reader)]

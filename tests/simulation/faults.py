@@ -88,7 +88,7 @@ def cut_noted_before_settling() -> Iterator[None]:
 @contextlib.contextmanager
 def reads_not_compared() -> Iterator[None]:
     """An overwrite doesn't ask whether what it has read is still the table: rows of others are lost."""
-    with patch.object(overwrite, "is_same", lambda *_: True):
+    with patch.object(overwrite, "is_unchanged", lambda *_: True):
         yield
 
 
@@ -184,7 +184,7 @@ def repeats_known_for_a_while() -> Iterator[None]:
         patch.object(Promise, "_is_version", is_version),
         patch.object(Promise, "recognise", recognise),
         patch.object(JobLog, "state_and_commit", lambda self: (state_of(self._table.get(STATE)[0]), None)),
-        patch.object(promise, "is_any_taken", lambda *_: False),
+        patch.object(promise, "is_any_committed", lambda *_: False),
     ):
         yield
 

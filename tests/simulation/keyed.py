@@ -30,11 +30,11 @@ from pyspark_pravega.connector.log.history import HolderLog
 from pyspark_pravega.connector.option_names import SERIALIZABLE
 from pyspark_pravega.connector.read import moment_of, rows_at, versions
 from pyspark_pravega.connector.table import ChangeCodec, TableProperties
-from pyspark_pravega.connector.write import WritePlan, compaction, keeping, overwrite, seen
+from pyspark_pravega.connector.write import WritePlan, compaction, overwrite, read_set, retention
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import ReadingJob
-from pyspark_pravega.connector.write.seen import Seen
+from pyspark_pravega.connector.write.read_set import ReadSet
 from pyspark_pravega.connector.write.task import TransactionTask
 from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, VersionNotFoundError
 
@@ -164,13 +164,13 @@ class KeyedHistory:
         keys = tuple(key for key in range(len(KEYS)) if rng.random() < 0.5) or (0,)
         statement = Statement(number=len(self.statements), keys=keys, wide=known.wide, updates=updates)
         self.statements.append(statement)
-        reads: list[Seen] = []
+        reads: list[ReadSet] = []
         before: Rows = {}
         try:
             if updates:
                 taken = snapshot.take_snapshot(client, STREAM)
                 before = self._rows(taken)
-                reads = [replace(Seen.of(taken), schema=known.schema_name)]
+                reads = [replace(ReadSet.of(taken), schema=known.schema_name)]
             plan = _plan()
             job = UpdateJob(plan) if updates else WriteJob(plan)
             statement.job = str(job.job)
@@ -220,7 +220,7 @@ class KeyedHistory:
             version = rng.randint(1, first) if first and rng.random() < 0.7 else None
             name = f"cut_{number}_{time}"
             with contextlib.suppress(PravegaError):
-                keeping.create_cut(client, log, name, None if version is None else str(version), keyed=True)
+                retention.create_cut(client, log, name, None if version is None else str(version), keyed=True)
                 self.cuts[name] = (
                     Cut(first=first, last=self.cluster.table.last_version + 1)
                     if version is None
@@ -232,7 +232,7 @@ class KeyedHistory:
                 self.cuts[dropped].dropped = True
                 with contextlib.suppress(PravegaError):
                     log.holders().drop_cut(dropped)
-                    keeping.release(client, log)
+                    retention.release(client, log)
 
     def _many_versions(self) -> None:
         """Others note so many versions that the log forgets the first ones."""
@@ -396,12 +396,12 @@ def _keyed(history: KeyedHistory) -> Iterator[None]:
         (compaction, "load_definition", looked_up),
         (overwrite, "load_definition", lambda *_: history._definition()),
         (compaction, "snapshot_reader", reader),
-        (seen, "KeyedReader", lambda *_: SimpleNamespace(written_keys=written_keys)),
+        (read_set, "KeyedReader", lambda *_: SimpleNamespace(written_keys=written_keys)),
         (compaction, "WritePlan", plans),
         (compaction, "shared_client", lambda _: simulation_client()),
         (compaction, "ThreadPoolExecutor", Turns),
         (compaction.CompactingJob, "write_partition", write_partition),
-        (keeping, "_log", SimpleNamespace(warning=lambda *_: None)),
+        (retention, "_log", SimpleNamespace(warning=lambda *_: None)),
         (versions, "segment_states", lambda pool, stream, ids: history.cluster.segment_states(ids)),
         (ledger, "KEPT_VERSIONS", _KEPT),
         (ledger, "_SWEEP_EVERY", 5),
@@ -437,7 +437,7 @@ def holders_not_compared() -> Iterator[None]:
 @contextlib.contextmanager
 def cuts_not_verified() -> Iterator[None]:
     """Whoever names a version doesn't ask whether its events are there."""
-    with patch.object(keeping, "_check_stays", lambda *_, **__: None):
+    with patch.object(retention, "_check_retained", lambda *_, **__: None):
         yield
 
 

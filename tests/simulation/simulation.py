@@ -28,7 +28,7 @@ from pyspark_pravega.connector.write import writer
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, ReadingJob, replace_all
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
-from pyspark_pravega.connector.write.seen import Seen
+from pyspark_pravega.connector.write.read_set import ReadSet
 from pyspark_pravega.errors import (
     LeaseExpiredError,
     PravegaError,
@@ -167,7 +167,7 @@ class History:
 
     def _write(self, operation: Operation, epoch: Epoch | None, planned: tuple[int | None, State] | None) -> None:
         rng, client = self.world.rng, self.cluster.client
-        reads: list[Seen] = []
+        reads: list[ReadSet] = []
         if planned is not None:
             operation.table, state = planned
         else:
@@ -175,7 +175,7 @@ class History:
         if operation.kind in (Kind.OVERWRITE_READ, Kind.MERGE):
             taken = snapshot.take_snapshot(client, STREAM)
             operation.seen = self._content(taken)
-            reads = [Seen.of(taken)]
+            reads = [ReadSet.of(taken)]
         plan = self._plan(SNAPSHOT if operation.keeps else SERIALIZABLE, state.replaced_table)
         replaces = operation.kind in (Kind.OVERWRITE, Kind.OVERWRITE_READ, Kind.REPLACE)
         if operation.kind is Kind.REPLACE:

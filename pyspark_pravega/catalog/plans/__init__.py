@@ -1,14 +1,14 @@
 """Plans of what statements read and write: `planner` finds the table, and asks who plans for its kind.
 
 `scans` plans batch reads of streams, `key_values` those of key-value tables, `streams` streaming reads, and `writes`
-writes. `asked` is what a read's options and position make of a table, `moments` when a query reads it. In the
+writes. `read_request` is what a read's options and position make of a table, `moments` when a query reads it. In the
 background work `compactions`, which commits start, and `sampling`, which notes versions of what others write. It uses
 `catalog.catalog` and below, and knows nothing of how the JVM is told.
 """
 
-from pyspark_pravega.catalog.plans.asked import ChangesBounds, PositionText, position_of, text_of_moment
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.planner import Planner
+from pyspark_pravega.catalog.plans.read_request import ChangesBounds, PositionText, position_of, text_of_moment
 from pyspark_pravega.catalog.plans.sampling import Sampling
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.streams import Source, StreamReads

@@ -14,8 +14,8 @@ from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.plans import key_values, scans, writes
-from pyspark_pravega.catalog.plans.asked import all_columns
 from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.read_request import all_columns
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
@@ -26,7 +26,7 @@ from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
-from pyspark_pravega.connector.write import Seen
+from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError
 from pyspark_pravega.settings import Settings
 
@@ -119,7 +119,7 @@ class Planner:
         table: str,
         options: Mapping[str, str],
         partitions: Sequence[InputPartition],
-        seen: Seen | None,
+        seen: ReadSet | None,
         predicates: Predicates,
         routing: str | None = None,
     ) -> NarrowedScan | None:
@@ -146,7 +146,7 @@ class Planner:
         options: Mapping[str, str],
         planned: StructType | None,
         moment: QueryMoment,
-    ) -> tuple[int, Seen] | None:
+    ) -> tuple[int, ReadSet] | None:
         """How many rows a table has, where the commit log knows; and of which version.
 
         Args:

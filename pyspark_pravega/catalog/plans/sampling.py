@@ -32,7 +32,7 @@ class _Sampled:
 class Sampling:
     """The tables that are sampled: those with the property `version-every` that the process was asked about.
 
-    Several processes may sample a table: who comes second finds the version of the first one. Safe for use by several
+    Several processes may sample a table: the second one finds the version of the first. Safe for use by several
     threads.
     """
 
@@ -103,7 +103,7 @@ class Sampling:
         try:
             return sample(sampled.settings, stream)
         except ConflictError:
-            # Somebody else has just made a version.
+            # Another process has just made a version.
             return sampled.every
         except (NotFoundError, AuthenticationError) as error:
             _log.warning('versions of stream "%s" aren\'t noted any more: %s', stream, error)
@@ -127,7 +127,7 @@ def sample(settings: Settings, stream: Stream) -> float | None:
         In how many seconds the next look is due; None when the table doesn't ask for versions any more.
 
     Raises:
-        ConflictError: somebody else has just made a version.
+        ConflictError: another process has just made a version.
         PravegaError: it can't be done.
     """
     client = shared_client(settings)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.catalog.plans.asked import Position, all_columns, as_asked
 from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.read_request import Position, all_columns, with_read_options
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     OFFSET,
@@ -48,7 +48,7 @@ from pyspark_pravega.connector.read import (
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_same_stream, schema_read
-from pyspark_pravega.connector.write import Seen
+from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
 
@@ -91,7 +91,7 @@ class PlannedScan:
     """How many bytes a task shares with its worker at most; 0 for none."""
     routing: str
     """By what it is known where rows lie, for `narrow_scan`."""
-    seen: Seen | None = None
+    seen: ReadSet | None = None
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
     extent: str | None = None
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
@@ -103,7 +103,7 @@ class NarrowedScan:
 
     partitions: Sequence[InputPartition]
     slices: int
-    seen: Seen | None = None
+    seen: ReadSet | None = None
     extent: str | None = None
     """As of `PlannedScan`."""
 
@@ -148,19 +148,19 @@ def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     return read.planned(reader, [] if changes is None else [one.part for one in changes.ranges])
 
 
-def _rows(read: _Read, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
+def _rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
     """The events of a table without a key: those in a snapshot, within the offsets that predicates let through."""
     return read.planned_snapshot(narrowed(snapshot, read.bounds, read.ledger), seen)
 
 
-def _last_rows(read: _Read, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
+def _last_rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
     """The rows of a table with a key: of a snapshot, the segments that the wanted keys have ever gone to."""
     if read.fractions is not None:
         snapshot = parts_of_keys(read.client, snapshot, read.fractions)
     return read.planned_snapshot(snapshot, seen)
 
 
-def _now(read: _Read) -> tuple[Snapshot, Seen]:
+def _now(read: _Read) -> tuple[Snapshot, ReadSet]:
     """A table as it is at the query's moment, between the bounds of the read's options; and what is seen of it so."""
     definition, stream = read.definition, read.stream
     whole = read.request.moment.snapshot(read.client, stream, read.ledger, keyed=read.is_keyed)
@@ -170,7 +170,7 @@ def _now(read: _Read) -> tuple[Snapshot, Seen]:
             "planned: run it again"
         )
     check_same_stream(read.client, definition, [part.segment_id for part in whole.parts])
-    seen = replace(Seen.of(whole, read.fractions), schema=schema_read(definition, read.request.planned))
+    seen = replace(ReadSet.of(whole, read.fractions), schema=schema_read(definition, read.request.planned))
     return bounded_snapshot(read.client, whole, read.options), seen
 
 
@@ -204,7 +204,7 @@ class _Read:
         options = ReadOptions.parse(canonical(reads_own(request.options), TABLE_READ_KEYS, "read option"))
         if request.planned is not None:
             check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
-        definition = as_asked(definition, request.columns, options.events)
+        definition = with_read_options(definition, request.columns, options.events)
         client, is_keyed = shared_client(definition.settings), definition.key is not None
         return cls(
             definition=definition,
@@ -233,12 +233,12 @@ class _Read:
         first, last = wanted.versions(self.ledger, self.stream)
         return first, min(last, moment)
 
-    def planned_snapshot(self, snapshot: Snapshot, seen: Seen | None) -> PlannedScan:
+    def planned_snapshot(self, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
         """A read of what is in a snapshot."""
         reader = snapshot_reader(self.definition, snapshot, self.request.columns, self.options)
         return self.planned(reader, [part for part in snapshot.parts if part.size], seen)
 
-    def planned(self, reader: BatchReader, parts: Sequence[SegmentPart], seen: Seen | None = None) -> PlannedScan:
+    def planned(self, reader: BatchReader, parts: Sequence[SegmentPart], seen: ReadSet | None = None) -> PlannedScan:
         """A read of some parts of segments."""
         if seen is None:
             check_same_stream(self.client, self.definition, [part.segment_id for part in parts])
@@ -260,7 +260,7 @@ class _Read:
 def narrow_scan(
     definition: TableDefinition,
     partitions: Sequence[InputPartition],
-    seen: Seen | None,
+    seen: ReadSet | None,
     predicates: Predicates,
     routing: str | None = None,
 ) -> NarrowedScan | None:
@@ -305,7 +305,7 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
 
 def count_rows(
     definition: TableDefinition, options: Mapping[str, str], moment: QueryMoment | None = None
-) -> tuple[int, Seen] | None:
+) -> tuple[int, ReadSet] | None:
     """How many rows a table has, where that is known without reading it; and of which version.
 
     Args:
@@ -330,4 +330,4 @@ def count_rows(
     ledger = open_ledger(client, stream)
     snapshot = (moment or QueryMoment()).snapshot(client, stream, ledger, keyed=False)
     rows = counted_rows(snapshot, ledger)
-    return None if rows is None else (rows, Seen.of(snapshot))
+    return None if rows is None else (rows, ReadSet.of(snapshot))

@@ -11,7 +11,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import PLANNED_S
-from pyspark_pravega.catalog.plans.asked import Position, PositionText, all_columns, as_asked, position_of
+from pyspark_pravega.catalog.plans.read_request import (
+    Position,
+    PositionText,
+    all_columns,
+    position_of,
+    with_read_options,
+)
 from pyspark_pravega.connector.option_names import TABLE_READ_KEYS
 from pyspark_pravega.connector.options import ReadOptions, canonical
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
@@ -81,7 +87,7 @@ class StreamRead:
         if not isinstance(position, ChangesRange):
             definition.check_appended("a streaming read")
         self.options = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
-        definition = as_asked(definition, columns, self.options.events, streamed=True)
+        definition = with_read_options(definition, columns, self.options.events, streamed=True)
         self.shared_memory = definition.settings.shared_memory
         client, stream = shared_client(definition.settings), definition.stream
         self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader

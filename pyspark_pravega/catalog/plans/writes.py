@@ -22,7 +22,7 @@ from pyspark_pravega.connector.write import (
     Epoch,
     OverwritingJob,
     ReadingJob,
-    Seen,
+    ReadSet,
     StagedTable,
     WriteJob,
     WritePlan,
@@ -106,7 +106,7 @@ def id_in_log(job: Job) -> str | None:
 class WriteJobs:
     """Keeps the transactions of writes open until they end. Safe for use by several threads.
 
-    Nothing of a write is known only here: whoever holds its job can go on with it in another process.
+    Nothing of a write is known only here: another process that has its job can resume it.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class WriteJobs:
         job: Job,
         messages: Sequence[WriterCommitMessage | None],
         epoch: Epoch | None = None,
-        seen: Sequence[Seen] = (),
+        seen: Sequence[ReadSet] = (),
     ) -> CommitReport:
         """Make a write visible. Doing it again is harmless.
 
@@ -173,7 +173,7 @@ class WriteJobs:
 
 
 def forget_commit(job: Job) -> None:
-    """Let the commit log forget that a write was committed: whoever has asked for that has the answer.
+    """Let the commit log forget that a write was committed: its caller has the answer.
 
     Args:
         job: the write.

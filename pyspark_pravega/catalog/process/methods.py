@@ -63,7 +63,7 @@ from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import Check
-from pyspark_pravega.connector.write import Epoch, Seen, can_unpack, take_over
+from pyspark_pravega.connector.write import Epoch, ReadSet, can_unpack, take_over
 from pyspark_pravega.errors import PravegaError, StreamNotFoundError, UnsupportedOperationError, ViewNotFoundError
 from pyspark_pravega.settings import Settings
 
@@ -321,7 +321,7 @@ class CatalogMethods:
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
         planned = [value_of(partition) for partition in partitions]
-        read = None if seen is None else Seen.from_json(seen)
+        read = None if seen is None else ReadSet.from_json(seen)
         left = self.planner.narrow_scan(namespace, table, options, planned, read, predicates, routing)
         return None if left is None else answers.narrowed_scan(left)
 
@@ -469,8 +469,8 @@ class CatalogMethods:
         self._writes.abort(value_of(writer), _messages(messages))
 
 
-def _seen(texts: list[str] | None) -> list[Seen]:
-    return [Seen.from_json(text) for text in texts or ()]
+def _seen(texts: list[str] | None) -> list[ReadSet]:
+    return [ReadSet.from_json(text) for text in texts or ()]
 
 
 def _messages(messages: list[Text64 | None]) -> list[Any]:

@@ -51,7 +51,7 @@ from pyspark_pravega.connector.table import (
     given_properties,
     load_definition,
 )
-from pyspark_pravega.connector.write import Seen
+from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -84,7 +84,7 @@ class Altering:
         self._base, self._schemas, self._constraints, self._replacing = base, schemas, constraints, replacing
 
     def alter(
-        self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[Seen] = ()
+        self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[ReadSet] = ()
     ) -> TableDefinition:
         """Change a table's properties, columns or constraints.
 

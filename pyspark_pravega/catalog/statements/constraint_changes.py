@@ -15,7 +15,7 @@ from pyspark_pravega.connector.table import (
     added_check,
     with_rules,
 )
-from pyspark_pravega.connector.write import Seen, is_same
+from pyspark_pravega.connector.write import ReadSet, is_unchanged
 from pyspark_pravega.errors import (
     ConfigurationError,
     ConflictError,
@@ -73,7 +73,7 @@ class ConstraintChanges:
 
         create_ledger(self._base.client, stream).change_properties(changed)
 
-    def add_check(self, stream: Stream, check: Check, seen: Sequence[Seen]) -> None:
+    def add_check(self, stream: Stream, check: Check, seen: Sequence[ReadSet]) -> None:
         """Add a CHECK constraint.
 
         Writes that were planned before know nothing of it: their commits fail from then on.
@@ -102,9 +102,9 @@ class ConstraintChanges:
                 continue
             return
 
-    def _check_unchanged(self, ledger: Ledger, state: State, seen: Sequence[Seen], check: Check) -> None:
+    def _check_unchanged(self, ledger: Ledger, state: State, seen: Sequence[ReadSet], check: Check) -> None:
         tail = take_snapshot(self._base.client, ledger.stream, ledger)
-        if not all(is_same(self._base.client, tail, state, one) for one in seen):
+        if not all(is_unchanged(self._base.client, tail, state, one) for one in seen):
             raise WriteConflictError(
                 f'constraint "{check.name}" was not added to stream "{ledger.stream}": rows came while those that were '
                 "there were looked at; run the statement again"

@@ -19,7 +19,7 @@ from pyspark_pravega.catalog.statements.replacing import Replacing, Staged, Stag
 from pyspark_pravega.catalog.statements.tables import Tables
 from pyspark_pravega.connector.key_value import TABLE_TYPE, KeyValueDefinition, made_as, truncate
 from pyspark_pravega.connector.table import Check, TableDefinition
-from pyspark_pravega.connector.write import Seen
+from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import StreamExistsError, StreamNotFoundError, UnsupportedOperationError
 from pyspark_pravega.settings import canonical_key
 from pyspark_pravega.together import together
@@ -92,7 +92,7 @@ class Relations:
             self._tables.truncate(namespace, table)
 
     def alter(
-        self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[Seen] = ()
+        self, namespace: Sequence[str], table: str, changes: Sequence[TableChange], seen: Sequence[ReadSet] = ()
     ) -> TableDefinition | KeyValueDefinition:
         """Change a table. Of a key-value table only properties change. See `Altering.alter`."""
         relation = self._base.relation(namespace, table, age_s=0)

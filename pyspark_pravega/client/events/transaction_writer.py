@@ -73,7 +73,7 @@ class TransactionWriter:
     """Writes events into an open transaction, of which others may write other parts. Used by one thread.
 
     Events of one routing key that one writer writes keep their order; nothing is visible before the commit. A context
-    manager that flushes at its end; committing is the business of whoever began the transaction.
+    manager that flushes at its end; the transaction is committed by the one that began it.
     """
 
     def __init__(

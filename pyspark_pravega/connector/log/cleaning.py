@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 def clean(client: Client, ledger: Ledger, state: State) -> State:
     """Truncate the stream where the table's rows begin, if that is still to be done. Doing it twice is harmless.
 
-    What a compaction has left isn't removed here. Where it can't be done now whoever comes next tries again: nobody
+    What a compaction has left isn't removed here. Where it can't be done now the next writer tries again: no read
     sees what lies before that cut.
 
     Args:
@@ -50,7 +50,7 @@ def clean(client: Client, ledger: Ledger, state: State) -> State:
 
 
 def truncate_at(client: Client, cut: StreamCut) -> None:
-    """Truncate a stream, whoever else may do so at the same time.
+    """Truncate a stream, which other processes may do at the same time.
 
     Args:
         client: the cluster.
@@ -65,7 +65,7 @@ def truncate_at(client: Client, cut: StreamCut) -> None:
             client.truncate(cut)
             return
         except (InvalidStreamCutError, UnclearAnswerError):
-            # Somebody else has done it, or is doing it; or it is done, and the controller fails to say so.
+            # Another process has done it, or is doing it; or it is done, and the controller fails to say so.
             if is_empty_before(client, cut.stream, cut):
                 return
             if not limit.wait(_POLL_S):

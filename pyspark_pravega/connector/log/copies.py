@@ -1,7 +1,7 @@
 """What `CALL copy` has copied into a table: an entry for each copy, found by its name.
 
 A copy is done in pieces, each of which is one commit: the epoch `piece.number` of the query `Copy.query`. Where a piece
-begins and ends is noted before it is written. So whoever goes on with a copy asks whether that epoch is there, and
+begins and ends is noted before it is written. So a copy that is resumed asks whether that epoch is there, and
 writes the same events once more where it isn't.
 """
 
@@ -113,7 +113,7 @@ class CopyLog:
             The copy as it is stored.
 
         Raises:
-            ConflictError: somebody else has noted something since.
+            ConflictError: another process has written the entry since.
         """
         content = {**vars(copy), "piece": None if copy.piece is None else vars(copy.piece), "at": now_ms()}
         del content["stored_as"]

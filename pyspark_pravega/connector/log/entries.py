@@ -52,7 +52,7 @@ class Replacement:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """What a replacement has left to be done, by whoever comes next. Readers see the table as if it were done."""
+    """What a replacement has left to be done, by the next writer. Readers see the table as if it were done."""
 
     version: int
     """The version that has replaced the table."""
@@ -61,7 +61,7 @@ class Cleaning:
     stream: dict[str, Any] | None = None
     """As of `Replacement`."""
     held: bool = False
-    """Whether somebody may need what lies before the cut: then who compacts next looks whether that is still so."""
+    """Whether what lies before the cut may be needed: then the next compaction looks whether that is still so."""
 
     @property
     def done(self) -> bool:
@@ -190,7 +190,7 @@ class Commit:
     cut: dict[int, int] = field(default_factory=dict)
     """Segment id to offset in bytes: the stream's tail right after this commit."""
     query: str | None = None
-    """The streaming query, or the option `query`, of whoever wrote it."""
+    """The streaming query, or the option `query`, of its writer."""
     epoch: int | None = None
     replacement: str | None = None
     """The statement that made the table another one with it: `Replacement.id`."""

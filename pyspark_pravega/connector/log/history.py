@@ -27,7 +27,7 @@ from pyspark_pravega.errors import ConfigurationError
 
 HISTORY = "history"
 LEAST_VERSIONS = 100
-"""The last ones stay whatever the property says: who commits looks some of them up."""
+"""The last ones stay whatever the property says: commits look some of them up."""
 
 _SWEPT_AT_ONCE, _MOST_SWEPT = 200, 10_000
 """How many versions are removed by one change, and by one sweep: a table whose `history` was made shorter is done with

@@ -157,7 +157,7 @@ class JobLog:
         repeated(lambda: self._table.remove(*entries))
 
     def commit(self) -> JobCommit | None:
-        """What the job has become; None when it isn't committed, or whoever asked for that knows it."""
+        """What the job has become; None when it isn't committed, or its caller has the answer."""
         return _commit_of(self._table.get(job_key(self._job, COMMITTED))[0])
 
     def state_and_commit(self) -> tuple[State, JobCommit | None]:
@@ -166,7 +166,7 @@ class JobLog:
         return state_of(state), _commit_of(document)
 
     def forget_commit(self) -> None:
-        """Remove what tells that the job was committed: whoever asked for that knows it, and won't ask again."""
+        """Remove what tells that the job was committed: its caller has the answer, and won't retry."""
         repeated(lambda: self._table.remove((job_key(self._job, COMMITTED), ANY_VERSION)))
 
     def is_open(self) -> bool:

@@ -17,7 +17,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
 | job, 2^64 - 1 | the transaction that the first attempts of a job share |
-| job, 2^64 - 2 | the version that a job has become, until whoever asked for the commit has the answer |
+| job, 2^64 - 2 | the version that a job has become, until the caller of the commit has the answer |
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
 
@@ -160,7 +160,7 @@ class Ledger:
             The new state.
 
         Raises:
-            ConflictError: the log has changed since: somebody else completed it.
+            ConflictError: the log has changed since: another process completed it.
         """
         done = without_rows or state.pending
         assert done is not None

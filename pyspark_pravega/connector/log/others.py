@@ -57,7 +57,7 @@ def note_others(client: Client, ledger: Ledger, state: State) -> Taken | None:
         None when a commit is in progress, or the stream scales: then try again.
 
     Raises:
-        ConflictError: the log has changed since: there is a version of somebody else.
+        ConflictError: the log has changed since: another writer has committed a version.
     """
     tail = None if state.pending is not None else take_tail(client, ledger.stream)
     if tail is None:
@@ -73,7 +73,7 @@ def note_others(client: Client, ledger: Ledger, state: State) -> Taken | None:
 
 
 def take_version(client: Client, ledger: Ledger) -> Taken:
-    """Note a version now, whoever commits meanwhile.
+    """Note a version now, whatever others commit meanwhile.
 
     Args:
         client: the cluster.

@@ -1,7 +1,7 @@
-"""Bringing a commit that is in progress to its end, whoever began it.
+"""Recovery of a commit in progress: any process completes it, or rolls it back.
 
 The state of its transactions decides: once one of them is committing, the commit is completed; while all are open, its
-owner has some time to go on, and then they are aborted, which makes the owner's commit fail. A commit of several
+committer has some time to go on, and then they are aborted, which makes its commit fail. A commit of several
 transactions, as of a job during which the stream was scaled, is rolled forward as soon as one of them is committing.
 """
 
@@ -27,23 +27,23 @@ from pyspark_pravega.together import Begun
 FIRST_POLL_S = 0.001
 POLL_S = 0.005
 GRACE_S = 10.0
-"""How long the owner of a commit may take between recording it and committing its transactions."""
+"""How long the committer may take between recording it and committing its transactions."""
 COMMIT_TIMEOUT_S = 300.0
 """How long a committing transaction may take to be committed."""
 _log = logging.getLogger(__name__)
 
 
-AT_REST = frozenset({TransactionState.COMMITTED, TransactionState.ABORTED, TransactionState.UNKNOWN})
-UNDER_WAY = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
+TERMINAL = frozenset({TransactionState.COMMITTED, TransactionState.ABORTED, TransactionState.UNKNOWN})
+COMMITTING_OR_DONE = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
 
 
-def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> State:
-    """Wait until no commit is in progress; take over from an owner that makes no progress, or left something to do.
+def settle(client: Client, ledger: Ledger, *, taken_over: str | None = None) -> State:
+    """Wait until no commit is in progress; take over from a committer that makes no progress, or left something to do.
 
     Args:
         client: the cluster.
         ledger: the stream's commit log.
-        heir_of: a query that the caller has taken over: what its last driver has left isn't waited for.
+        taken_over: a query that the caller has taken over: what its last driver has left isn't waited for.
 
     Returns:
         The log's state with nothing in progress.
@@ -55,22 +55,22 @@ def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> Sta
             cleaned = clean(client, ledger, state)
             if cleaned.pending is None:
                 return cleaned
-            # Cleaning takes a moment: somebody else has begun a commit meanwhile.
+            # Cleaning takes a moment: another commit has begun meanwhile.
             continue
         patience_ends = since.setdefault(state.pending.job, time.monotonic() + GRACE_S)
         try:
             states = transaction_states(client, ledger.stream, state.pending)
-            if states & UNDER_WAY:
+            if states & COMMITTING_OR_DONE:
                 try:
                     cleaned = clean(client, ledger, finish(client, ledger, state))
                     if cleaned.pending is None:
                         return cleaned
                 except TransactionError as error:
-                    # Its owner is told; for the log it is over.
+                    # Its committer is told; for the log it is over.
                     _log.warning("%s", error)
                 continue
-            of_the_dead = heir_of is not None and state.pending.query == heir_of
-            if states == {TransactionState.OPEN} and time.monotonic() < patience_ends and not of_the_dead:
+            is_abandoned = taken_over is not None and state.pending.query == taken_over
+            if states == {TransactionState.OPEN} and time.monotonic() < patience_ends and not is_abandoned:
                 time.sleep(POLL_S)
                 continue
             if (withdrawn := withdraw(client, ledger, state)) is not None:
@@ -80,7 +80,7 @@ def settle(client: Client, ledger: Ledger, *, heir_of: str | None = None) -> Sta
 
 
 def withdraw(client: Client, ledger: Ledger, state: State) -> State | None:
-    """Take back the commit in progress, if nothing of it is committed.
+    """Roll the commit in progress back, if nothing of it is committed.
 
     Args:
         client: the cluster.
@@ -91,23 +91,23 @@ def withdraw(client: Client, ledger: Ledger, state: State) -> State | None:
         The log's new state; None when the commit is under way, and so has to be finished.
 
     Raises:
-        ConflictError: somebody else has brought it to its end.
+        ConflictError: another process has completed it, or rolled it back.
     """
     assert state.pending is not None
     first, *others = state.pending.transaction_ids()
     # They are committed in this order: where the first one can be aborted none of the others has been committed.
     client.controller.abort_transaction(ledger.stream, first)
-    if client.controller.transaction_state(ledger.stream, first) in UNDER_WAY:
+    if client.controller.transaction_state(ledger.stream, first) in COMMITTING_OR_DONE:
         return None
     for transaction in others:
         client.controller.abort_transaction(ledger.stream, transaction)
-    if transaction_states(client, ledger.stream, state.pending) & UNDER_WAY:
+    if transaction_states(client, ledger.stream, state.pending) & COMMITTING_OR_DONE:
         return None
     return ledger.withdraw(state)
 
 
 def finish(client: Client, ledger: Ledger, state: State) -> State:
-    """Commit what the log promises, wait until all of it is visible, and make it a version.
+    """Roll the commit in progress forward: commit its transactions, wait until all is visible, and make it a version.
 
     Args:
         client: the cluster.
@@ -119,7 +119,7 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
 
     Raises:
         TransactionError: a transaction was aborted, or its lease ran out.
-        ConflictError: somebody else has brought it to its end.
+        ConflictError: another process has completed it, or rolled it back.
         UnavailableError: it didn't come to its end in time; it will be, by the next writer.
     """
     assert state.pending is not None
@@ -133,7 +133,7 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
     all_of_it = states == {TransactionState.COMMITTED}
     completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, is_whole=all_of_it)
     if not all_of_it:
-        raise _only_a_part(ledger, state.pending.job, completed.version)
+        raise _partial_commit(ledger, state.pending.job, completed.version)
     return completed
 
 
@@ -149,11 +149,11 @@ def is_whole(ledger: Ledger, job: uuid.UUID, commit: JobCommit | None) -> bool:
         TransactionError: only a part of it has.
     """
     if commit is not None and not commit.is_whole:
-        raise _only_a_part(ledger, str(job), commit.version)
+        raise _partial_commit(ledger, str(job), commit.version)
     return commit is not None
 
 
-def _only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
+def _partial_commit(ledger: Ledger, job: str, version: int) -> TransactionError:
     return TransactionError(
         f'only a part of job {job} on stream "{ledger.stream}" was committed: the stream was scaled while it was '
         "written, the commit was interrupted, and nobody brought it to its end before the lease of one of its "
@@ -161,7 +161,7 @@ def _only_a_part(ledger: Ledger, job: str, version: int) -> TransactionError:
     )
 
 
-def not_known_yet(ledger: Ledger, job: str, error: PravegaError) -> UnclearAnswerError:
+def commit_state_unknown(ledger: Ledger, job: str, error: PravegaError) -> UnclearAnswerError:
     """The error of a job that is being committed, where no server tells how that has ended.
 
     Args:
@@ -201,10 +201,10 @@ def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
             if limit.left == 0:
                 raise
             pause = min(2 * pause, LONGEST_REMINDER_S)
-            # The commit's owner may be dead.
+            # The committer may be dead.
             with suppress(PravegaError):
                 pending = None if ledger is None else ledger.state().pending
-                if pending is not None and transaction_states(client, stream, pending) & UNDER_WAY:
+                if pending is not None and transaction_states(client, stream, pending) & COMMITTING_OR_DONE:
                     commit_all(client, stream, pending)
 
 
@@ -225,19 +225,21 @@ def commit_all(client: Client, stream: Stream, intent: Intent) -> None:
                 )
         except TransactionError:
             # With one of several committed the others are, too, whatever has become of this one.
-            if done == 0 and (len(ids) == 1 or not transaction_states(client, stream, intent) & UNDER_WAY):
+            if done == 0 and (len(ids) == 1 or not transaction_states(client, stream, intent) & COMMITTING_OR_DONE):
                 raise
 
 
 def is_committing(client: Client, ledger: Ledger, state: State) -> bool:
-    """Whether the commit in progress can't be taken back any more.
+    """Whether the commit in progress can't be rolled back any more.
 
     Args:
         client: the cluster.
         ledger: the stream's commit log.
         state: its state.
     """
-    return state.pending is not None and bool(transaction_states(client, ledger.stream, state.pending) & UNDER_WAY)
+    return state.pending is not None and bool(
+        transaction_states(client, ledger.stream, state.pending) & COMMITTING_OR_DONE
+    )
 
 
 def settled_table(client: Client, ledger: Ledger) -> tuple[dict[str, str], State]:
@@ -258,7 +260,7 @@ def settled_table(client: Client, ledger: Ledger) -> tuple[dict[str, str], State
         except ConflictError:
             continue
         except PravegaError:
-            # Its owner is told why. Who may only read waits for somebody who may finish it.
+            # Its committer is told why. A process that may only read waits for one that may write.
             if not limit.wait(POLL_S):
                 return properties, state
 
@@ -268,10 +270,10 @@ def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[Tr
     return {client.controller.transaction_state(stream, transaction) for transaction in intent.transaction_ids()}
 
 
-def is_any_taken(client: Client, ledger: Ledger, transactions: Iterable[uuid.UUID]) -> bool:
+def is_any_committed(client: Client, ledger: Ledger, transactions: Iterable[uuid.UUID]) -> bool:
     """Whether one of the transactions that a job has written is committed, or is being: then the job is a version.
 
-    It tells so where the log doesn't tell whose that is: an earlier release has completed it, or whoever asked for the
+    It tells so where the log doesn't tell whose that is: an earlier release has completed it, or the caller of the
     commit had the answer.
 
     Args:
@@ -279,12 +281,12 @@ def is_any_taken(client: Client, ledger: Ledger, transactions: Iterable[uuid.UUI
         ledger: the stream's commit log.
         transactions: their ids.
     """
-    return any(client.controller.transaction_state(ledger.stream, one) in UNDER_WAY for one in transactions)
+    return any(client.controller.transaction_state(ledger.stream, one) in COMMITTING_OR_DONE for one in transactions)
 
 
 def _await_rest(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
     ends_at, pause, reminders = time.monotonic() + COMMIT_TIMEOUT_S, FIRST_POLL_S, Reminders()
-    while not (states := transaction_states(client, stream, intent)) <= AT_REST:
+    while not (states := transaction_states(client, stream, intent)) <= TERMINAL:
         if time.monotonic() > ends_at:
             raise UnclearAnswerError(
                 f'the commit of job {intent.job} to stream "{stream}" was accepted, but not finished within '

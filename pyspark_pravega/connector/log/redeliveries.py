@@ -1,7 +1,7 @@
 """What `CALL redeliver` is bringing into a table: an entry for each table of dead letters and each source.
 
 It is done piece by piece. The events of a piece are noted before they are written; their commit is the epoch
-`piece.number` of the query `Redelivery.query`. So whoever goes on knows whether they are there.
+`piece.number` of the query `Redelivery.query`. So a resumed one knows whether they are there.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RedeliveryLog:
             redelivery: based on what `get` gave.
 
         Raises:
-            ConflictError: somebody else has noted something since.
+            ConflictError: another process has written the entry since.
         """
         content = {**vars(redelivery), "piece": None if redelivery.piece is None else vars(redelivery.piece)}
         del content["stored_as"]

@@ -18,7 +18,7 @@ from pyspark_pravega.client.positions import later_cut
 from pyspark_pravega.connector.log.entries import Replacement, State
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
-from pyspark_pravega.connector.log.recovery import AT_REST, UNDER_WAY, commit_all, transaction_states
+from pyspark_pravega.connector.log.recovery import COMMITTING_OR_DONE, TERMINAL, commit_all, transaction_states
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.deadlines import Reminders
 from pyspark_pravega.errors import PravegaError, UnavailableError
@@ -158,12 +158,12 @@ def _visible(client: Client, ledger: Ledger | None, *, helps: bool = False) -> V
     if state.pending is None:
         return Visible(state=state)
     states = transaction_states(client, ledger.stream, state.pending)
-    if states & UNDER_WAY:
-        if states <= AT_REST:
+    if states & COMMITTING_OR_DONE:
+        if states <= TERMINAL:
             return Visible(state=state, pending=True)
         if helps or TransactionState.OPEN in states:
-            # Its owner may have died between the commits of two, or the controller have forgotten one: whoever is
-            # allowed to helps, before a lease runs out.
+            # Its committer may have died between two transactions, or the controller have forgotten one: a reader that
+            # may do so rolls it forward, before a lease runs out.
             with suppress(PravegaError):
                 commit_all(client, ledger.stream, state.pending)
         return None

@@ -183,7 +183,7 @@ def only_compacted_since(ledger: Ledger, version: int) -> bool:
 
 
 def era_of(known: Iterable[Era], version: int) -> Era | None:
-    """The era of a version: who wants to tell later changes needs its events from the begin on.
+    """The era of a version: changes after it are told by its events from the begin on.
 
     Args:
         known: the table's eras, the last one first, as one call of `eras` gave them.
@@ -226,7 +226,7 @@ def _is_in(client: Client, stream: Stream, moment: Moment, era: Era) -> bool | N
     # A cut has no version; it must have the rows that took the place of all others.
     if era.reached is None:
         return None
-    # From the era's begin on: before it somebody may just be removing events.
+    # From the era's begin on: before it another process may just be removing events.
     start = Moment(offsets=dict(era.begins), name=f"version {era.version}") if era.begins else None
     try:
         return reaches(parts_until(client, stream, start, moment), era.reached)

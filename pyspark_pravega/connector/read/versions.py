@@ -114,7 +114,7 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
 
 
 def named_cut(client: Client, stream: Stream, name: str) -> StreamCut | None:
-    """The cut that somebody has given a name.
+    """The cut that was given a name.
 
     Args:
         client: the cluster.

@@ -12,7 +12,7 @@ from pyspark_pravega.connector.stream.following import FollowedPartition, RealTi
 from pyspark_pravega.connector.stream.frontier import StreamFrontier
 from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset
-from pyspark_pravega.connector.stream.pieces import Pieces, Position, StreamRange, range_of
+from pyspark_pravega.connector.stream.pieces import PieceEnd, Pieces, StreamRange, range_of
 from pyspark_pravega.connector.stream.reader import (
     PravegaStreamReader,
     RefusedStreamReader,
@@ -25,8 +25,8 @@ from pyspark_pravega.connector.stream.source import StreamSource
 __all__ = [
     "ChangesSource",
     "FollowedPartition",
+    "PieceEnd",
     "Pieces",
-    "Position",
     "PravegaStreamReader",
     "RealTimeReader",
     "RefusedStreamReader",

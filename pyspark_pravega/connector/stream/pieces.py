@@ -43,7 +43,7 @@ class StreamRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Position:
+class PieceEnd:
     """Where a piece ends."""
 
     cut: StreamCut
@@ -102,7 +102,7 @@ class Pieces:
         self._stream = wanted.begin.stream
         self._admission = Admission(client)
 
-    def behind(self, reached: Position) -> Position | None:
+    def behind(self, reached: PieceEnd) -> PieceEnd | None:
         """Where the next piece ends; None when there is none.
 
         Args:
@@ -115,7 +115,7 @@ class Pieces:
         if reached.cut == self._range.end:
             return None
         if self._range.last is None:
-            return Position(cut=self._some_bytes(reached.cut, self._range.end, self._size))
+            return PieceEnd(cut=self._some_bytes(reached.cut, self._range.end, self._size))
         ledger = open_ledger(self._client, self._stream)
         assert ledger is not None
         if reached.version is not None:
@@ -125,43 +125,43 @@ class Pieces:
         # Before the oldest there may be many versions of which nothing is known any more.
         size = None if oldest is not None and oldest.version == 1 else self._size
         cut = self._some_bytes(reached.cut, first.cut, size)
-        return Position(cut=cut, version=first.version if cut == first.cut else None)
+        return PieceEnd(cut=cut, version=first.version if cut == first.cut else None)
 
-    def _some_versions(self, ledger: Ledger, reached: StreamCut, version: int) -> Position:
+    def _some_versions(self, ledger: Ledger, reached: StreamCut, version: int) -> PieceEnd:
         assert self._range.last is not None
-        position, size = None, 0
+        piece_end, size = None, 0
         for expected, commit in enumerate(commits_between(ledger, version + 1, self._range.last), version + 1):
             if commit.version != expected:
                 break
             cut = self._end_of(commit)
             size += commit.bytes
             is_scaled = cut.keys() != reached.keys()
-            if position is not None and (is_scaled or size > self._size or expected > version + _MOST_VERSIONS):
-                return position
+            if piece_end is not None and (is_scaled or size > self._size or expected > version + _MOST_VERSIONS):
+                return piece_end
             if is_scaled:
                 until = self._some_bytes(reached, cut, None)
-                return Position(cut=until, version=expected if until == cut else None)
-            position = Position(cut=cut, version=expected)
+                return PieceEnd(cut=until, version=expected if until == cut else None)
+            piece_end = PieceEnd(cut=cut, version=expected)
             if self._single:
-                return position
-        if position is None:
+                return piece_end
+        if piece_end is None:
             # It says why it isn't there.
-            return Position(cut=self._end_of(commit_of(ledger, self._stream, version + 1)), version=version + 1)
-        return position
+            return PieceEnd(cut=self._end_of(commit_of(ledger, self._stream, version + 1)), version=version + 1)
+        return piece_end
 
-    def _first_behind(self, ledger: Ledger, begin: StreamCut, oldest: int) -> Position:
+    def _first_behind(self, ledger: Ledger, begin: StreamCut, oldest: int) -> PieceEnd:
         """The first version that is known and ends behind a cut."""
         assert self._range.last is not None
-        position = Position(cut=self._range.end, version=self._range.last)
+        piece_end = PieceEnd(cut=self._range.end, version=self._range.last)
         low, high = oldest, self._range.last
         while low < high:
             middle = (low + high) // 2
             cut = self._end_of(commit_of(ledger, self._stream, middle))
             if compare_cuts(self._client.controller, begin, cut) is CutOrder.BEFORE:
-                position, high = Position(cut=cut, version=middle), middle
+                piece_end, high = PieceEnd(cut=cut, version=middle), middle
             else:
                 low = middle + 1
-        return position
+        return piece_end
 
     def _some_bytes(self, reached: StreamCut, end: StreamCut, size: int | None) -> StreamCut:
         frontier = StreamFrontier(self._client, self._stream)

@@ -1,8 +1,8 @@
 """Writes: settled as a `plan`, done by tasks (`task`) of a `job`, made a version in `commit`; `overwrite` replaces and
-`deltas` changes rows, `compaction` writes those of a table with a key once more, and `keeping` removes what nobody
+`deltas` changes rows, `compaction` writes those of a table with a key once more, and `retention` removes what nobody
 needs then. `dead_letters` are rows of bad events.
 
-`seen` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
+`read_set` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
 their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `connector.table`, `connector.log` and
 `connector.read`.
 """
@@ -15,7 +15,6 @@ from pyspark_pravega.connector.write.dead_letters import (
 )
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
-from pyspark_pravega.connector.write.keeping import create_cut, release
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
     ReadingJob,
@@ -33,8 +32,15 @@ from pyspark_pravega.connector.write.plan import (
     check_trigger,
     time_column,
 )
+from pyspark_pravega.connector.write.read_set import (
+    ReadSet,
+    is_unchanged,
+    parts_since,
+    possible_routing_hashes,
+    routing_hashes,
+)
+from pyspark_pravega.connector.write.retention import create_cut, release
 from pyspark_pravega.connector.write.routing import Routing, key_texts
-from pyspark_pravega.connector.write.seen import Seen, is_same, parts_since, possible_routing_hashes, routing_hashes
 from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
 
@@ -50,9 +56,9 @@ __all__ = [
     "Epoch",
     "EpochWriter",
     "OverwritingJob",
+    "ReadSet",
     "ReadingJob",
     "Routing",
-    "Seen",
     "StagedTable",
     "WriteJob",
     "WritePlan",
@@ -66,7 +72,7 @@ __all__ = [
     "create_cut",
     "forget_replacement",
     "is_replaced",
-    "is_same",
+    "is_unchanged",
     "key_texts",
     "parts_since",
     "possible_routing_hashes",

@@ -31,9 +31,9 @@ from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
-from pyspark_pravega.connector.write.keeping import release
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.connector.write.seen import parts_since
+from pyspark_pravega.connector.write.read_set import parts_since
+from pyspark_pravega.connector.write.retention import release
 from pyspark_pravega.errors import ConflictError, TableChangedError, UnsupportedOperationError, WriteConflictError
 from pyspark_pravega.settings import Settings
 

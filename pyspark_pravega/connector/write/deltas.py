@@ -15,7 +15,7 @@ from pyspark_pravega.connector.write.changed_rows import ChangesOfKeys
 from pyspark_pravega.connector.write.job import TaskMessage
 from pyspark_pravega.connector.write.overwrite import ReadingJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.connector.write.seen import Seen
+from pyspark_pravega.connector.write.read_set import ReadSet
 from pyspark_pravega.errors import WriteConflictError
 
 
@@ -61,7 +61,7 @@ class DeltaJob(ReadingJob):
             self._seen = [replace(one, version=state.version, offsets=tail.cut) for one in self._seen]
         return super()._replacement(ledger, state)
 
-    def _conflict(self, state: State, seen: Seen) -> WriteConflictError:
+    def _conflict(self, state: State, seen: ReadSet) -> WriteConflictError:
         which = "rows" if seen.keys is None else "rows with keys"
         return WriteConflictError(
             f'the rows of stream "{self.plan.stream}" were not changed: the statement has read version {seen.version} '

@@ -191,7 +191,7 @@ class WriteJob:
             self._committer(ledger).abort(len(messages))
 
     def forget_commit(self) -> None:
-        """Let the log forget that the job was committed: whoever asked for that has the answer, and won't ask again."""
+        """Let the log forget that the job was committed: its caller has the answer, and won't retry."""
         ledger = self._log_if_any()
         if ledger is not None:
             ledger.job(self.job).forget_commit()

@@ -43,7 +43,7 @@ def renewed(renew: Callable[[], None], every_s: float, job: uuid.UUID) -> Iterat
 
 
 @contextmanager
-def told_of_leases(plan: WritePlan, written: Sequence[Written]) -> Iterator[None]:
+def explaining_expired_leases(plan: WritePlan, written: Sequence[Written]) -> Iterator[None]:
     """Say of a lost transaction that its lease was over, where that is what has happened.
 
     Args:

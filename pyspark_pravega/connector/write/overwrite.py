@@ -31,7 +31,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import ChangeCodec, load_definition
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, StagedTable, WritePlan
-from pyspark_pravega.connector.write.seen import Seen, is_same, is_same_for_keys
+from pyspark_pravega.connector.write.read_set import ReadSet, is_unchanged, is_unchanged_for_keys
 from pyspark_pravega.errors import ConflictError, UnsupportedOperationError, WriteConflictError
 
 
@@ -55,14 +55,14 @@ class ReadingJob(WriteJob):
                 f'the rows of stream "{plan.stream}" can only be {self._done} at once: writer mode {plan.mode} '
                 f"doesn't commit them together, take {EXACTLY_ONCE}"
             )
-        self._seen: Sequence[Seen] = ()
+        self._seen: Sequence[ReadSet] = ()
         super().__init__(plan)
 
     def commit_job(
         self,
         messages: Sequence[WriterCommitMessage | None],
         epoch: Epoch | None = None,
-        seen: Sequence[Seen] = (),
+        seen: Sequence[ReadSet] = (),
     ) -> CommitReport:
         """Make the rows visible. Doing it again after a success is harmless.
 
@@ -93,15 +93,15 @@ class ReadingJob(WriteJob):
                     "columns that the table had before an ALTER TABLE. Nothing was written; run it again"
                 )
 
-    def _is_same(self, ledger: Ledger, tail: Snapshot, state: State, seen: Seen) -> bool:
+    def _is_same(self, ledger: Ledger, tail: Snapshot, state: State, seen: ReadSet) -> bool:
         """Whether what the statement has read still is so; of a table with a key, for the keys that it has named."""
         client, stream = shared_client(self.plan.settings), self.plan.stream
-        if is_same(client, tail, state, seen):
+        if is_unchanged(client, tail, state, seen):
             return True
         if not isinstance(self.plan.codec, ChangeCodec):
             return False
         definition = load_definition(client, self.plan.settings, stream)
-        return is_same_for_keys(client, ledger, definition, tail, state, seen)
+        return is_unchanged_for_keys(client, ledger, definition, tail, state, seen)
 
 
 class OverwritingJob(ReadingJob):
@@ -146,7 +146,7 @@ class OverwritingJob(ReadingJob):
             return Replacement(begins=begins, keeps=keeps)
         return staged.replacement(begins)
 
-    def _conflict(self, state: State, seen: Seen) -> WriteConflictError:
+    def _conflict(self, state: State, seen: ReadSet) -> WriteConflictError:
         since = (
             f"another version was committed since, the last one is {state.version}"
             if state.version > seen.version

@@ -139,7 +139,7 @@ def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None
         ledger = create_ledger(client, plan.stream, to_write=True)
         if ledger.take_over(query, run) is None:
             raise fenced(plan, query)
-        settle(client, ledger, heir_of=query)
+        settle(client, ledger, taken_over=query)
     elif plan.at_once and epoch is not None:
         opened = open_ledger(client, plan.stream)
         if opened is None or opened.progress(query).run is None:
@@ -148,5 +148,5 @@ def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None
         # With this trigger Spark forgets the end of a micro-batch of which it hadn't noted that it was committed. A
         # batch of its number has other rows from now on, and must not be taken for the one that is there.
         opened.take_over(query, run)
-        settle(client, opened, heir_of=query)
+        settle(client, opened, taken_over=query)
         opened.rewind(query, epoch)

@@ -28,7 +28,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.read import between, commits_between, moment_of, rows_at
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.stream import Pieces, Position, StreamRange, range_of
+from pyspark_pravega.connector.stream import PieceEnd, Pieces, StreamRange, range_of
 from pyspark_pravega.connector.table import TableDefinition, check_columns
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -147,12 +147,12 @@ class _Work:
         copies = ledger.copies()
         self._check_source(copy)
         if copy.piece is None:
-            position = self._next(copy, size)
-            if position is None:
+            piece_end = self._next(copy, size)
+            if piece_end is None:
                 copies.put(replace(copy, done_at=now_ms()))
                 return None
             after = settle(self._client, ledger).version
-            piece = Piece(number=copy.pieces, end=dict(position.cut), version=position.version, after=after)
+            piece = Piece(number=copy.pieces, end=dict(piece_end.cut), version=piece_end.version, after=after)
             copies.put(replace(copy, piece=piece))
             return None
         piece, state = copy.piece, settle(self._client, ledger)
@@ -189,13 +189,13 @@ class _Work:
         end = proper_cut(self._client, stream, moment.offsets)
         return StreamRange(begin=end, end=end, last=moment.version)
 
-    def _next(self, copy: Copy, size: int) -> Position | None:
+    def _next(self, copy: Copy, size: int) -> PieceEnd | None:
         stream, cut = self._source.stream, StreamCut(self._source.stream, copy.reached)
         if self._source.key is not None:
-            return Position(cut=StreamCut(stream, copy.end), version=copy.last) if copy.pieces == 0 else None
+            return PieceEnd(cut=StreamCut(stream, copy.end), version=copy.last) if copy.pieces == 0 else None
         wanted = StreamRange(begin=cut, end=StreamCut(stream, copy.end), first=copy.first, last=copy.last)
         pieces = Pieces(self._client, wanted, size=size, single=self._needs_order)
-        return pieces.behind(Position(cut=cut, version=copy.reached_version))
+        return pieces.behind(PieceEnd(cut=cut, version=copy.reached_version))
 
     @property
     def _needs_order(self) -> bool:

@@ -1,4 +1,4 @@
-"""A commit from the last task's end to the version, or to nothing; each step may be done before, by whoever."""
+"""A commit from the last task's end to the version, or to nothing; any process may have done a step before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_pravega.connector.log import Ledger, clean
 from pyspark_pravega.connector.write.commit.attempts import Attempts
 from pyspark_pravega.connector.write.commit.promise import Promise, Replacing, intent_of
 from pyspark_pravega.connector.write.commit.stages import Stage
-from pyspark_pravega.connector.write.leases import told_of_leases
+from pyspark_pravega.connector.write.leases import explaining_expired_leases
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan, check_stream
 from pyspark_pravega.connector.write.task import Written
 from pyspark_pravega.errors import ConflictError, PravegaError
@@ -110,7 +110,7 @@ class Committer:
     ) -> tuple[Stage, Set[uuid.UUID]]:
         """The first try, as far as this process knows: what it came to, and which transactions it leaves over."""
         attempts.abort(attempts.noted - attempts.winners)
-        with told_of_leases(self._plan, attempts.written):
+        with explaining_expired_leases(self._plan, attempts.written):
             try:
                 with kept_alive:
                     targets = attempts.gather()

@@ -1,7 +1,7 @@
 """A job's promise in the commit log: its intent, recorded before anything of it becomes visible.
 
-Whoever comes next keeps it, or withdraws it: the job itself, another process that commits the same job, the next
-writer, a reader. So each step here first asks how far others have brought it.
+Any process keeps it, or withdraws it: the job itself, another one that commits the same job, the next writer, a reader.
+So each step here first asks how far others have brought it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pyspark_pravega.connector.log import (
     Progress,
     Replacement,
     State,
+    commit_state_unknown,
     finish,
-    is_any_taken,
+    is_any_committed,
     is_whole,
-    not_known_yet,
     settle,
     take_snapshot,
     withdraw,
@@ -73,7 +73,7 @@ class Promise:
             TransactionError: only a part of it is a version.
         """
         (state, commit), taken = together(
-            self._log.state_and_commit, partial(is_any_taken, self._client, self._ledger, written)
+            self._log.state_and_commit, partial(is_any_committed, self._client, self._ledger, written)
         )
         if self.is_in(state):
             return Standing(Stage.PROMISED, state)
@@ -105,7 +105,7 @@ class Promise:
         client, ledger, retries = self._client, self._ledger, Retries(self._plan.settings.timeout)
         while True:
             if epoch is not None:
-                # Who has lost the query is told before it waits for others.
+                # A driver that is fenced is told so before it waits for others.
                 self._progress(epoch)
             state, progress = settle(client, ledger), None
             if epoch is not None:
@@ -124,7 +124,7 @@ class Promise:
                     return Standing(Stage.REPEATED, state)
                 raise
             if len(targets) > 1:
-                # Once the first of them is committed the others have to be, even if it takes somebody else to do it.
+                # Once the first of them is committed the others have to be, even if another process has to do it.
                 for target in targets:
                     client.controller.ping_transaction(self._plan.stream, target.id, lease_ms=MAX_LEASE_MS)
             try:
@@ -146,7 +146,7 @@ class Promise:
                 return Standing(Stage.REPEATED, standing.state)
 
     def keep(self, promised: Standing) -> None:
-        """Commit what is promised, and make it a version; or find that somebody else has.
+        """Commit what is promised, and make it a version; or find that another process has.
 
         Args:
             promised: as `make` or `recognise` has found it.
@@ -164,14 +164,14 @@ class Promise:
                 # Another writer was waiting for this commit, and has completed its entry.
                 standing = self._look()
             except TransactionError:
-                # Unless its transactions are being committed all the same, or somebody else brings it to its end.
+                # Unless its transactions are being committed all the same, or another process completes it.
                 with suppress(ConflictError):
                     if self._withdrawn() is Stage.UNPROMISED:
                         raise
             except PravegaError as error:
                 # That it failed doesn't prove that it isn't done.
                 if not retries.again():
-                    raise not_known_yet(self._ledger, str(self._job), error) from error
+                    raise commit_state_unknown(self._ledger, str(self._job), error) from error
                 state = standing.state
                 with suppress(UnavailableError):
                     state = self._ledger.state()
@@ -189,7 +189,7 @@ class Promise:
             `UNPROMISED`, or `COMMITTING` where it can't be taken back any more.
 
         Raises:
-            ConflictError: somebody else has brought it to its end.
+            ConflictError: another process has completed it, or withdrawn it.
         """
         is_under_way = withdraw(self._client, self._ledger, promised) is None
         return Stage.COMMITTING if is_under_way else Stage.UNPROMISED

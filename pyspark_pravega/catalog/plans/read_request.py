@@ -81,7 +81,7 @@ def all_columns(definition: TableDefinition) -> StructType:
     return StructType([*CHANGE_COLUMNS, *definition.schema])
 
 
-def as_asked(
+def with_read_options(
     definition: TableDefinition, columns: Sequence[str], events: EventOptions, *, streamed: bool = False
 ) -> TableDefinition:
     """A table as a read's options take it.

@@ -1,4 +1,4 @@
-"""What a statement has read of the table that it writes to, and whether that is still so."""
+"""The read set of a statement that writes: a commit of others that has changed it is a conflict."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MOST_LOOKED_AT = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What a statement has read of the table that it writes to: the table up to a moment."""
+class ReadSet:
+    """What a statement has read of the table that it writes to: a snapshot of it, or some of its keys."""
 
     version: int
     """The last version of the commit log that it has read; 0 when there was none."""
@@ -40,7 +40,7 @@ class Seen:
     """The schema with whose columns it has read them, `TableDefinition.schema_name`; empty where that isn't known."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, keys: Floats | None = None) -> Seen:
+    def of(cls, snapshot: Snapshot, keys: Floats | None = None) -> ReadSet:
         """What a read of a snapshot sees.
 
         Args:
@@ -54,7 +54,7 @@ class Seen:
             keys=None if keys is None else tuple(keys.tolist()),
         )
 
-    def is_of(self, other: Seen) -> bool:
+    def is_of(self, other: ReadSet) -> bool:
         """Whether both have read the same version, whatever keys of it."""
         return (self.version, self.offsets) == (other.version, other.offsets)
 
@@ -63,7 +63,7 @@ class Seen:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Seen:
+    def from_json(cls, text: str) -> ReadSet:
         """What `to_json` gave."""
         content = json.loads(text)
         keys = content["keys"]
@@ -103,7 +103,7 @@ def _hashes(routing: Routing, keys: pa.RecordBatch) -> Floats:
     return key_fractions(texts)
 
 
-def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
+def is_unchanged(client: Client, tail: Snapshot, state: State, seen: ReadSet) -> bool:
     """Whether a table still is what a statement has read of it.
 
     Args:
@@ -118,8 +118,8 @@ def is_same(client: Client, tail: Snapshot, state: State, seen: Seen) -> bool:
     return parts is not None and not any(part.size for part in parts)
 
 
-def is_same_for_keys(
-    client: Client, ledger: Ledger, definition: TableDefinition, tail: Snapshot, state: State, seen: Seen
+def is_unchanged_for_keys(
+    client: Client, ledger: Ledger, definition: TableDefinition, tail: Snapshot, state: State, seen: ReadSet
 ) -> bool:
     """Whether the rows that a statement has read of a table with a key still are what they were. What came since is
     looked at for their keys; a compaction changes no row.

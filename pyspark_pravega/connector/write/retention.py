@@ -1,4 +1,4 @@
-"""What of the events that a compaction has written once more stays, and for whom.
+"""Retention of the events that a compaction has written once more: what named cuts and subscribers still need.
 
 Readers leave these events out in any case, as the commit log says where the rows begin. Kept are whole eras
 (`connector.read.eras`): old versions, named cuts and changes are told by all events of theirs.
@@ -74,7 +74,7 @@ def create_cut(client: Client, ledger: Ledger, name: str, version: str | None, *
             moment = moment_of(client, stream, version)
         cut = proper_cut(client, stream, moment.offsets)
         try:
-            _check_stays(client, ledger, holders, moment, keyed=keyed)
+            _check_retained(client, ledger, holders, moment, keyed=keyed)
             ledger.holders().add_cut(holders, name, NamedCut(created_at=now_ms(), offsets=dict(cut)))
         except ConflictError:
             continue
@@ -86,7 +86,7 @@ def create_cut(client: Client, ledger: Ledger, name: str, version: str | None, *
         return cut
 
 
-def _check_stays(client: Client, ledger: Ledger, holders: Holders, moment: Moment, *, keyed: bool) -> None:
+def _check_retained(client: Client, ledger: Ledger, holders: Holders, moment: Moment, *, keyed: bool) -> None:
     """Refuse a moment whose events are gone, or are being removed.
 
     Raises:
@@ -127,7 +127,7 @@ def release(client: Client, ledger: Ledger, *, one_more: bool = False) -> None:
 
 
 def _is_released(client: Client, ledger: Ledger, *, one_more: bool) -> bool:
-    """Whether all that may be removed is; False when somebody has committed meanwhile, or needs it from now on."""
+    """Whether all that may be removed is; False when another commit came meanwhile, or another cut or subscriber."""
     holders = ledger.holders().look()
     cleaning = holders.state.cleaning
     if cleaning is None or not cleaning.begins or not cleaning.held:
@@ -159,7 +159,7 @@ def _is_released(client: Client, ledger: Ledger, *, one_more: bool) -> bool:
 
 
 def _needed(client: Client, ledger: Ledger, holders: Holders, known: Sequence[Era]) -> Iterator[Era | None]:
-    """The eras of whose events somebody needs some; None for all that there are."""
+    """The eras of which named cuts and subscribers need events; None for all that there are."""
     for name, cut in holders.cuts.items():
         moment = Moment(offsets=cut.offsets, name=f'cut "{name}"')
         era = era_at(client, ledger.stream, moment, known)
