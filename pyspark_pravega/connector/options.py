@@ -210,7 +210,7 @@ class EventOptions:
     """How the events of a stream are taken: stronger than the table's properties of these names."""
 
     format: str | None = None
-    """A format of somebody's own, `package.module:Class`."""
+    """A custom format, `package.module:Class`."""
     schema_type: str | None = None
     """Which of several types of events."""
     mode: str | None = None

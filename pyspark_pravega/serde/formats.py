@@ -46,11 +46,11 @@ class Schema:
     """A table's schema as the registry keeps it."""
 
     format: str
-    """`avro`, `json` or `protobuf`, or a format of somebody's own."""
+    """`avro`, `json` or `protobuf`, or a custom format."""
     type: str
     """An Avro record's or Protobuf message's full name; free text for others."""
     data: bytes
-    """UTF-8 text, or a FileDescriptorSet; Spark's JSON of the columns for a format of somebody's own."""
+    """UTF-8 text, or a FileDescriptorSet; Spark's JSON of the columns for a custom format."""
 
     def columns(self) -> StructType:
         """The columns of a table with that schema.
@@ -124,7 +124,7 @@ def schema_for(table_format: str, columns: StructType, *, name: str, namespace: 
     """The schema for a new table.
 
     Args:
-        table_format: `avro`, `json` or `protobuf`, or a format of somebody's own.
+        table_format: `avro`, `json` or `protobuf`, or a custom format.
         columns: the table's columns.
         name: the stream.
         namespace: the scope.
@@ -153,7 +153,7 @@ def registered_schema(serialization_format: str, type_name: str, data: bytes) ->
         data: its bytes.
 
     Raises:
-        UnsupportedOperationError: it is of a format of somebody's own.
+        UnsupportedOperationError: it is of a custom format.
     """
     event_format = {name: ours for ours, name in REGISTERED.items()}.get(serialization_format)
     if event_format is None:

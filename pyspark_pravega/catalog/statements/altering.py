@@ -326,7 +326,7 @@ class Altering:
             primary_keys.change_key(self._base.client, create_ledger(self._base.client, stream), check, change)
         except PravegaError:
             if primary_keys.ADDITION in changes:
-                # Somebody else may have given the stream a key meanwhile, and need it.
+                # Another statement may have given the stream a key meanwhile, and need it.
                 with suppress(PravegaError):
                     self._alter_columns(stream, [primary_keys.REMOVAL])
             raise

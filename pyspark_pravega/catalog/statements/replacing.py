@@ -226,7 +226,7 @@ class Replacing:
             return
         ledger = open_ledger(self._base.client, stream)
         if ledger is not None and is_replaced(ledger, ledger.state(), staged.id):
-            # Its commit was reported as failed, and yet it is made: whoever comes next finishes it.
+            # Its commit was reported as failed, and yet it is made: the next statement finishes it.
             return
         if staged.schema is not None:
             ledger = ledger or create_ledger(self._base.client, stream)
@@ -237,7 +237,7 @@ class Replacing:
         self._base.forget(stream)
 
     def forget(self, staged: Staged) -> None:
-        """Let the log forget that a staged table was committed, when whoever has asked for that has the answer.
+        """Let the log forget that a staged table was committed, when its caller has the answer.
 
         Args:
             staged: what `stage` has returned.

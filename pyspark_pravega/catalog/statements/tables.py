@@ -212,7 +212,7 @@ class Tables:
             ledger = open_ledger(self._base.client, stream)
             is_left_over = ledger is not None and ledger.is_left_over()
         except TableBeingDroppedError:
-            # Somebody deletes it just now.
+            # Another statement deletes it just now.
             is_left_over = False
         if self._base.exists(stream):
             raise StreamExistsError(f'stream "{stream}" exists already')
@@ -225,7 +225,7 @@ class Tables:
         without an answer of the registry, leaves all of it.
 
         Returns:
-            False when somebody else has deleted the stream meanwhile.
+            False when another statement has deleted the stream meanwhile.
         """
         self._base.forget(stream)
         limit = Limit(_DROP_PATIENCE_S)
@@ -233,7 +233,7 @@ class Tables:
             try:
                 return self._delete(stream, self._base.registry)
             except (NotFoundError, TableBeingDroppedError):
-                # Somebody else drops it, too.
+                # Another statement drops it, too.
                 if not self._base.client.controller.stream_exists(stream):
                     return False
                 if not limit.wait(_DROP_POLL_S):
@@ -254,7 +254,7 @@ class Tables:
         else:
             # It says what is being committed, which the seal may have to wait for.
             seal(self._base.client, stream, ledger)
-        # Until the stream was sealed, somebody who begins to write could make a log, also behind a deletion.
+        # Until the stream was sealed, a writer that begins could make a log, also behind a deletion.
         delete_ledger(self._base.client, stream)
         return controller.delete_stream(stream)
 

@@ -148,7 +148,7 @@ class State:
         version, replacement = self.version + 1, done.replacement
         added = replace(self, version=version, pending=None, committed_at=committed_at)
         if done.job == OTHERS:
-            # Nobody has counted its rows, so the stream holds more than the log knows.
+            # Its rows aren't counted, so the stream holds more than the log knows.
             return added
         if replacement is None:
             return replace(
@@ -206,7 +206,7 @@ class Commit:
 
     @property
     def of_others(self) -> bool:
-        """Whether it only notes where the stream ended, so that nobody has counted its rows."""
+        """Whether it only notes where the stream ended, so that its rows aren't counted."""
         return self.job == OTHERS
 
 

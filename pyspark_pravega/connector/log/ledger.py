@@ -452,7 +452,7 @@ class Ledger:
                     raise
 
     def _sweep(self, version: int) -> None:
-        """Remove what nobody needs any more. Others may do it at the same time."""
+        """Remove what isn't needed any more. Other processes may do it at the same time."""
         text = self.properties().get(HISTORY)
         history = History(versions=KEPT_VERSIONS) if text is None else History.parse(text)
         forget_versions(self._table, version, history)

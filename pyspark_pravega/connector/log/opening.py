@@ -29,7 +29,7 @@ def open_ledger(client: Client, stream: Stream) -> Ledger | None:
     """A stream's commit log.
 
     Returns:
-        None when it has none: then nobody has written to the stream through this package.
+        None when it has none: then no writer of this package has written to the stream.
 
     Raises:
         TableBeingDroppedError: it was deleted just now, and the stream is still there.

@@ -87,7 +87,7 @@ class Subscription:
 
             controller.update_reader_group(scope, self._name, with_missing)
         for stream in streams:
-            # Somebody may be removing events, and have looked for subscribers before. Who may not write to the log
+            # A compaction may be removing events, and have looked for subscribers before. Who may not write to the log
             # can't tell them.
             with suppress(AuthenticationError):
                 ledger = open_ledger(self._client, stream)

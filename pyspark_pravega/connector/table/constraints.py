@@ -139,7 +139,7 @@ def added_check(checks: Iterable[Check], new: Check, stream: object) -> tuple[Ch
 
 
 def check_enforced(checks: Iterable[Check], known: Collection[str] | None, stream: object) -> None:
-    """Refuse a write whose rows nobody would check against the table's constraints.
+    """Refuse a write whose rows no engine would check against the table's constraints.
 
     Args:
         checks: the table's constraints.
@@ -148,7 +148,7 @@ def check_enforced(checks: Iterable[Check], known: Collection[str] | None, strea
         stream: the stream, for messages.
 
     Raises:
-        UnsupportedOperationError: nobody checks them.
+        UnsupportedOperationError: no engine checks them.
         TableChangedError: one was added after the statement was analysed.
     """
     enforced = [check.name for check in checks if check.enforced]

@@ -53,7 +53,7 @@ class TableDefinition:
     stream: Stream
     schema: StructType
     format: str
-    """One of `serde.formats.FORMATS`, or a format of somebody's own (`serde.custom`)."""
+    """One of `serde.formats.FORMATS`, or a custom format (`serde.custom`)."""
     codec: Codec
     """Decodes; `for_writing` gives one that encodes."""
     configuration: StreamConfiguration
@@ -301,7 +301,7 @@ def with_key(definition: TableDefinition) -> TableDefinition:
     Raises:
         ConfigurationError: the properties don't go with its events.
     """
-    # Without its schema nothing is known of the events: whoever reads them is told that.
+    # Without its schema nothing is known of the events: their readers are told that.
     if definition.format == RAW:
         return definition
     key_and_schema = key_of(definition.properties, definition.schema, definition.stream)

@@ -248,7 +248,7 @@ def planned_schema(definition: TableDefinition, columns: Collection[str]) -> Pla
         columns: those that the query reads.
 
     Returns:
-        None where events have no schema in the registry, or are in a format of somebody's own.
+        None where events have no schema in the registry, or are in a custom format.
     """
     if definition.registered is None or definition.encodings is None:
         return None

@@ -51,7 +51,7 @@ DELETE = "delete"
 """What the field of an event that says what happened to its row holds where the row was deleted."""
 
 COLUMNS = "spark.columns"
-"""The property that keeps the columns of a table whose format is of somebody's own."""
+"""The property that keeps the columns of a table whose format is a custom one."""
 PINNED_SCHEMA = "_schema"
 """The property that keeps a table at a schema (its id) while another one is there that isn't to be seen yet."""
 KEY_TEXTS, PLAIN = "_key_texts", "plain"

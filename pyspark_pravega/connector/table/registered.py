@@ -47,7 +47,7 @@ def registered_in(
         stream: the stream.
         properties: the table's properties.
         type_name: the wanted events' type; None for all.
-        custom: a format of somebody's own, if it is one.
+        custom: a custom format, if it is one.
 
     Raises:
         ConfigurationError: there is no registry, or there are no events of that type.

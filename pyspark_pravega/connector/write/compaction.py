@@ -118,7 +118,7 @@ class CompactingJob(WriteJob):
 
 
 def compact(settings: Settings, stream: Stream, *, one_more: bool = False, threads: int = _THREADS) -> Compacted:
-    """Write a table's rows once more, and remove the events before that nobody needs.
+    """Write a table's rows once more, and remove the events before that no named cut or subscriber needs.
 
     Args:
         settings: the cluster, and the schema registry.

@@ -136,7 +136,7 @@ class WritePlan:
             staged: what the table is to become with these rows, if that is something else.
 
         Raises:
-            UnsupportedOperationError: nobody would check the rows against the table's constraints.
+            UnsupportedOperationError: no engine would check the rows against the table's constraints.
             TableChangedError: a constraint was added after the write was analysed.
             ConfigurationError: options contradict each other, or the table.
             InvalidNameError: a column isn't there.

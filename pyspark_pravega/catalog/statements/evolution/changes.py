@@ -148,7 +148,7 @@ def _as_known(kind: DataType, known: DataType) -> DataType:
 
 
 def due(columns: StructType, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-    """Those of some changes that somebody else hasn't made meanwhile. Spark adds no column that it knows to be there.
+    """Those of some changes that no other statement has made meanwhile. Spark adds no column that it knows to be there.
 
     Args:
         columns: the fields of the events, as they are.

@@ -152,7 +152,7 @@ class KeyValueTables:
         return True
 
     def drop_made(self, stream: Stream, made_at: str) -> None:
-        """Delete a table, unless somebody else has made another one of that name meanwhile.
+        """Delete a table, unless another statement has made another one of that name meanwhile.
 
         Args:
             stream: the table's name.

@@ -1,7 +1,7 @@
 """CALL copy: a range of a table's versions into another table, once.
 
 Its pieces are epochs of a query that is called as the copy is (`connector.log.copies`): Spark runs an INSERT for each,
-and whoever calls it again goes on behind the last one that was committed.
+and a call that repeats it goes on behind the last one that was committed.
 """
 
 from __future__ import annotations
