@@ -51,14 +51,14 @@ class Message:
 
     def drop(self, path: list[str], *, if_exists: bool) -> None:
         """Drop a field."""
-        index = next((i for i, known in enumerate(self._message.field) if [known.name] == path), None)
-        if index is None:
+        field_index = next((i for i, known in enumerate(self._message.field) if [known.name] == path), None)
+        if field_index is None:
             if if_exists:
                 return
             raise InvalidNameError(f'stream "{self._stream}" has no column "{".".join(path)}" to drop')
         if len(self._message.field) == 1:
             raise UnsupportedOperationError(f'column "{path[0]}" is the only one of stream "{self._stream}"')
-        gone = self._message.field[index]
+        gone = self._message.field[field_index]
         self._message.reserved_range.add(start=gone.number, end=gone.number + 1)
         if gone.HasField("oneof_index"):
             if not gone.proto3_optional:
@@ -68,7 +68,7 @@ class Message:
             for known in self._message.field:
                 if known.HasField("oneof_index") and known.oneof_index > index:
                     known.oneof_index -= 1
-        del self._message.field[index]
+        del self._message.field[field_index]
 
     def retype(self, path: list[str], kind: DataType) -> None:
         """Give a field another type."""
