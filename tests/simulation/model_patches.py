@@ -21,7 +21,7 @@ from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.connector.log import cleaning, job_log, ledger, opening, recovery, snapshot, tail
 from pyspark_pravega.connector.stream import admission, frontier, source
-from pyspark_pravega.connector.write import deltas, overwrite, seen, writer
+from pyspark_pravega.connector.write import deltas, overwrite, read_set, writer
 from pyspark_pravega.connector.write import job as write_job
 from pyspark_pravega.connector.write.commit import committer
 from pyspark_pravega.connector.write.job import WriteJob
@@ -53,7 +53,7 @@ def modelled() -> Iterator[None]:
     patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, ledger)]
     writing = (write_job, overwrite, deltas, writer)
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
-    patches += [(module, "segment_states", _states) for module in (cleaning, tail, seen, cuts, frontier)]
+    patches += [(module, "segment_states", _states) for module in (cleaning, tail, read_set, cuts, frontier)]
     patches += [
         (deadlines, "_GENERATOR", random_model),
         (opening, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
