@@ -39,7 +39,7 @@ from pyspark_pravega.connector.options import (
     writes_own,
 )
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, check_extents
+from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, resolve_extents
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import PravegaStreamReader, RefusedStreamReader, SnapshotReader, check_alike
 from pyspark_pravega.connector.table import (
@@ -96,7 +96,7 @@ class DefaultSource(DataSource):
             definitions = self._definitions(options)
         definition = definitions[0]
         # Here, because Spark asks for this when the query is defined.
-        check_extents(shared_client(definition.settings), [one.stream for one in definitions], bounds)
+        resolve_extents(shared_client(definition.settings), [one.stream for one in definitions], bounds)
         if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
         if definition.mode == PERMISSIVE and CORRUPT_EVENT not in definition.schema.fieldNames():

@@ -7,14 +7,19 @@ from catalog_tools import insert, make
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.plans.asked import position_of, text_of_extent
+from pyspark_pravega.catalog.plans.planner import Planner
 from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, estimated_rows, narrowed
 from pyspark_pravega.client import Stream
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import Snapshot
 from pyspark_pravega.connector.predicates import Predicate
+from pyspark_pravega.connector.read.extent import Extent
 from pyspark_pravega.connector.read.reader import BatchReader
+from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
 
 pytestmark = pytest.mark.server
 
@@ -82,3 +87,73 @@ def test_a_scan_tells_its_size_and_rows(catalog: Catalog, stream: Stream) -> Non
     assert (scan.slices, len(scan.reader.partitions())) == (1, 1)
     nothing = plan_scan(definition, ScanRequest(columns=["id"], predicates=[offset("<", 0)]))
     assert (nothing.size, nothing.rows, nothing.slices) == (0, 0, 0)
+
+
+def settled(catalog: Catalog, scope: str, options: dict[str, str]) -> Extent | None:
+    """What a read's bounds mean when it is defined, as the JVM has it handed back."""
+    extent = Planner(catalog).check_read([scope], "t", options)
+    if extent is None:
+        return None
+    position = position_of(text_of_extent(extent))
+    assert position == extent
+    return extent
+
+
+def between(catalog: Catalog, scope: str, options: dict[str, str], extent: Extent | None) -> list[int]:
+    scan = Planner(catalog).plan_scan([scope], "t", ScanRequest(columns=["id"], options=options, position=extent))
+    return sorted(row["id"] for row in rows_read(scan.reader))
+
+
+def test_bounds_mean_what_they_meant_when_the_read_was_defined(catalog: Catalog, scope: str) -> None:
+    table, stream = f"{scope}.t", make(catalog, scope)
+    insert(catalog, stream, 1, 2)
+    catalog.procedures.call("create_cut", [table, "begin", None])
+    insert(catalog, stream, 3)
+    until_now = {"startStreamCut": "begin", "endTimestamp": str(now_ms() + 1)}
+    while now_ms() < int(until_now["endTimestamp"]):
+        pass
+    ended, endless = settled(catalog, scope, until_now), settled(catalog, scope, {"startStreamCut": "begin"})
+    insert(catalog, stream, 4)
+    catalog.procedures.call("drop_cut", [table, "begin"])
+    assert between(catalog, scope, until_now, ended) == [3]
+    assert between(catalog, scope, {"startStreamCut": "begin"}, endless) == [3, 4]
+    with pytest.raises(ConfigurationError, match='no cut is called "begin"'):
+        between(catalog, scope, until_now, None)
+
+
+def test_what_only_the_query_can_tell_isn_t_settled_before(catalog: Catalog, scope: str) -> None:
+    """A time that hasn't come yet, and one that is older than all versions."""
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    for options in ({"endTimestamp": str(now_ms() + 60_000)}, {"startTimestamp": "2020-01-01"}, {}):
+        assert settled(catalog, scope, options) is None
+    insert(catalog, stream, 2)
+    assert between(catalog, scope, {"endTimestamp": str(now_ms() + 60_000)}, None) == [1, 2]
+
+
+def test_settled_bounds_don_t_hide_that_events_are_gone(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    options = {"startStreamCut": catalog.client.tail(stream).to_json()}
+    extent = settled(catalog, scope, options)
+    insert(catalog, stream, 2)
+    insert(catalog, stream, 3)
+    catalog.procedures.call("truncate", [f"{scope}.t", "2"])
+    with pytest.raises(DataLossError, match="are gone: segment 0 was truncated"):
+        between(catalog, scope, options, extent)
+    assert between(catalog, scope, {**options, "failOnDataLoss": "false"}, extent) == [3]
+
+
+def test_bounds_that_were_settled_in_another_stream_are_settled_anew(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    insert(catalog, stream, 1)
+    options = {"startStreamCut": catalog.client.tail(stream).to_json()}
+    extent = settled(catalog, scope, options)
+    catalog.relations.drop([scope], "t")
+    insert(catalog, make(catalog, scope), 2)
+    sentences = []
+    for position in (None, extent):
+        with pytest.raises(InvalidStreamCutError) as caught:
+            between(catalog, scope, options, position)
+        sentences.append(str(caught.value))
+    assert sentences[0] == sentences[1]

@@ -117,3 +117,20 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
             assert right.count() == 100
     with pytest.raises(PySparkException, match="can't be latest in a batch read: nothing would be read"):
         ways["batch of a table"]({"startStreamCut": "latest"}).collect()
+
+
+def test_a_cut_is_looked_up_once(spark: SparkSession, namespace: str) -> None:
+    """A DataFrame reads from where its bounds were when it was defined, also when their names are gone."""
+    table, catalog = f"{namespace}.marked", namespace.partition(".")[0]
+    spark.sql(f"CREATE TABLE {table} (v INT)")
+    spark.sql(f"INSERT INTO {table} VALUES (1)")
+    spark.sql(f"CALL {catalog}.system.create_cut('{table}', 'mark')")
+    spark.sql(f"INSERT INTO {table} VALUES (2)")
+    rows = spark.read.option("startStreamCut", "mark").table(table)
+    rows.createOrReplaceTempView("marked_rows")
+    spark.sql(f"CALL {catalog}.system.drop_cut('{table}', 'mark')")
+    spark.sql(f"INSERT INTO {table} VALUES (3)")
+    assert sorted(row.v for row in rows.collect()) == [2, 3]
+    assert (rows.count(), spark.table("marked_rows").join(rows, "v").count()) == (2, 2)
+    with pytest.raises(PySparkException, match='no cut is called "mark"'):
+        spark.sql(f"SELECT * FROM {table} WITH (`startStreamCut` = 'mark')")

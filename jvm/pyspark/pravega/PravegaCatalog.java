@@ -173,13 +173,19 @@ public class PravegaCatalog
     return keys;
   }
 
-  /** With options of a read, which are checked here: Spark asks for a scan much later, of a stream only when it runs. */
+  /**
+   * With options of a read. They are checked here, and what their bounds mean is settled: Spark asks for a scan much later,
+   * of a stream only when it runs.
+   */
   @Override
   public Table loadTable(Identifier table, TableContext context, CaseInsensitiveStringMap options)
       throws NoSuchTableException {
     Table loaded = RelationCatalog.super.loadTable(table, context, options);
     if (!options.isEmpty()) {
-      ask(table, "checkRead", "options", options.asCaseSensitiveMap());
+      JsonNode bounds = ask(table, "checkRead", "options", options.asCaseSensitiveMap());
+      if (!bounds.isNull()) {
+        ((PravegaTable) loaded).between(bounds);
+      }
     }
     return loaded;
   }

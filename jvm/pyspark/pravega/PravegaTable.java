@@ -59,7 +59,7 @@ class PravegaTable
   private final List<String> primaryKey;
   private final List<String> rowId;
   private final List<String> lookup;
-  private final JsonNode position;
+  private volatile JsonNode position;
   private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
   private final Set<String> runs = ConcurrentHashMap.newKeySet();
@@ -254,6 +254,13 @@ class PravegaTable
   /** Which part of the stream is meant where not all of it is; what it says is the catalog process's matter. */
   JsonNode position() {
     return position;
+  }
+
+  /** Keeps what the bounds of its reads mean; a moment of the past stays, as a read of it has no bounds. */
+  void between(JsonNode bounds) {
+    if (position == null) {
+      position = bounds;
+    }
   }
 
   /** What is to become of a table that isn't there yet as it will be; the catalog process's matter, too. */

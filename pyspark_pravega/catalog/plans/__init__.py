@@ -8,7 +8,14 @@ background work `compactions`, which commits start, and `sampling`, which notes 
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.planner import Planner
-from pyspark_pravega.catalog.plans.read_request import ChangesBounds, PositionText, position_of, text_of_moment
+from pyspark_pravega.catalog.plans.read_request import (
+    ChangesBounds,
+    ExtentText,
+    PositionText,
+    position_of,
+    text_of_extent,
+    text_of_moment,
+)
 from pyspark_pravega.catalog.plans.sampling import Sampling
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.streams import Source, StreamReads
@@ -16,6 +23,7 @@ from pyspark_pravega.catalog.plans.writes import Job, Plan, WriteJobs, begin_job
 
 __all__ = [
     "ChangesBounds",
+    "ExtentText",
     "Job",
     "NarrowedScan",
     "Plan",
@@ -32,5 +40,6 @@ __all__ = [
     "forget_commit",
     "id_in_log",
     "position_of",
+    "text_of_extent",
     "text_of_moment",
 ]

@@ -23,7 +23,7 @@ from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.option_names import METADATA, READ_KEYS
 from pyspark_pravega.connector.options import canonical, streams_of
 from pyspark_pravega.connector.predicates import Predicates
-from pyspark_pravega.connector.read import Moment, moment_at, moment_of, rows_at, snapshot_until
+from pyspark_pravega.connector.read import Extent, Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
 from pyspark_pravega.connector.write import ReadSet
@@ -59,15 +59,24 @@ class Planner:
         check_schema_is_there(definition)
         return _with_options(definition, options)
 
-    def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> None:
-        """Refuse options of a read that are malformed, mean nothing in the table, or contradict each other."""
+    def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> Extent | None:
+        """Refuse options of a read that are malformed, mean nothing in the table, or contradict each other.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            options: the read's.
+
+        Returns:
+            Where the read begins and ends, as the position of its plan; see `scans.check_read`.
+        """
         if is_metadata(table):
             raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without {", ".join(options)}')
-        relation = self._catalog.relation(namespace, table, age_s=PLANNED_S)
-        if isinstance(relation, KeyValueDefinition):
+        definition = self._relation(namespace, table, options)
+        if isinstance(definition, KeyValueDefinition):
             key_values.check_options(options)
-        else:
-            scans.check_read(self.definition(namespace, table, options), options)
+            return None
+        return scans.check_read(definition, options)
 
     def at(
         self, namespace: Sequence[str], table: str, version: str | None, timestamp: int | None
@@ -104,6 +113,9 @@ class Planner:
         definition = self._relation(namespace, table, request.options)
         if isinstance(definition, KeyValueDefinition):
             return key_values.plan_scan(definition, request)
+        if definition.settings.controller_uri != self._catalog.client.settings.controller_uri:
+            # Connection settings come with the scan only: `check_read` has asked the catalog's cluster.
+            request = request.unsettled()
         try:
             return scans.plan_scan(definition, request)
         except TableChangedError:
@@ -111,7 +123,7 @@ class Planner:
             now = _with_options(self._catalog.load_table(namespace, table, age_s=0), request.options)
             if request.planned is None and (now.schema, now.format) != (definition.schema, definition.format):
                 raise
-            return scans.plan_scan(now, request)
+            return scans.plan_scan(now, request.unsettled())
 
     def narrow_scan(
         self,

@@ -7,16 +7,19 @@ from typing import TypedDict, final
 
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.client import StreamCut
+from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.log import offsets_of
 from pyspark_pravega.connector.options import EventOptions
-from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Moment
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Extent, Moment
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import with_dead_letters
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.lenient import PERMISSIVE
 
-Position = Moment | ChangesRange
-"""Which part of a table is read: its rows at a moment of the past, or what versions have changed."""
+Position = Moment | ChangesRange | Extent
+"""Which part of a table is read: its rows at a moment of the past, what versions have changed, or what lies between the
+bounds that a read's options name."""
 
 
 class ChangesBounds(TypedDict, total=False):
@@ -46,7 +49,16 @@ class MomentText(TypedDict):
     version: int | None
 
 
-PositionText = ChangesText | MomentText
+@final
+class ExtentText(TypedDict):
+    """Bounds of a read, as the JVM keeps them. See `Extent`."""
+
+    start: str
+    """A word, or a cut in the Java client's text, which names its stream."""
+    end: str
+
+
+PositionText = ChangesText | MomentText | ExtentText
 
 
 def position_of(text: PositionText | None) -> Position | None:
@@ -59,6 +71,8 @@ def position_of(text: PositionText | None) -> Position | None:
         return None
     if "changes" in text:
         return ChangesRange(**text["changes"])
+    if "start" in text:
+        return Extent(start=_cut_or_word(text["start"]), end=_cut_or_word(text["end"]))
     return Moment(offsets=offsets_of(text["offsets"]), name=text["name"], version=text["version"])
 
 
@@ -70,6 +84,24 @@ def text_of_moment(moment: Moment) -> MomentText:
     """
     offsets = {str(segment_id): offset for segment_id, offset in moment.offsets.items()}
     return {"offsets": offsets, "name": moment.name, "version": moment.version}
+
+
+def text_of_extent(extent: Extent) -> ExtentText:
+    """The bounds of a read, for the JVM to keep.
+
+    Args:
+        extent: what they mean in the stream.
+    """
+    start, end = (bound.value if isinstance(bound, Word) else bound.to_text() for bound in (extent.start, extent.end))
+    return {"start": start, "end": end}
+
+
+def _cut_or_word(text: str) -> StreamCut | Word:
+    if text in {word.value for word in Word}:
+        return Word(text)
+    cut = StreamCut.from_text(text)
+    assert isinstance(cut, StreamCut)
+    return cut
 
 
 def all_columns(definition: TableDefinition) -> StructType:

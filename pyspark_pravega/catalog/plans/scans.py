@@ -33,13 +33,15 @@ from pyspark_pravega.connector.read import (
     BatchReader,
     ChangesRange,
     ChangesReader,
+    Extent,
     Moment,
     RowChangesReader,
     bounded_snapshot,
     check_bounds,
-    check_extents,
     committed_ranges,
     parts_of_keys,
+    resolve_extent,
+    resolve_extents,
     row_changes,
     rows_at,
     snapshot_reader,
@@ -47,7 +49,13 @@ from pyspark_pravega.connector.read import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import check_no_bounds
-from pyspark_pravega.connector.table import TableDefinition, check_planned, check_same_stream, schema_read
+from pyspark_pravega.connector.table import (
+    TableDefinition,
+    changed_table,
+    check_planned,
+    check_same_stream,
+    schema_read,
+)
 from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import ConfigurationError, TableChangedError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
@@ -71,6 +79,10 @@ class ScanRequest:
     """The table's columns as the query was planned with them; None where nothing was planned before."""
     moment: QueryMoment = field(default_factory=QueryMoment)
     """When the query reads the table, where the position doesn't say that."""
+
+    def unsettled(self) -> ScanRequest:
+        """The same, whose bounds only its options tell: what they meant was settled in another stream."""
+        return replace(self, position=None) if isinstance(self.position, Extent) else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +183,12 @@ def _now(read: _Read) -> tuple[Snapshot, ReadSet]:
         )
     check_same_stream(read.client, definition, [part.segment_id for part in whole.parts])
     seen = replace(ReadSet.of(whole, read.fractions), schema=schema_read(definition, read.request.planned))
-    return bounded_snapshot(read.client, whole, read.options), seen
+    extent = read.request.position
+    if not isinstance(extent, Extent):
+        extent = resolve_extent(read.client, stream, read.options)
+    elif not extent.is_of([part.segment_id for part in whole.parts]):
+        raise changed_table(stream, "it was dropped and made again, or all segments are gone that its bounds name")
+    return bounded_snapshot(read.client, whole, extent, fail_on_data_loss=read.options.fail_on_data_loss), seen
 
 
 def _at(read: _Read, moment: Moment) -> Snapshot:
@@ -287,12 +304,15 @@ def narrow_scan(
     return NarrowedScan(partitions=chains, slices=len(segments), seen=seen)
 
 
-def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
-    """Refuse a read's options that are wrong, before it is planned.
+def check_read(definition: TableDefinition, options: Mapping[str, str]) -> Extent | None:
+    """Refuse a read's options that are wrong, before it is planned, and settle where it begins and ends.
 
     Args:
         definition: what the stream is as a table.
         options: the read's options.
+
+    Returns:
+        None where there are no bounds, or only the query itself can tell what they mean.
 
     Raises:
         ConfigurationError: one is unknown or malformed, or means nothing in this stream, or two contradict each other.
@@ -300,7 +320,8 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> None:
     """
     read = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
     check_bounds(definition, read)
-    check_extents(shared_client(definition.settings), [definition.stream], read)
+    extents = resolve_extents(shared_client(definition.settings), [definition.stream], read)
+    return next((extent for extent in extents if extent.is_final), None)
 
 
 def count_rows(

@@ -75,7 +75,8 @@ class StreamRead:
             definition: what the stream is as a table.
             columns: the wanted columns.
             options: the read's options.
-            position: CHANGES are read by version, anything else by stream cut.
+            position: CHANGES are read by version, anything else by stream cut: where the options say, as that is when
+                the query starts.
             planned: the table's columns as the query was planned with them; None where nothing was planned before.
 
         Raises:

@@ -18,7 +18,8 @@ class Greeting(TypedDict):
     python: str
     """The version of Python, as `3.11`."""
     checkedOptions: list[str]
-    """Read options, in all spellings, that are checked as soon as a table is looked up with them (`checkRead`)."""
+    """Read options, in all spellings, that are checked as soon as a table is looked up with them (`checkRead`). What it
+    answers becomes the table's position."""
 
 
 class Failure(TypedDict):

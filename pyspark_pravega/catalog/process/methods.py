@@ -17,6 +17,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import TableChange, Transform
 from pyspark_pravega.catalog.plans import (
     ChangesBounds,
+    ExtentText,
     Planner,
     PositionText,
     QueryMoment,
@@ -29,6 +30,7 @@ from pyspark_pravega.catalog.plans import (
     forget_commit,
     id_in_log,
     position_of,
+    text_of_extent,
     text_of_moment,
 )
 from pyspark_pravega.catalog.process import answers
@@ -109,7 +111,6 @@ class CatalogMethods:
             "dropView": catalog.views.drop,
             "renameView": catalog.views.rename,
             "listProcedures": catalog.procedures.names,
-            "checkRead": planner.check_read,
             "hasJob": planner.has_job,
             "refuseUnknown": planner.refuse_unknown,
             "streamInitial": streams.initial,
@@ -162,6 +163,11 @@ class CatalogMethods:
         """A table as it was at a version (its number, or a name) or a time (microseconds since 1970)."""
         definition, moment = self.planner.at(namespace, table, version, timestamp)
         return answers.table(definition) | {"position": text_of_moment(moment)}
+
+    def check_read(self, namespace: list[str], table: str, options: dict[str, str]) -> ExtentText | None:
+        """Refuse options of a read that are wrong; else where it begins and ends, as the position of the table."""
+        extent = self.planner.check_read(namespace, table, options)
+        return None if extent is None else text_of_extent(extent)
 
     def load_changelog(self, namespace: list[str], table: str, bounds: ChangesBounds) -> Table:
         """A table of what versions have added; the bounds are those of `ChangesRange`."""

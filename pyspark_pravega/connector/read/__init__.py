@@ -23,7 +23,14 @@ from pyspark_pravega.connector.read.committed import (
     first_whole_version,
 )
 from pyspark_pravega.connector.read.eras import Era, era_at, era_of, eras, events_of, only_compacted_since, rows_at
-from pyspark_pravega.connector.read.extent import check_extents, check_order, resolve_end, resolve_start
+from pyspark_pravega.connector.read.extent import (
+    Extent,
+    check_order,
+    resolve_end,
+    resolve_extent,
+    resolve_extents,
+    resolve_start,
+)
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader, HandedOver, RowsReader
@@ -57,6 +64,7 @@ __all__ = [
     "ChangesReader",
     "CommittedPartition",
     "Era",
+    "Extent",
     "HandedOver",
     "KeyedReader",
     "Moment",
@@ -70,7 +78,6 @@ __all__ = [
     "bounded_snapshot",
     "chains_of_keys",
     "check_bounds",
-    "check_extents",
     "check_order",
     "commit_of",
     "commits_between",
@@ -91,6 +98,8 @@ __all__ = [
     "reaches",
     "replaced",
     "resolve_end",
+    "resolve_extent",
+    "resolve_extents",
     "resolve_start",
     "row_change_partitions",
     "row_changes",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.positions import check_cut, proper_cut
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.bounds import Bound, CutName, Offsets, PerStream, Time, Word
 from pyspark_pravega.connector.log import VERSION_EVERY, open_ledger, take_snapshot
 from pyspark_pravega.connector.option_names import END_CUT, END_TIME, START_CUT, START_TIME
@@ -25,6 +26,26 @@ class Extent:
     end: StreamCut | Word
     """A cut; the tail when the query begins (LATEST); none (UNBOUNDED), which is the tail for a batch; or the head
     (EARLIEST), where nothing was committed before the time that is given."""
+    is_final: bool = True
+    """Whether the bounds mean the same later: a time that hasn't passed may not."""
+
+    def is_of(self, segment_ids: Collection[int]) -> bool:
+        """Whether a stream is still the one that its cuts are of, and has not lost all that they name.
+
+        Args:
+            segment_ids: what the stream has. One that is dropped and made again has others.
+        """
+        named = [segment_id for cut in (self.start, self.end) if isinstance(cut, StreamCut) for segment_id in cut]
+        return not named or not set(named).isdisjoint(segment_ids)
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """What a bound means in a stream."""
+
+    at: StreamCut | Word
+    is_final: bool = True
+    """As of `Extent`."""
 
 
 def resolve_extent(client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1) -> Extent:
@@ -40,8 +61,8 @@ def resolve_extent(client: Client, stream: Stream, options: ReadOptions, *, stre
         ConfigurationError: a bound says nothing about this stream, or is the name of no cut.
         InvalidStreamCutError: it isn't a cut of the stream, or the end lies before the start.
     """
-    start = resolve_start(client, stream, options, streams=streams)
-    end = resolve_end(client, stream, options, streams=streams)
+    first, behind = _start(client, stream, options, streams), _end(client, stream, options, streams)
+    start, end = first.at, behind.at
     if start is Word.LATEST and end is not Word.UNBOUNDED:
         raise ConfigurationError(f'option "{START_CUT}" can\'t be latest where the end is given: nothing would be read')
     # Where nothing was committed before the time that is given, the end is the head.
@@ -50,32 +71,29 @@ def resolve_extent(client: Client, stream: Stream, options: ReadOptions, *, stre
         check_order(start, last)
         # Between cuts of segments that have nothing in common only the controller knows.
         client.controller.segments_between(stream, start, last)
-    return Extent(start=start, end=end)
+    return Extent(start=start, end=end, is_final=first.is_final and behind.is_final)
 
 
 def resolve_start(client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1) -> StreamCut | Word:
     """Where a read begins; see `Extent.start`, and `resolve_extent`."""
-    option = START_TIME if isinstance(options.start, Time) else START_CUT
-    start = _resolve(client, stream, options.start, option, streams)
-    return Word.EARLIEST if start is Word.UNBOUNDED else start
+    return _start(client, stream, options, streams).at
 
 
 def resolve_end(client: Client, stream: Stream, options: ReadOptions, *, streams: int = 1) -> StreamCut | Word:
     """Where a read ends; see `Extent.end`, and `resolve_extent`."""
-    option = END_TIME if isinstance(options.end, Time) else END_CUT
-    end = _resolve(client, stream, options.end, option, streams)
-    if end is Word.EARLIEST and not isinstance(options.end, Time):
-        raise ConfigurationError(f'option "{END_CUT}" can\'t be earliest: nothing would be read')
-    return end
+    return _end(client, stream, options, streams).at
 
 
-def check_extents(client: Client, streams: Sequence[Stream], options: ReadOptions) -> None:
-    """Refuse bounds that mean nothing in a stream, or contradict each other: when a query is defined.
+def resolve_extents(client: Client, streams: Sequence[Stream], options: ReadOptions) -> list[Extent]:
+    """What a read's bounds mean in each of its streams, when a query is defined.
 
     Args:
         client: the cluster.
         streams: the query's streams.
         options: hold the bounds; without any nothing is asked.
+
+    Returns:
+        One for each stream; nothing without bounds.
 
     Raises:
         ConfigurationError: as `resolve_extent`, and so is InvalidStreamCutError.
@@ -87,9 +105,9 @@ def check_extents(client: Client, streams: Sequence[Stream], options: ReadOption
                 raise ConfigurationError(
                     f'option "{key}" names stream "{name}", which isn\'t read{did_you_mean(name, names)}'
                 )
-    if options.has_bounds:
-        for stream in streams:
-            resolve_extent(client, stream, options, streams=len(streams))
+    if not options.has_bounds:
+        return []
+    return [resolve_extent(client, stream, options, streams=len(streams)) for stream in streams]
 
 
 def check_order(start: StreamCut, end: Mapping[int, int]) -> None:
@@ -106,11 +124,25 @@ def check_order(start: StreamCut, end: Mapping[int, int]) -> None:
             )
 
 
-def _resolve(client: Client, stream: Stream, bound: Bound, option: str, streams: int) -> StreamCut | Word:
+def _start(client: Client, stream: Stream, options: ReadOptions, streams: int) -> _Resolved:
+    option = START_TIME if isinstance(options.start, Time) else START_CUT
+    start = _resolve(client, stream, options.start, option, streams)
+    return _Resolved(Word.EARLIEST) if start.at is Word.UNBOUNDED else start
+
+
+def _end(client: Client, stream: Stream, options: ReadOptions, streams: int) -> _Resolved:
+    option = END_TIME if isinstance(options.end, Time) else END_CUT
+    end = _resolve(client, stream, options.end, option, streams)
+    if end.at is Word.EARLIEST and not isinstance(options.end, Time):
+        raise ConfigurationError(f'option "{END_CUT}" can\'t be earliest: nothing would be read')
+    return end
+
+
+def _resolve(client: Client, stream: Stream, bound: Bound, option: str, streams: int) -> _Resolved:
     if isinstance(bound, Word):
-        return bound
+        return _Resolved(bound)
     if isinstance(bound, Time):
-        return _cut_at(client, stream, bound, option) or Word.EARLIEST
+        return _at_time(client, stream, bound, option)
     if isinstance(bound, PerStream):
         if str(stream) not in bound.bounds:
             raise ConfigurationError(f'option "{option}" says nothing about stream "{stream}"')
@@ -130,8 +162,8 @@ def _resolve(client: Client, stream: Stream, bound: Bound, option: str, streams:
                 f"Java client's base64, or a cut's name: "
                 + (bound.refusal or f'no cut is called "{bound.name[:60]}"{hint}')
             )
-        return _checked(client, stream, cut)
-    return _checked(client, stream, bound.of(stream) if isinstance(bound, Offsets) else bound)
+        return _Resolved(_checked(client, stream, cut))
+    return _Resolved(_checked(client, stream, bound.of(stream) if isinstance(bound, Offsets) else bound))
 
 
 def _checked(client: Client, stream: Stream, cut: StreamCut) -> StreamCut:
@@ -145,23 +177,28 @@ def _checked(client: Client, stream: Stream, cut: StreamCut) -> StreamCut:
     return cut
 
 
-def _cut_at(client: Client, stream: Stream, time: Time, option: str) -> StreamCut | None:
-    """The cut behind which everything lies that was written at a time or later; None for the head.
+def _at_time(client: Client, stream: Stream, time: Time, option: str) -> _Resolved:
+    """The cut behind which everything lies that was written at a time or later, or the head.
+
+    The head isn't final: of what is truncated later, the commit log tells whether it was of that time.
 
     Pravega 0.13 itself can't tell a cut at a time, so the commit log does. Of a stream without versions the watermarks
     do, in the writers' own measure of time.
     """
     ledger = open_ledger(client, stream)
     if ledger is None or not ledger.state().version:
-        mark = mark_before(client, stream, time.milliseconds)
+        mark, is_last = mark_before(client, stream, time.milliseconds)
         if mark is not None:
-            return mark.cut
+            return _Resolved(mark.cut, is_final=is_last)
         if ledger is None or take_snapshot(client, stream, ledger).size:
             raise ConfigurationError(
                 f'option "{option}" needs versions, and stream "{stream}" has none: nothing was written to it through '
                 "this package, and its writers note no time; Pravega itself can't tell a cut at a time: give a cut or "
                 f'"earliest", or let versions be made, by the table property "{VERSION_EVERY}" or by CALL take_version'
             )
-        return None
+        return _Resolved(Word.EARLIEST, is_final=False)
+    is_final = time.milliseconds <= now_ms()
     before = commit_until(ledger, time.milliseconds - 1)
-    return None if before is None else proper_cut(client, stream, before.cut)
+    if before is None:
+        return _Resolved(Word.EARLIEST, is_final=False)
+    return _Resolved(proper_cut(client, stream, before.cut), is_final=is_final)

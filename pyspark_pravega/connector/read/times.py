@@ -9,7 +9,7 @@ from pyspark_pravega.client.positions import Watermark, watermarks
 from pyspark_pravega.errors import VersionNotFoundError
 
 
-def mark_before(client: Client, stream: Stream, milliseconds: int) -> Watermark | None:
+def mark_before(client: Client, stream: Stream, milliseconds: int) -> tuple[Watermark | None, bool]:
     """The last watermark before which all events are older than a time.
 
     Args:
@@ -18,22 +18,26 @@ def mark_before(client: Client, stream: Stream, milliseconds: int) -> Watermark 
         milliseconds: the time, since 1970.
 
     Returns:
-        None when the stream has no watermarks: its writers note no time.
+        The watermark, None when the stream has none, as its writers note no time; and whether it stays the last one, as
+        there is one behind the time.
 
     Raises:
         VersionNotFoundError: all watermarks that are kept are newer.
     """
     first = last = None
+    is_behind = False
     for mark in watermarks(client.pool, stream):
         first = first or mark
-        if mark.upper_ms < milliseconds:
-            last = mark
+        if mark.upper_ms >= milliseconds:
+            is_behind = True
+            break
+        last = mark
     if first is not None and last is None:
         raise VersionNotFoundError(
             f'what stream "{stream}" held at {shown_time(milliseconds * 1000)} isn\'t known: it has no versions, and '
             f"its first watermark is of {shown_time(first.upper_ms * 1000)}; take a later time, or a stream cut"
         )
-    return last
+    return last, is_behind
 
 
 def shown_time(microseconds: int) -> str:

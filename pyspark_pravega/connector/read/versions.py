@@ -95,7 +95,7 @@ def moment_at(client: Client, stream: Stream, microseconds: int) -> Moment:
             last = moment
     if last is None:
         first = None if ledger is None else ledger.first_commit()
-        mark = mark_before(client, stream, milliseconds + 1) if first is None else None
+        mark = mark_before(client, stream, milliseconds + 1)[0] if first is None else None
         if mark is not None:
             return Moment(offsets=dict(mark.cut), name=f"the watermark of {shown_time(mark.upper_ms * 1000)}")
         if ledger is None:

@@ -25,6 +25,7 @@ from pyspark_pravega.connector.read import (
     RowsReader,
     SlicePartition,
     bounded_snapshot,
+    resolve_extent,
     snapshot_reader,
 )
 from pyspark_pravega.connector.shared import shared_client
@@ -160,9 +161,9 @@ class SnapshotReader(SeveralStreamsReader):
         client = shared_client(self._settings)
         partitions: list[InputPartition] = []
         for stream in self._streams:
-            snapshot = bounded_snapshot(
-                client, take_snapshot(client, stream), self._options, streams=len(self._streams)
-            )
+            whole = take_snapshot(client, stream)
+            extent = resolve_extent(client, stream, self._options, streams=len(self._streams))
+            snapshot = bounded_snapshot(client, whole, extent, fail_on_data_loss=self._options.fail_on_data_loss)
             partitions += self._readers[stream].arranged(snapshot)
         return partitions
 
