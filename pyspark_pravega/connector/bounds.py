@@ -68,6 +68,22 @@ Bound: TypeAlias = Word | StreamCut | Offsets | CutName | Time | PerStream
 """A start or an end."""
 
 
+def bound_of(given: Mapping[str, str], cut: str, time: str) -> Bound:
+    """A bound from the option that says it.
+
+    Args:
+        given: canonical options.
+        cut: the key of the one that holds a cut.
+        time: the key of the one that holds a time.
+
+    Raises:
+        ConfigurationError: as of `parse_bound` and `parse_time`.
+    """
+    if cut in given:
+        return parse_bound(cut, given[cut])
+    return parse_time(time, given[time]) if time in given else Word.UNBOUNDED
+
+
 def parse_bound(option: str, text: str) -> Bound:
     """A bound from an option's text.
 

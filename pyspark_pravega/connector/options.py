@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark_pravega import values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
-from pyspark_pravega.connector.bounds import Bound, Time, Word, parse_bound, parse_time
+from pyspark_pravega.connector.bounds import Bound, Time, Word, bound_of
 from pyspark_pravega.connector.option_names import (
     BAD_EVENTS,
     CLUSTER_BY_KEY,
@@ -37,6 +37,7 @@ from pyspark_pravega.connector.option_names import (
     START_TIME,
     STREAM,
     SUBSCRIBER,
+    TABLE_READ_KEYS,
     TRANSACTION_TIMEOUT_MS,
     WRITE_KEYS,
     WRITER_MODE,
@@ -263,6 +264,11 @@ class ReadOptions:
         return (self.start, self.end) != (Word.UNBOUNDED, Word.UNBOUNDED)
 
     @classmethod
+    def of_table(cls, options: Mapping[str, str]) -> ReadOptions:
+        """The options of a read of a catalog's table, with keys in any of their spellings; errors as of `parse`."""
+        return cls.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+
+    @classmethod
     def parse(cls, given: Mapping[str, str]) -> ReadOptions:
         """Read options.
 
@@ -280,7 +286,7 @@ class ReadOptions:
                 f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
             )
 
-        start, end = _bound(given, START_CUT, START_TIME), _bound(given, END_CUT, END_TIME)
+        start, end = bound_of(given, START_CUT, START_TIME), bound_of(given, END_CUT, END_TIME)
         if isinstance(start, Time) and isinstance(end, Time) and end.milliseconds < start.milliseconds:
             raise ConfigurationError(
                 f'option "{END_TIME}" ({given[END_TIME]}) lies before "{START_TIME}" ({given[START_TIME]}): '
@@ -294,7 +300,6 @@ class ReadOptions:
         if most is not None and least is not None and least > most:
             raise ConfigurationError(f'option "{MIN_EVENTS}" ({least}) must not be above "{MAX_EVENTS}" ({most})')
         return cls(
-            events=EventOptions.parse(given),
             start=start,
             end=end,
             min_partitions=None
@@ -308,6 +313,7 @@ class ReadOptions:
             max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
             subscriber=given.get(SUBSCRIBER),
             most_tasks=count(MOST_TASKS),
+            events=EventOptions.parse(given),
         )
 
 
@@ -370,9 +376,3 @@ def _stream(name: str, connection: Settings) -> Stream:
             f'stream "{name}" is named without a scope: write "scope/{name}", or set option "scope" or PRAVEGA_SCOPE'
         )
     return Stream(check_name("scope", scope), check_name("stream", stream))
-
-
-def _bound(given: Mapping[str, str], cut: str, time: str) -> Bound:
-    if time in given:
-        return parse_time(time, given[time])
-    return parse_bound(cut, given[cut]) if cut in given else Word.UNBOUNDED

@@ -7,8 +7,8 @@ from catalog_tools import insert, make
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.plans.asked import position_of, text_of_extent
 from pyspark_pravega.catalog.plans.planner import Planner
+from pyspark_pravega.catalog.plans.read_request import position_of, text_of_extent
 from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, estimated_rows, narrowed
 from pyspark_pravega.client import Stream

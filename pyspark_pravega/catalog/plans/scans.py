@@ -218,7 +218,7 @@ class _Read:
 
     @classmethod
     def of(cls, definition: TableDefinition, request: ScanRequest) -> _Read:
-        options = ReadOptions.parse(canonical(reads_own(request.options), TABLE_READ_KEYS, "read option"))
+        options = ReadOptions.of_table(reads_own(request.options))
         if request.planned is not None:
             check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
         definition = with_read_options(definition, request.columns, options.events)
@@ -318,7 +318,7 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> Exten
         ConfigurationError: one is unknown or malformed, or means nothing in this stream, or two contradict each other.
         InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
     """
-    read = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+    read = ReadOptions.of_table(options)
     check_bounds(definition, read)
     extents = resolve_extents(shared_client(definition.settings), [definition.stream], read)
     return next((extent for extent in extents if extent.is_final), None)

@@ -18,8 +18,7 @@ from pyspark_pravega.catalog.plans.read_request import (
     position_of,
     with_read_options,
 )
-from pyspark_pravega.connector.option_names import TABLE_READ_KEYS
-from pyspark_pravega.connector.options import ReadOptions, canonical
+from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import (
@@ -87,7 +86,7 @@ class StreamRead:
         self.check_table(definition)
         if not isinstance(position, ChangesRange):
             definition.check_appended("a streaming read")
-        self.options = ReadOptions.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+        self.options = ReadOptions.of_table(options)
         definition = with_read_options(definition, columns, self.options.events, streamed=True)
         self.shared_memory = definition.settings.shared_memory
         client, stream = shared_client(definition.settings), definition.stream
