@@ -21,5 +21,5 @@ def __getattr__(name: str) -> Any:
     # Loaded at first use: the command line registers this package's commands at every start, and needs none of it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Sandbox": "servers", "Account": "security.accounts"}.get(name, "files.bundles")
+    module = {"Sandbox": "servers", "Account": "security.accounts"}.get(name, "files")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NOT_RUNNING = 3
 """Exit code of `status` when there is no sandbox; what `systemctl status` gives."""
 _POLL_S = 0.2
+_VERSION_HELP = "Pravega's version: 0.11, 0.12 or 0.13 (default: $PYSPARK_PRAVEGA_SANDBOX_PRAVEGA, or 0.13)"
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,6 +44,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="start both servers, and print how to reach them",
         description="Example: pravega-spark sandbox start --detach --heap 4g",
     )
+    start.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
     start.add_argument("--controller-port", type=int, metavar="N", help="default: a free one")
     start.add_argument("--registry-port", type=int, metavar="N", help="default: a free one")
     start.add_argument("--heap", default="2g", metavar="SIZE", help="memory for Pravega and its streams (default: 2g)")
@@ -75,6 +77,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="fetch both servers without starting them; print where they are",
         description="Example: pravega-spark sandbox fetch",
     )
+    fetch.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
     fetch.set_defaults(run=_fetch)
 
     for command in (start, status, stop, logs):
@@ -94,6 +97,7 @@ def _start(args: argparse.Namespace) -> int:
         raise SandboxError("--username is for a sandbox that asks for it: add --auth")
     sandbox = Sandbox(
         data_dir=folder,
+        pravega=args.pravega,
         controller_port=args.controller_port,
         registry_port=args.registry_port,
         heap=args.heap,
@@ -103,7 +107,7 @@ def _start(args: argparse.Namespace) -> int:
     )
     with signals_interrupt():
         try:
-            _say("starting Pravega and its schema registry ...")
+            _say(f"starting Pravega {sandbox.pravega} and its schema registry ...")
             began = time.monotonic()
             sandbox.start()
             # What a start prints often ends in a log: the password isn't for that.
@@ -157,6 +161,7 @@ def _status(args: argparse.Namespace) -> int:
         print(_exports(sandbox.environment()))
         return 0
     print(f"the sandbox in {folder} is running")
+    print(f"  version          Pravega {sandbox.pravega}")
     print(f"  controller       {sandbox.controller_uri}")
     print(f"  schema registry  {sandbox.schema_registry_uri}")
     if sandbox.username:
@@ -222,10 +227,10 @@ def _logs(args: argparse.Namespace) -> int:
     return 0
 
 
-def _fetch(_: argparse.Namespace) -> int:
-    from pyspark_pravega.sandbox.files import SERVERS, fetch_all
+def _fetch(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox.files import chosen, fetch_all, servers
 
-    for folder in fetch_all(SERVERS):
+    for folder in fetch_all(servers(chosen(args.pravega))):
         print(folder)
     return 0
 

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import folders, readiness, state
-from pyspark_pravega.sandbox.files import bundles
+from pyspark_pravega.sandbox.files import bundles, releases
 from pyspark_pravega.sandbox.folders import Claim
 from pyspark_pravega.sandbox.java import DEFAULT_TTL_S, LOOPBACK, MAX_TTL_S, Launch, Ports, jvm
 from pyspark_pravega.sandbox.ports import free_ports, is_free
@@ -36,6 +36,7 @@ class Sandbox:
         self,
         *,
         data_dir: str | os.PathLike[str] | None = None,
+        pravega: str | None = None,
         controller_port: int | None = None,
         registry_port: int | None = None,
         heap: str = "2g",
@@ -56,6 +57,7 @@ class Sandbox:
         Args:
             data_dir: where logs, configuration and state are kept, one sandbox at a time; a temporary folder, removed
                 by `stop`, when None.
+            pravega: Pravega's version, 0.11, 0.12 or 0.13; `$PYSPARK_PRAVEGA_SANDBOX_PRAVEGA`, or 0.13, when None.
             controller_port: where the controller shall listen; a free port when None.
             registry_port: where the schema registry shall listen; a free port when None.
             heap: Pravega's heap, as in Java's `-Xmx`; streams live in it, so it bounds how much data fits.
@@ -75,11 +77,12 @@ class Sandbox:
                 writing). For benchmarks.
 
         Raises:
-            SandboxError: a heap size that isn't one, accounts that can't be, or accounts without `auth`; with `tls`
-                also when the library for certificates isn't installed.
+            SandboxError: a version that can't be had, a heap size that isn't one, accounts that can't be, or accounts
+                without `auth`; with `tls` also when the library for certificates isn't installed.
         """
         jvm.check_heap("heap", heap)
         jvm.check_heap("registry_heap", registry_heap)
+        self._pravega = releases.chosen(pravega)
         self._given_dir = None if data_dir is None else Path(data_dir).expanduser().absolute()
         self._given_ports = {"controller_port": controller_port, "registry_port": registry_port}
         self._heap, self._registry_heap, self._log_level = heap, registry_heap, log_level
@@ -116,7 +119,7 @@ class Sandbox:
         try:
             self._claim = folders.claim(self._given_dir)
             self._require_given_ports()
-            jars, registry_jars = bundles.fetch_all(bundles.SERVERS, cache=self._cache)
+            jars, registry_jars = bundles.fetch_all(releases.servers(self._pravega), cache=self._cache)
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     self._start(self._claim.path, jars, registry_jars)
@@ -164,6 +167,11 @@ class Sandbox:
             self._claim.release()
             self._claim = None
         return detached
+
+    @property
+    def pravega(self) -> str:
+        """Pravega's version, such as `0.13`."""
+        return self._pravega
 
     @property
     def controller_uri(self) -> str:
@@ -339,6 +347,7 @@ class Sandbox:
             controller_uri=f"{'tls' if self._authority else 'tcp'}://{LOOPBACK}:{ports.controller}",
             schema_registry_uri=f"{'https' if self._authority else 'http'}://{LOOPBACK}:{ports.registry}",
             data_dir=str(folder),
+            pravega=self._pravega,
             ready=ready,
             detached=False,
             servers={name: server.identity or ProcessId(server.pid, "ended") for name, server in self._servers.items()},

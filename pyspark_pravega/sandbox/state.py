@@ -49,6 +49,8 @@ class State:
     """Server name to process."""
     ports: dict[str, int]
     """What listens there to port."""
+    pravega: str = "0.13"
+    """Pravega's version; what a file without one was written for is 0.13."""
     username: str | None = None
     """Who may do everything; None: it asks nobody who they are."""
     password: str | None = field(default=None, repr=False)
@@ -82,7 +84,7 @@ class State:
         Returns:
             A line.
         """
-        return f"controller {self.controller_uri}, schema registry {self.schema_registry_uri}"
+        return f"Pravega {self.pravega}, controller {self.controller_uri}, schema registry {self.schema_registry_uri}"
 
     def environment(self, *, secrets: bool = True) -> dict[str, str]:
         """What to set for programs that shall use the sandbox.

@@ -19,8 +19,7 @@ from waiting import eventually
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.progress import megabytes, time_left
 from pyspark_pravega.sandbox import fetch, pin
-from pyspark_pravega.sandbox.files import pinned
-from pyspark_pravega.sandbox.files.bundles import SERVERS, fetch_all
+from pyspark_pravega.sandbox.files import PRAVEGA, SCHEMA_REGISTRY, fetch_all, pinned
 
 ROOT = Path(__file__).parents[2]
 FETCH = (
@@ -82,7 +81,7 @@ def test_a_file_that_two_bundles_have_is_fetched_once(repository: Repository, tm
 def test_pages_tell_how_much_is_fetched(page: str) -> None:
     text = (ROOT / page).read_text()
     sizes = re.findall(r"fetched once, (?:about )?(\d+) MB", text)
-    files = {file.sha256: file.size or 0 for bundle in SERVERS for file in bundle.files()}
+    files = {file.sha256: file.size or 0 for bundle in (PRAVEGA, SCHEMA_REGISTRY) for file in bundle.files()}
     assert sizes == [str(megabytes(sum(files.values())))]
 
 

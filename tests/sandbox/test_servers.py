@@ -22,7 +22,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream, deadline
 from pyspark_pravega.errors import ControllerUnavailableError, SandboxError, StreamNotFoundError, UnavailableError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
-from pyspark_pravega.sandbox.files.bundles import PRAVEGA, fetch
+from pyspark_pravega.sandbox.files import PRAVEGA, fetch
 from pyspark_pravega.sandbox.java.changed import class_jar
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import ProcessId

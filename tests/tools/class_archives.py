@@ -159,7 +159,7 @@ def _replace_by_links(folder: Path, kept: Path) -> None:
 
 
 def _bundle(name: str) -> list[Path]:
-    return sorted(cache_folder().glob(f"bundles/{name}-*/*.jar"))
+    return sorted(cache_folder().glob(f"bundles/{name}-{'[0-9a-f]' * 12}/*.jar"))
 
 
 SPARK = Archive(
@@ -173,7 +173,7 @@ PRAVEGA = Archive(
     PRAVEGA_MAIN,
     lambda: [
         _HERE / "classes_of_servers.py",
-        _ARTIFACTS / "pravega.sha256",
+        _ARTIFACTS / "pravega-0.13.sha256",
         *sorted((_SANDBOX / "java").glob("*.py")),
     ],
     lambda: _bundle("pravega"),

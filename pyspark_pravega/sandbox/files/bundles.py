@@ -29,7 +29,6 @@ from pyspark_pravega.sandbox.files import ivy, manifests, pinned
 from pyspark_pravega.sandbox.files.manifests import PinnedFile
 
 _STAMP = ".checked"
-_HERE = Path(__file__).parents[1] / "artifacts"
 _POLL_S = 0.2
 
 
@@ -65,16 +64,6 @@ class Bundle:
             SandboxError: the manifest is missing or malformed.
         """
         return {file.name: file.sha256 for file in self.files()}
-
-
-PRAVEGA = Bundle("pravega", _HERE / "pravega.xml", _HERE / "pravega.sha256")
-"""The standalone server: controller, segment store and ZooKeeper in one."""
-SCHEMA_REGISTRY = Bundle("schema-registry", _HERE / "schema-registry.xml", _HERE / "schema-registry.sha256")
-"""The schema registry's server."""
-
-
-SERVERS = (PRAVEGA, SCHEMA_REGISTRY)
-"""What a sandbox runs."""
 
 
 def fetch(bundle: Bundle, *, cache: Path | None = None) -> Path:

@@ -1,6 +1,7 @@
-"""A jar of the classes of Pravega that the sandbox writes anew (`loopback`, `tokens`); it stands before Pravega's own.
+"""A jar of the classes of Pravega that the sandbox writes anew; it stands before Pravega's own.
 
-Pravega's jars are pinned by their sums, so these are classes of one version.
+`loopback`, `properties` and `tokens` say what is changed.
+Pravega's jars are pinned by their sums, so these are classes of few versions.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import zipfile
 from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox.java import loopback, tokens
+from pyspark_pravega.sandbox.java import loopback, properties, tokens
 
 _CHANGES = (
     ("pravega-controller", loopback.CLASS, loopback.on_loopback, "it can't be kept on loopback"),
-    ("pravega-standalone", tokens.CLASS, tokens.with_settings, "tokens can't be set up"),
+    (
+        "pravega-standalone",
+        tokens.CLASS,
+        lambda code: tokens.with_settings(properties.with_properties_last(code)),
+        "tokens can't be set up",
+    ),
 )
 """Jar, class, how it is changed, and what else can't be done."""
 
@@ -48,7 +54,7 @@ def class_jar(jars: Path, folder: Path) -> Path:
             try:
                 code = change(code)
             except (ValueError, LookupError, struct.error) as error:
-                raise SandboxError(f"{changed} in {jar} isn't the one of Pravega 0.13.0: {harm}") from error
+                raise SandboxError(f"{changed} in {jar} isn't one of those that are known: {harm}") from error
             # With a date of its own, 1980, so that the bytes are always the same.
             written.writestr(zipfile.ZipInfo(changed), code)
     whole = content.getvalue()

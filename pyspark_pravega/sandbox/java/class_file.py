@@ -11,6 +11,7 @@ _LENGTHS = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3
 _TWO_SLOTS = (5, 6)
 _INVOKE_STATIC = 6
 """A kind of method handle (5.4.3.5)."""
+_PRIVATE_STATIC = 0x000A
 _BOOTSTRAP_METHODS = "BootstrapMethods"
 
 
@@ -108,6 +109,33 @@ class Constants:
         self.entries[self.count] = entry
         self.count += 1
         return self.count - 1
+
+
+def with_static_method(
+    code: bytes, constants: Constants, after: bytes, name: int, kind: int, instructions: bytes, *, stack: int
+) -> bytes:
+    """A class file with one more private static method, without branches, of one argument.
+
+    Args:
+        code: the class file.
+        constants: its constant pool, with what the method needs.
+        after: what comes after the constant pool.
+        name: the method's name, an index.
+        kind: its type, an index.
+        instructions: what it does.
+        stack: how many values it stacks up at most.
+    """
+    variables = 1
+    # No exceptions are caught, and there are no attributes: without a branch there's no need for a stack map.
+    body = struct.pack(">HHI", stack, variables, len(instructions)) + instructions + struct.pack(">HH", 0, 0)
+    method = struct.pack(">HHHH", _PRIVATE_STATIC, name, kind, 1)
+    method += struct.pack(">HI", constants.add_utf8("Code"), len(body)) + body
+    count_at, end = methods_at(after)
+    (count,) = struct.unpack_from(">H", after, count_at)
+    head = struct.pack(">H", count + 1)
+    return b"".join(
+        (code[:8], constants.written(), after[:count_at], head, after[count_at + 2 : end], method, after[end:])
+    )
 
 
 def methods_at(after: bytes) -> tuple[int, int]:

@@ -90,8 +90,6 @@ def pravega(
         "singlenode.controller.rpc.port": ports.controller,
         "singlenode.controller.rest.enable": "false",
         "singlenode.admin.gateway.enable": "false",
-        "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,
-        "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
     }
     asking = secured.authentication if secured else None
     if asking:
@@ -101,6 +99,9 @@ def pravega(
     file = _write_settings(folder / state.PRAVEGA_SETTINGS, settings)
     properties = {
         "singlenode.configurationFile": str(file),
+        # Not in the file, which the segment store of 0.11 doesn't read.
+        "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,
+        "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
         # The standalone's own choice of 128 MiB is full after a few bulk writes; it then throttles everybody by 25 s a
         # call. A system property overrides it, a line of the file doesn't. The cache lies outside the heap.
         "pravegaservice.cache.size.max": str(_bytes(heap) // 2),

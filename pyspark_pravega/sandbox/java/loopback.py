@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 
-from pyspark_pravega.sandbox.java.class_file import Constants, methods_at
+from pyspark_pravega.sandbox.java.class_file import Constants, with_static_method
 
 CLASS = "io/pravega/controller/server/rpc/grpc/GRPCServer.class"
-_BUILDER = "io/grpc/netty/shaded/io/grpc/netty/NettyServerBuilder"
-_PRIVATE_STATIC = 0x000A
+_BUILDERS = ("io/grpc/netty/shaded/io/grpc/netty/NettyServerBuilder", "io/grpc/netty/NettyServerBuilder")
+"""The second one is that of 0.11."""
 
 
 def on_loopback(code: bytes) -> bytes:
@@ -29,7 +29,7 @@ def on_loopback(code: bytes) -> bytes:
         ValueError: there isn't just one such method that it calls.
     """
     constants = Constants(code)
-    (call,) = constants.methods(_BUILDER, "forPort")
+    ((owner, call),) = [(owner, call) for owner in _BUILDERS for call in constants.methods(owner, "forPort")]
     builder, name_and_type = constants.pair(call)
     name, kind = constants.pair(name_and_type)
     address, internet = constants.add_class("java/net/InetSocketAddress"), constants.add_class("java/net/InetAddress")
@@ -37,7 +37,7 @@ def on_loopback(code: bytes) -> bytes:
     host = constants.add_string("127.0.0.1")
     get_by_name = constants.add_method(internet, "getByName", "(Ljava/lang/String;)Ljava/net/InetAddress;")
     new = constants.add_method(address, "<init>", "(Ljava/net/InetAddress;I)V")
-    listen = constants.add_method(builder, "forAddress", f"(Ljava/net/SocketAddress;)L{_BUILDER};")
+    listen = constants.add_method(builder, "forAddress", f"(Ljava/net/SocketAddress;)L{owner};")
     instructions = b"".join(
         (
             b"\xbb" + struct.pack(">H", address),  # new InetSocketAddress
@@ -50,24 +50,7 @@ def on_loopback(code: bytes) -> bytes:
             b"\xb0",  # areturn
         )
     )
-    stack, variables = 4, 1
-    # No exceptions are caught, and there are no attributes: without a branch there's no need for a stack map.
-    body = struct.pack(">HHI", stack, variables, len(instructions)) + instructions + struct.pack(">HH", 0, 0)
-    method = struct.pack(">HHHH", _PRIVATE_STATIC, name, kind, 1)
-    method += struct.pack(">HI", constants.add_utf8("Code"), len(body)) + body
     after = code[constants.end :]
     (own,) = struct.unpack_from(">H", after, 2)
     constants.redirect(call, own)
-    count_at, end = methods_at(after)
-    (count,) = struct.unpack_from(">H", after, count_at)
-    return b"".join(
-        (
-            code[:8],
-            constants.written(),
-            after[:count_at],
-            struct.pack(">H", count + 1),
-            after[count_at + 2 : end],
-            method,
-            after[end:],
-        )
-    )
+    return with_static_method(code, constants, after, name, kind, instructions, stack=4)
