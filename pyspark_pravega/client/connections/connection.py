@@ -292,11 +292,9 @@ _FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
     wire.SegmentIsTruncated: lambda r: SegmentTruncatedError(
         f'segment "{r.segment}" begins at offset {r.start_offset}: offset {r.offset} has been truncated'
     ),
-    wire.InvalidEventNumber: lambda r: TransactionError(
-        f"another writer took over from writer {r.writer_id} (event number {r.event_number})"
-    ),
+    wire.InvalidEventNumber: lambda r: TransactionError(f"another writer took over from writer {r.writer_id}"),
     wire.OperationUnsupported: lambda r: OperationFailedError(
-        f"the segment store doesn't know {r.operation}: Pravega 0.13 or newer is needed"
+        f"the segment store doesn't know {r.operation}: Pravega 0.11 or newer is needed"
     ),
     wire.AuthTokenCheckFailed: lambda r: (
         TokenExpiredError("the segment store refused the delegation token: it has expired")

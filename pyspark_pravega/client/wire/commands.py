@@ -1,4 +1,4 @@
-"""All commands and replies of the segment store's wire protocol (version 16; spoken with Pravega 0.13).
+"""All commands and replies of the segment store's wire protocol (version 16, that of Pravega 0.13).
 
 Each is a frozen dataclass whose fields stand in the order of the bytes. Those of the admin gateway (types -3 to -6) are
 left out: a segment store doesn't take them from clients.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from pyspark_pravega.client.wire.command import Failure, command, wire
-from pyspark_pravega.client.wire.fields import INT, LONG, TEXT, UUID
+from pyspark_pravega.client.wire.fields import INT, LATER_LONG, LONG, TEXT, UUID
 
 
 @command(50)
@@ -53,8 +53,9 @@ class InvalidEventNumber(Failure):
 
     writer_id: uuid.UUID = wire(UUID)
     request_id: int = wire(LONG)
+    """Before Pravega 0.13 (version 16 of the protocol) the event number."""
     trace: str = wire(TEXT)
-    event_number: int = wire(LONG)
+    event_number: int = wire(LATER_LONG)
 
 
 @command(56)

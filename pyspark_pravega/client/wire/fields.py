@@ -39,6 +39,10 @@ class Cursor:
         self._position = end
         return data
 
+    def at_end(self) -> bool:
+        """Whether all bytes have been taken."""
+        return self._position == len(self._data)
+
     def take_rest(self) -> memoryview:
         """All bytes that haven't been taken."""
         return self.take(len(self._data) - self._position)
@@ -89,6 +93,13 @@ class _Number:
     def get(self, cursor: Cursor) -> int:
         number: int = self._layout.unpack(cursor.take(self._layout.size))[0]
         return number
+
+
+class _LaterNumber(_Number):
+    """The last field of a command that older servers send without it."""
+
+    def get(self, cursor: Cursor) -> int:
+        return _MISSING if cursor.at_end() else super().get(cursor)
 
 
 class _Flag:
@@ -224,9 +235,12 @@ class _Versions:
 
 
 _NO_VERSION = -(2**63)
+_MISSING = -1
 
 INT = _Number(">i")
 LONG = _Number(">q")
+LATER_LONG = _LaterNumber(">q")
+"""-1 where the server is older than the field."""
 FLAG = _Flag()
 TEXT = _Text()
 TOKEN = _Text()
