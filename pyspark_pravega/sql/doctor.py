@@ -213,8 +213,10 @@ def _segment_store(client: Client) -> str:
             if segments:
                 begin = time.monotonic()
                 segment_state(client.pool, stream, segments[0])
-                host, port = controller.endpoint(stream, segments[0])
-                return f"{host}:{port} answers in {(time.monotonic() - begin) * 1000:.0f} ms"
+                took = f"{(time.monotonic() - begin) * 1000:.0f} ms"
+                with client.pool.connection(stream, segments[0]) as connection:
+                    host, port = connection.endpoint
+                    return f"{host}:{port} answers in {took}; {connection.greeting.release}"
     return "not asked: there is no stream yet"
 
 

@@ -17,6 +17,7 @@ from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.client.wire.protocol import encode_frame
 from pyspark_pravega.errors import (
     EventEncodeError,
+    OperationFailedError,
     SegmentNotFoundError,
     SegmentSealedError,
     SegmentStoreUnavailableError,
@@ -68,6 +69,16 @@ def test_an_event_whose_length_no_frame_can_say_is_refused(client: Client, strea
 
     with pytest.raises(EventEncodeError, match=f'2147483648 bytes is too long for stream "{stream}": 2147483647'):
         append_large(client.pool, stream, 0, [Huge()])
+
+
+def test_a_segment_store_without_transient_segments_is_told_by_its_release(
+    client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "TRANSIENT_SEGMENTS", 99)
+    with pytest.raises(
+        OperationFailedError, match=r"need Pravega 0\.11 or newer: segment store .+:\d+ is Pravega 0\.1"
+    ):
+        append_large(client.pool, stream, 0, [event(10)])
 
 
 def test_a_sealed_or_missing_segment_takes_none(client: Client, scope: str, stream: Stream) -> None:

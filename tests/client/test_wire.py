@@ -360,6 +360,19 @@ def test_before_pravega_0_13_an_invalid_event_number_is_told_without_a_request()
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        (14, "Pravega 0.10 or older"),
+        (15, "Pravega 0.11 or 0.12"),
+        (wire.WIRE_VERSION, "Pravega 0.13"),
+        (18, "newer than Pravega 0.14"),
+    ],
+)
+def test_a_greeting_tells_the_release(version: int, release: str) -> None:
+    assert wire.Hello(high_version=version).release == release
+
+
 def test_large_pieces_are_not_copied_wherever_they_stand() -> None:
     large, small = bytes(COPIED_BYTES + 1), b"small"
     for pieces in ([large], [large, large], [large, small], [small, large]):

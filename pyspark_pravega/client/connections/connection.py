@@ -80,6 +80,8 @@ class Connection:
             greeting = self.receive()
             if not isinstance(greeting, wire.Hello) or greeting.low_version > wire.WIRE_VERSION:
                 raise WireError(f"{host}:{port} doesn't speak a segment store's protocol that this client knows")
+            self.greeting = greeting
+            """The segment store's: it tells which release it is of."""
         except PravegaError:
             self.close()
             raise

@@ -21,6 +21,7 @@ from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     DeadlineExceededError,
     EventEncodeError,
+    OperationFailedError,
     SegmentSealedError,
     SegmentStoreUnavailableError,
     TokenExpiredError,
@@ -127,6 +128,11 @@ class _Append:
         Returns:
             Its name.
         """
+        if connection.greeting.high_version < wire.TRANSIENT_SEGMENTS:
+            raise OperationFailedError(
+                "events of more than 8 MiB need Pravega 0.11 or newer: segment store "
+                f"{connection.endpoint[0]}:{connection.endpoint[1]} is {connection.greeting.release}"
+            )
         create = wire.CreateTransientSegment(
             request_id=connection.next_id(), writer_id=self._id, parent=self._segment, token=self._token()
         )

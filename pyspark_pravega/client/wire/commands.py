@@ -33,7 +33,13 @@ from pyspark_pravega.client.wire.failures import (
     WrongHost,
 )
 from pyspark_pravega.client.wire.fields import AttributeUpdate
-from pyspark_pravega.client.wire.greetings import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, Hello, KeepAlive
+from pyspark_pravega.client.wire.greetings import (
+    OLDEST_COMPATIBLE_VERSION,
+    TRANSIENT_SEGMENTS,
+    WIRE_VERSION,
+    Hello,
+    KeepAlive,
+)
 from pyspark_pravega.client.wire.segments import (
     NO_ATTRIBUTE,
     CreateTransientSegment,
@@ -78,6 +84,7 @@ __all__ = [
     "NO_ATTRIBUTE",
     "NO_EVENT",
     "OLDEST_COMPATIBLE_VERSION",
+    "TRANSIENT_SEGMENTS",
     "WIRE_VERSION",
     "AppendBlockEnd",
     "AppendSetup",
