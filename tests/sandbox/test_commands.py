@@ -15,6 +15,7 @@ from sandbox_tools import WITHOUT_PRIVILEGES, command
 from waiting import eventually
 
 from pyspark_pravega.sandbox import readiness
+from pyspark_pravega.sandbox.files import chosen
 from pyspark_pravega.sandbox.processes import ProcessId
 
 pytestmark = pytest.mark.server
@@ -88,6 +89,7 @@ def test_status_tells_the_addresses(detached: subprocess.CompletedProcess[str], 
     answer = run("status", "--data-dir", folder)
     assert answer.returncode == 0
     assert "is running" in answer.stdout
+    assert f"Pravega {chosen(None)}\n" in answer.stdout
     assert "tcp://127.0.0.1:" in answer.stdout
 
 
@@ -102,7 +104,7 @@ def test_a_second_start_names_the_one_that_runs(detached: subprocess.CompletedPr
     before = servers(folder)
     answer = run("start", "--data-dir", folder)
     assert answer.returncode == 1
-    assert "already" in answer.stderr
+    assert f"already (Pravega {chosen(None)}, controller tcp" in answer.stderr
     assert "tcp://127.0.0.1:" in answer.stderr
     assert answer.stdout == ""
     assert servers(folder) == before

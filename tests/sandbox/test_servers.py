@@ -22,7 +22,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream, deadline
 from pyspark_pravega.errors import ControllerUnavailableError, SandboxError, StreamNotFoundError, UnavailableError
 from pyspark_pravega.sandbox import Sandbox, readiness, servers
-from pyspark_pravega.sandbox.files import PRAVEGA, fetch
+from pyspark_pravega.sandbox.files import RELEASES, chosen, fetch
 from pyspark_pravega.sandbox.java.changed import class_jar
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import ProcessId
@@ -39,7 +39,7 @@ def test_the_classes_written_anew_are_one_file_for_all_starts(tmp_path: Path) ->
     jars = tmp_path / "bundles" / "pravega"
     jars.mkdir(parents=True)
     for name in ("controller", "standalone"):
-        (jar,) = fetch(PRAVEGA).glob(f"pravega-{name}-*.jar")
+        (jar,) = fetch(RELEASES[chosen(None)]).glob(f"pravega-{name}-*.jar")
         (jars / jar.name).symlink_to(jar)
     jar = class_jar(jars, tmp_path)
     written = jar.stat()

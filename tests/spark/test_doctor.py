@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import re
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
