@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
+import grpc
 import pytest
 from client_tools import host, make_stream
 
@@ -28,6 +29,7 @@ from pyspark_pravega.errors import (
     ControllerUnavailableError,
     InvalidNameError,
     ScopeNotEmptyError,
+    UnsupportedOperationError,
 )
 from pyspark_pravega.settings import Settings
 
@@ -219,6 +221,20 @@ def test_a_host_that_speaks_something_else_is_no_controller() -> None:
         pytest.raises(ControllerUnavailableError, match=f"tcp://{name}:{port}"),
     ):
         controller.scope_exists("s")
+
+
+def test_a_call_that_an_older_controller_lacks_is_refused_with_the_version_that_has_it() -> None:
+    older = grpc.server(ThreadPoolExecutor(1))
+    port = older.add_insecure_port("127.0.0.1:0")
+    older.start()
+    with (
+        Controller(f"tcp://127.0.0.1:{port}", timeout=5) as controller,
+        pytest.raises(
+            UnsupportedOperationError, match=r"know listCompletedTransactions: Pravega 0\.12 or newer is needed$"
+        ),
+    ):
+        controller.completed_transactions(Stream("s", "t"))
+    older.stop(None)
 
 
 @server

@@ -6,6 +6,7 @@ import base64
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,7 @@ from pyspark_pravega.errors import (
     PravegaError,
     SchemaNotFoundError,
     StreamNotFoundError,
+    UnsupportedOperationError,
     did_you_mean,
 )
 
@@ -300,8 +302,9 @@ class MetadataTables:
                 known |= dict.fromkeys(pending.transaction_ids(), (pending.job, None))
             for transaction in ledger.noted_transactions():
                 known.setdefault(transaction, (None, None))
-        for transaction in controller.completed_transactions(stream):
-            known.setdefault(transaction, (None, None))
+        with suppress(UnsupportedOperationError):  # Pravega 0.11 doesn't list those that others have ended.
+            for transaction in controller.completed_transactions(stream):
+                known.setdefault(transaction, (None, None))
         for transaction, (job, version) in known.items():
             state = "COMMITTED" if version is not None else controller.transaction_state(stream, transaction).name
             yield {

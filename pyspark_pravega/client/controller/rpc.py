@@ -20,6 +20,7 @@ from pyspark_pravega.errors import (
     NotFoundError,
     OperationFailedError,
     UnclearAnswerError,
+    UnsupportedOperationError,
 )
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.settings import controller_addresses
@@ -54,6 +55,8 @@ nothing then."""
 _CONDITIONAL = frozenset({"noteTimestampFromWriter", "pingTransaction"})
 """Methods that the controller fails with FAILED_PRECONDITION when two calls change one thing at once. It has done
 nothing then."""
+_SINCE = {"listCompletedTransactions": "0.12"}
+"""Methods that not all versions of Pravega from 0.11 on have, and the first one that has them."""
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -115,6 +118,7 @@ class ControllerRpc:
             DeadlineExceededError: the caller's deadline is over.
             AuthenticationError: the credentials were refused.
             CertificateError: the controller's certificate is.
+            UnsupportedOperationError: the controller is too old for the call.
             OperationFailedError: the call failed for another reason; an `UnclearAnswerError` where it may be done.
         """
         retries, limit = Retries(self.timeout), Limit(self.timeout)
@@ -224,6 +228,11 @@ class ControllerRpc:
             raise AuthenticationError(
                 f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with "
                 "credentials that it can't make sense of: check the token and its method"
+            ) from None
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            raise UnsupportedOperationError(
+                f"the Pravega controller at {self.uri} doesn't know {method}: Pravega {_SINCE.get(method, '0.11')} or "
+                "newer is needed"
             ) from None
         if _STARTING in details:
             raise ControllerUnavailableError(

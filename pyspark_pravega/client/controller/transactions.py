@@ -207,6 +207,9 @@ class ControllerTransactions(ControllerSegments):
 
         Returns:
             Id to `COMMITTED` or `ABORTED`; up to some hundreds of them.
+
+        Raises:
+            UnsupportedOperationError: the server is Pravega 0.11, which has no such call.
         """
         request = pb.ListCompletedTxnRequest(stream_info=messages.info(stream))
         reply = self._call("listCompletedTransactions", request, pb.ListCompletedTxnResponse, missing=no_stream(stream))
