@@ -11,7 +11,7 @@ DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
 SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
 
-.PHONY: demo servers classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
+.PHONY: demo servers test-pravegas classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
 
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
@@ -27,6 +27,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 2
+
+# PRAVEGA=0.12 lets sandboxes run that version of Pravega (docs/pravega-versions.md).
+ifdef PRAVEGA
+export PYSPARK_PRAVEGA_SANDBOX_PRAVEGA := $(PRAVEGA)
+endif
 
 setup:
 	@$(MAKE) --no-print-directory -j2 $(STAMP)
@@ -181,6 +186,19 @@ test-plain:
 		tests/spark/test_tables.py::test_raw_events_in_and_out \
 		tests/spark/test_tables.py::test_events_larger_than_a_block_and_a_read"
 
+# A core of the tests on each version of Pravega that a sandbox can run but the newest, which `make test` runs on.
+# PRAVEGAS=0.12 takes one.
+PRAVEGAS ?= 0.11 0.12
+test-pravegas: $(STAMP)
+	@for version in $(PRAVEGAS); do \
+		echo "Pravega $$version"; \
+		PYSPARK_PRAVEGA_SANDBOX_PRAVEGA=$$version $(BIN)/python -m pytest -n $(WORKERS) \
+			tests/sandbox/test_servers.py tests/client/test_controller_transactions.py tests/client/test_event_writer.py \
+			tests/client/test_key_value_tables.py tests/client/test_large_events.py tests/client/test_stream_cuts.py \
+			tests/registry tests/connector/test_ledger.py tests/connector/test_writer.py \
+			tests/connector/test_stream_source.py tests/spark/test_tables.py tests/spark/test_keyed_tables.py $(ARGS) || exit 1; \
+	done
+
 # What the last `make test COVERAGE=1` has covered, of all processes together; fails below the floors.
 coverage: $(STAMP)
 	$(BIN)/python -m coverage combine --quiet
@@ -222,10 +240,11 @@ simulate: $(STAMP)
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
 # (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (250 in `make test`). And
 # readers in shared memory that are killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1 in
-# `make chaos-sample`).
+# `make chaos-sample`). And older versions of Pravega.
 nightly: $(STAMP)
 	SHARED_MEMORY_SEEDS=$${SHARED_MEMORY_SEEDS:-80} SHARED_MEMORY_DRIVERS=$${SHARED_MEMORY_DRIVERS:-20} \
 		LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth tests/spark/test_shared_memory_killed.py tests/chaos/test_killed_drivers.py --timeout 14400 $(ARGS)
+	@$(MAKE) --no-print-directory test-pravegas
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
