@@ -27,6 +27,7 @@ from pathlib import Path
 
 from java_tools import PRAVEGA_MAIN, find_java, make_home
 
+from pyspark_pravega.sandbox.files import RELEASES, chosen
 from pyspark_pravega.sandbox.places import cache_folder
 
 _HERE = Path(__file__).parent
@@ -173,10 +174,10 @@ PRAVEGA = Archive(
     PRAVEGA_MAIN,
     lambda: [
         _HERE / "classes_of_servers.py",
-        _ARTIFACTS / "pravega-0.13.sha256",
+        RELEASES[chosen(None)].manifest,
         *sorted((_SANDBOX / "java").glob("*.py")),
     ],
-    lambda: _bundle("pravega"),
+    lambda: _bundle(RELEASES[chosen(None)].name),
 )
 REGISTRY = Archive(
     "registry",
