@@ -8,7 +8,7 @@ from typing import TypedDict, final
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import StreamCut
-from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.connector.bounds import Word, parse_bound
 from pyspark_pravega.connector.log import offsets_of
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Extent, Moment
@@ -97,11 +97,9 @@ def text_of_extent(extent: Extent) -> ExtentText:
 
 
 def _cut_or_word(text: str) -> StreamCut | Word:
-    if text in {word.value for word in Word}:
-        return Word(text)
-    cut = StreamCut.from_text(text)
-    assert isinstance(cut, StreamCut)
-    return cut
+    bound = parse_bound("position", text)
+    assert isinstance(bound, StreamCut | Word)
+    return bound
 
 
 def all_columns(definition: TableDefinition) -> StructType:
