@@ -1,4 +1,4 @@
-"""Compiles the Java shim into the package; everything else is in pyproject.toml."""
+"""Compiles the Java shim into the package, and puts Ivy beside it; everything else is in pyproject.toml."""
 
 import importlib.util
 import os
@@ -26,11 +26,15 @@ def java_tool(name: str) -> str:
     return found
 
 
-def compile_shim(target: Path) -> None:
+def spark_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SystemExit("pyspark-pravega is compiled against pyspark's jars: pip install 'pyspark==4.3.*' first")
-    jars = Path(spec.origin).parent / "jars"
+    return Path(spec.origin).parent / "jars"
+
+
+def compile_shim(target: Path) -> None:
+    jars = spark_jars()
     sources = sorted(str(p) for p in (ROOT / "jvm").rglob("*.java"))
     # Not looked at: class files of others (classfile, path, processing), what later JDKs say of 17 (options), and
     # numbers of serialized classes, which only ever travel between JVMs with the same jar (serial).
@@ -45,6 +49,14 @@ def compile_shim(target: Path) -> None:
         shutil.copyfile(staged, target)
 
 
+def add_ivy(folder: Path) -> None:
+    """Spark's Ivy, as it is: the sandbox fetches its servers with it where there is no Spark."""
+    for old in folder.glob("ivy-*.jar"):
+        old.unlink()
+    for jar in spark_jars().glob("ivy-*.jar"):
+        shutil.copyfile(jar, folder / jar.name)
+
+
 def run_tool(name: str, *arguments: str) -> None:
     done = subprocess.run([java_tool(name), *arguments], check=False)
     if done.returncode:
@@ -53,11 +65,13 @@ def run_tool(name: str, *arguments: str) -> None:
 
 
 class BuildWithShim(build_py):  # type: ignore[misc]
-    """Builds the Python package and the jar that lies inside it."""
+    """Builds the Python package and the jars that lie inside it."""
 
     def run(self) -> None:
         super().run()
-        compile_shim(ROOT / JAR if self.editable_mode else Path(self.build_lib) / JAR)
+        jar = ROOT / JAR if self.editable_mode else Path(self.build_lib) / JAR
+        compile_shim(jar)
+        add_ivy(jar.parent)
 
 
 setup(cmdclass={"build_py": BuildWithShim})

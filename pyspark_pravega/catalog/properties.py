@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql.types import StructType
-
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
@@ -52,6 +50,7 @@ from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import canonical_key
+from pyspark_pravega.spark.types import StructType
 from pyspark_pravega.values import listed, names_of
 
 CODEC = "codec"

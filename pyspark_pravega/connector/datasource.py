@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
-from pyspark.sql.types import StructType
-
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.official import (
     MetadataReader,
@@ -65,6 +56,14 @@ from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.serde.types import same_names
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark_pravega.spark.types import StructType
 
 
 class DefaultSource(DataSource):

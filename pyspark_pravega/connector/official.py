@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega import values
 from pyspark_pravega.client import RetentionPolicy, ScalingPolicy, StreamConfiguration
@@ -23,6 +20,9 @@ from pyspark_pravega.errors import ConfigurationError, UnsupportedTypeError, did
 from pyspark_pravega.serde.formats import JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.raw import EVENT, KEY_COLUMN, EventCodec
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import DataSourceReader, InputPartition
+from pyspark_pravega.spark.types import BinaryType, LongType, StringType, StructField, StructType
 
 _SCHEMAS = {
     "streaminfo": StructType(

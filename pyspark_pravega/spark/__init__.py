@@ -5,6 +5,6 @@ same names, from `plain`, which carry a table's columns as far as programs witho
 catalog and the sessions import pyspark.
 """
 
-from pyspark_pravega.spark.here import IS_IMPORTABLE, Spark, find, needed
+from pyspark_pravega.spark.here import HOME_VARIABLE, INSTALL, IS_IMPORTABLE, Spark, find, needed
 
-__all__ = ["IS_IMPORTABLE", "Spark", "find", "needed"]
+__all__ = ["HOME_VARIABLE", "INSTALL", "IS_IMPORTABLE", "Spark", "find", "needed"]

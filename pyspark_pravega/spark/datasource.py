@@ -45,33 +45,33 @@ else:
         def __init__(self, value: Any) -> None:
             self.value = value
 
-    class DataSource: ...  # noqa: D101
+    class DataSource: ...
 
-    class DataSourceReader: ...  # noqa: D101
+    class DataSourceReader: ...
 
-    class DataSourceStreamReader: ...  # noqa: D101
+    class DataSourceStreamReader: ...
 
-    class DataSourceWriter: ...  # noqa: D101
+    class DataSourceWriter: ...
 
-    class DataSourceArrowWriter: ...  # noqa: D101
+    class DataSourceArrowWriter: ...
 
-    class DataSourceStreamWriter: ...  # noqa: D101
+    class DataSourceStreamWriter: ...
 
-    class DataSourceStreamArrowWriter: ...  # noqa: D101
+    class DataSourceStreamArrowWriter: ...
 
-    class WriterCommitMessage: ...  # noqa: D101
+    class WriterCommitMessage: ...
 
-    class ReadLimit: ...  # noqa: D101
+    class ReadLimit: ...
 
-    class SupportsTriggerAvailableNow: ...  # noqa: D101
+    class SupportsTriggerAvailableNow: ...
 
-    class ReadAllAvailable: ...  # noqa: D101
+    class ReadAllAvailable: ...
 
-    class ReadMaxBytes: ...  # noqa: D101
+    class ReadMaxBytes: ...
 
-    class ReadMaxRows: ...  # noqa: D101
+    class ReadMaxRows: ...
 
-    class ReadMinRows: ...  # noqa: D101
+    class ReadMinRows: ...
 
 
 __all__ = [

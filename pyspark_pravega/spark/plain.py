@@ -25,15 +25,15 @@ class DataType:
     """Where SQL has another name for it."""
 
     @classmethod
-    def typeName(cls) -> str:  # noqa: N802
+    def typeName(cls) -> str:
         """Its name, without what it consists of."""
         return cls._NAME
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         """The type as SQL's `DESCRIBE` has it."""
         return self._IN_SQL or self._NAME
 
-    def jsonValue(self) -> Any:  # noqa: N802
+    def jsonValue(self) -> Any:
         """The type as Spark's JSON has it."""
         return self._NAME
 
@@ -133,7 +133,7 @@ class StringType(DataType):
 class _Parametrised(DataType):
     """A type with numbers behind its name, which are part of all its texts."""
 
-    def jsonValue(self) -> str:  # noqa: N802
+    def jsonValue(self) -> str:
         return self.simpleString()
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class CharType(_Parametrised):
     def __init__(self, length: int) -> None:
         self.length = length
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"{self._NAME}({self.length})"
 
 
@@ -166,7 +166,7 @@ class TimeType(_Parametrised):
     def __init__(self, precision: int = 6) -> None:
         self.precision = precision
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"time({self.precision})"
 
 
@@ -178,7 +178,7 @@ class DecimalType(_Parametrised):
     def __init__(self, precision: int = 10, scale: int = 0) -> None:
         self.precision, self.scale = precision, scale
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"decimal({self.precision},{self.scale})"
 
 
@@ -187,13 +187,12 @@ class DayTimeIntervalType(_Parametrised):
 
     _NAME = "daytimeinterval"
 
-    def __init__(self, startField: int | None = None, endField: int | None = None) -> None:  # noqa: N803
-        if startField is None and endField is None:
-            startField, endField = 0, len(_UNITS) - 1
+    def __init__(self, startField: int | None = None, endField: int | None = None) -> None:
+        last = len(_UNITS) - 1 if startField is None else startField
         self.startField = startField or 0
-        self.endField = self.startField if endField is None else endField
+        self.endField = last if endField is None else endField
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         first, last = _UNITS[self.startField], _UNITS[self.endField]
         return f"interval {first}" if first == last else f"interval {first} to {last}"
 
@@ -206,13 +205,13 @@ class ArrayType(DataType):
 
     _NAME = "array"
 
-    def __init__(self, elementType: DataType, containsNull: bool = True) -> None:  # noqa: N803
+    def __init__(self, elementType: DataType, containsNull: bool = True) -> None:
         self.elementType, self.containsNull = elementType, containsNull
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"array<{self.elementType.simpleString()}>"
 
-    def jsonValue(self) -> dict[str, Any]:  # noqa: N802
+    def jsonValue(self) -> dict[str, Any]:
         return {"type": "array", "elementType": self.elementType.jsonValue(), "containsNull": self.containsNull}
 
     def __repr__(self) -> str:
@@ -224,13 +223,13 @@ class MapType(DataType):
 
     _NAME = "map"
 
-    def __init__(self, keyType: DataType, valueType: DataType, valueContainsNull: bool = True) -> None:  # noqa: N803
+    def __init__(self, keyType: DataType, valueType: DataType, valueContainsNull: bool = True) -> None:
         self.keyType, self.valueType, self.valueContainsNull = keyType, valueType, valueContainsNull
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"map<{self.keyType.simpleString()},{self.valueType.simpleString()}>"
 
-    def jsonValue(self) -> dict[str, Any]:  # noqa: N802
+    def jsonValue(self) -> dict[str, Any]:
         return {
             "type": "map",
             "keyType": self.keyType.jsonValue(),
@@ -248,16 +247,16 @@ class StructField(DataType):
     def __init__(
         self,
         name: str,
-        dataType: DataType,  # noqa: N803
+        dataType: DataType,
         nullable: bool = True,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self.dataType, self.nullable, self.metadata = name, dataType, nullable, dict(metadata or {})
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"{self.name}:{self.dataType.simpleString()}"
 
-    def jsonValue(self) -> dict[str, Any]:  # noqa: N802
+    def jsonValue(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "type": self.dataType.jsonValue(),
@@ -282,7 +281,7 @@ class StructType(DataType):
         """Their names."""
         return [field.name for field in self.fields]
 
-    def fieldNames(self) -> list[str]:  # noqa: N802
+    def fieldNames(self) -> list[str]:
         """Their names."""
         return self.names
 
@@ -316,14 +315,14 @@ class StructType(DataType):
             raise KeyError(key)
         return StructType(self.fields[key]) if isinstance(key, slice) else self.fields[key]
 
-    def simpleString(self) -> str:  # noqa: N802
+    def simpleString(self) -> str:
         return f"struct<{','.join(field.simpleString() for field in self.fields)}>"
 
-    def jsonValue(self) -> dict[str, Any]:  # noqa: N802
+    def jsonValue(self) -> dict[str, Any]:
         return {"type": "struct", "fields": [field.jsonValue() for field in self.fields]}
 
     @classmethod
-    def fromJson(cls, content: Mapping[str, Any]) -> Self:  # noqa: N802
+    def fromJson(cls, content: Mapping[str, Any]) -> Self:
         """Columns of Spark's JSON, parsed.
 
         Raises:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger
@@ -21,6 +18,9 @@ from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, VersionNotFoundError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.serde.codec import Batch
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import InputPartition
+from pyspark_pravega.spark.types import LongType, StringType, StructField, StructType, TimestampType
 
 CHANGE_COLUMNS = StructType(
     [

@@ -14,9 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import EventBatch, event_batches
@@ -41,6 +38,9 @@ from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Batch, arrow_batch, takes_views
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import DataSourceReader, InputPartition
+from pyspark_pravega.spark.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 _log = logging.getLogger(__name__)
 

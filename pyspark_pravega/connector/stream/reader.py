@@ -6,15 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import take_snapshot
@@ -34,6 +25,16 @@ from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, PravegaError
 from pyspark_pravega.serde.codec import Batch
+from pyspark_pravega.spark.datasource import (
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 
 class SeveralStreamsReader(RowsReader):

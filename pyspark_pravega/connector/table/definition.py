@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
-
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.options import EventOptions
@@ -28,6 +26,15 @@ from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 from pyspark_pravega.together import Begun
 
 CORRUPT_EVENT = "_corrupt_event"

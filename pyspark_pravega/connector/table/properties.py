@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 
-from pyspark.sql.types import StructType
-
 from pyspark_pravega import values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import HISTORY, VERSION_EVERY, History, version_every
@@ -35,6 +33,7 @@ from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE
+from pyspark_pravega.spark.types import StructType
 
 COMPATIBILITY = "compatibility"
 COMPRESSION = "compression"

@@ -7,18 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DateType,
-    LongType,
-    MapType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Progress, Replacement
@@ -53,6 +41,17 @@ from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.arrow import PySparkTypeError, to_arrow_schema
+from pyspark_pravega.spark.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    LongType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 from pyspark_pravega.together import together
 
 WRITER = "pyspark-pravega"

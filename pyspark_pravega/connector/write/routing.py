@@ -16,10 +16,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, DateType, DecimalType, StructType
 
 from pyspark_pravega.connector.table import KEY_TEXTS, PLAIN
 from pyspark_pravega.errors import InvalidNameError, did_you_mean
+from pyspark_pravega.spark.types import DataType, DateType, DecimalType, StructType
 from pyspark_pravega.values import listed, names_of, quoted
 
 _COLUMN = re.compile(r"\{(`(?:[^`]|``)+`|[^{}]+)\}")

@@ -26,8 +26,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
+
+from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.frames.native_module import module
+from pyspark_pravega.frames.ragged import numbers
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -49,10 +53,6 @@ from pyspark.sql.types import (
     TimeType,
     VariantType,
 )
-
-from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.frames.native_module import module
-from pyspark_pravega.frames.ragged import numbers
 
 _I64 = npt.NDArray[np.int64]
 _Nulls = npt.NDArray[np.bool_] | None
