@@ -1,7 +1,7 @@
 """Stand-ins for Spark's types of columns, where there is no pyspark.
 
 They have the names of pyspark's classes, and of those what this package uses. What they say of themselves is the same
-text, letter for letter, as tables keep some of it: `tests/spark_here/test_plain.py` holds them against pyspark.
+text, letter for letter, as tables keep some of it: `tests/test_without_spark.py` holds them against pyspark.
 """
 
 from __future__ import annotations
