@@ -153,3 +153,44 @@ def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> N
         ConfigurationError, match=r"^it needs Spark, .*: pip install 'pyspark-pravega\[spark\]', or act"
     ):
         here.needed("it")
+
+
+ROUND_TRIP = """
+import base64, datetime, decimal, json
+import pyarrow as pa
+from pyspark_pravega.serde.formats import schema_for
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import *
+from pyspark_pravega.sql.rows import _NoEncodings
+
+columns = StructType()
+kinds = dict(b=BooleanType(), i=IntegerType(), l=LongType(), d=DoubleType(), n=DecimalType(10, 2), s=StringType())
+kinds |= dict(r=BinaryType(), y=DateType(), t=TimestampType(), z=TimestampNTZType(), c=TimeType())
+kinds |= dict(a=ArrayType(StringType()), m=MapType(StringType(), IntegerType()))
+kinds |= dict(x=StructType([StructField("f", FloatType()), StructField("g", ShortType(), False)]))
+for name, kind in kinds.items():
+    columns.add(name, kind, True, {"comment": name})
+now = datetime.datetime(2026, 1, 2, 3, 4, 5)
+row = dict(b=True, i=1, l=2, d=1.5, n=decimal.Decimal("12.50"), s="ann", r=b"\\x00\\xff", y=now.date(), t=now, z=now)
+row |= dict(c=now.time(), a=["p", "q"], m=[("k", 3)], x={"f": 0.5, "g": 7})
+rows = pa.RecordBatch.from_pylist([row, dict.fromkeys(row)], schema=to_arrow_schema(columns, timezone="UTC"))
+for name in ("avro", "json", "protobuf"):
+    schema = schema_for(name, columns, name="t", namespace="shop")
+    print(name, base64.b64encode(schema.data), schema.columns().json())
+    codec = schema.codec(columns, _NoEncodings(), header=False)
+    events = codec.encode(rows)
+    print(events.to_pylist(), codec.decode(events, columns.fieldNames()).to_pylist())
+"""
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_formats_are_the_same_without_spark(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PRAVEGA_NATIVE", native)
+    said = []
+    for before in ("", BLOCKED):
+        command = [sys.executable, "-W", "ignore", "-c", before + ROUND_TRIP]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        said.append(ran.stdout)
+    assert said[0].count("ann") >= 6
+    assert said[0] == said[1]
