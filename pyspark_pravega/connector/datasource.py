@@ -57,6 +57,7 @@ from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.serde.types import same_names
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.datasource import (
+    WRITES_ARROW,
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
@@ -160,6 +161,11 @@ class DefaultSource(DataSource):
             overwrite: whether to replace what is there, as in output mode complete, which a stream can't.
         """
         definition, options = self._writable(schema)
+        if not WRITES_ARROW:
+            raise UnsupportedOperationError(
+                f'stream "{definition.stream}" can\'t be written to by writeStream.format("pravega") before Spark 4.1: '
+                "use writeStream.toTable with its name in a catalog"
+            )
         if overwrite:
             raise UnsupportedOperationError(
                 f'stream "{definition.stream}" can\'t be overwritten: use outputMode("append") or outputMode("update")'

@@ -15,20 +15,11 @@ if TYPE_CHECKING or IS_IMPORTABLE:
         DataSource,
         DataSourceArrowWriter,
         DataSourceReader,
-        DataSourceStreamArrowWriter,
         DataSourceStreamReader,
         DataSourceStreamWriter,
         DataSourceWriter,
         InputPartition,
         WriterCommitMessage,
-    )
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
     )
 else:
 
@@ -57,24 +48,61 @@ else:
 
     class DataSourceStreamWriter: ...
 
-    class DataSourceStreamArrowWriter: ...
-
     class WriterCommitMessage: ...
 
-    class ReadLimit: ...
 
-    class SupportsTriggerAvailableNow: ...
+WRITES_ARROW: bool
+"""Whether a streaming query's rows come to a sink in Python as Arrow's batches, as they do since 4.1."""
+LIMITED: bool
+"""Whether Spark asks a streaming source in Python for limits, and tells it them with each micro-batch, since 4.2."""
 
-    class ReadAllAvailable: ...
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-    class ReadMaxBytes: ...
+        WRITES_ARROW = IS_IMPORTABLE
+    except ImportError:
+        WRITES_ARROW, DataSourceStreamArrowWriter = False, DataSourceStreamWriter
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxBytes,
+            ReadMaxRows,
+            ReadMinRows,
+            SupportsTriggerAvailableNow,
+        )
 
-    class ReadMaxRows: ...
+        LIMITED = IS_IMPORTABLE
+    except ImportError:
+        LIMITED = False
 
-    class ReadMinRows: ...
+        class ReadLimit: ...
+
+        class SupportsTriggerAvailableNow: ...
+
+        class ReadAllAvailable: ...
+
+        class ReadMaxBytes: ...
+
+        class ReadMaxRows: ...
+
+        class ReadMinRows: ...
 
 
 __all__ = [
+    "LIMITED",
+    "WRITES_ARROW",
     "DataSource",
     "DataSourceArrowWriter",
     "DataSourceReader",

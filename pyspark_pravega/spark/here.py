@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from zipfile import ZipFile
 
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.spark.versions import is_supported
 
 HOME_VARIABLE = "SPARK_HOME"
 INSTALL = "pip install 'pyspark-pravega[spark]'"
-IS_IMPORTABLE = find_spec("pyspark") is not None
-"""Whether this Python has Spark's classes."""
 _VERSION = re.compile(r"""^__version__\b[^"']*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -80,7 +80,26 @@ def _package() -> Path | None:
 
 def _version(package: Path) -> str | None:
     try:
-        match = _VERSION.search((package / "version.py").read_text())
+        match = _VERSION.search(_text(package / "version.py"))
     except OSError:
         return None
     return match[1] if match else None
+
+
+def _text(file: Path) -> str:
+    """A file's text; it may lie in an archive, as the pyspark that Spark brings."""
+    for archive in file.parents:
+        if archive.suffix == ".zip" and archive.is_file():
+            with ZipFile(archive) as files:
+                return files.read(file.relative_to(archive).as_posix()).decode()
+    return file.read_text()
+
+
+def package_version() -> str | None:
+    """The version of the pyspark that this Python would import; None where there is none, or it doesn't tell."""
+    package = _package()
+    return None if package is None else _version(package)
+
+
+IS_IMPORTABLE = is_supported(package_version() or "")
+"""Whether this Python has Spark's classes, of a version that this package runs on."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_pravega.spark.here import IS_IMPORTABLE
+from pyspark_pravega.errors import UnsupportedOperationError
+from pyspark_pravega.spark.here import IS_IMPORTABLE, package_version
 
 if TYPE_CHECKING or IS_IMPORTABLE:
     from pyspark.sql.types import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING or IS_IMPORTABLE:
         StructType,
         TimestampNTZType,
         TimestampType,
-        TimeType,
         VarcharType,
         VariantType,
     )
@@ -54,10 +54,30 @@ else:
         StructType,
         TimestampNTZType,
         TimestampType,
-        TimeType,
         VarcharType,
         VariantType,
     )
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import TimeType
+elif not IS_IMPORTABLE:
+    from pyspark_pravega.spark.plain import TimeType
+else:
+    from pyspark.sql import types
+
+    if hasattr(types, "TimeType"):
+        TimeType = types.TimeType
+    else:
+
+        class TimeType(types.AtomicType):
+            """Stands for the type that Spark has since 4.1: no column has it."""
+
+            def __init__(self, precision: int = 6) -> None:
+                """Refuse a column that would have it."""
+                raise UnsupportedOperationError(
+                    f"TIME({precision}) is a type since Spark 4.1, and this is Spark {package_version()}"
+                )
+
 
 __all__ = [
     "ArrayType",

@@ -25,9 +25,9 @@ from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.serde.native import SLOWER
 from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
-from pyspark_pravega.spark import INSTALL, Spark, find
+from pyspark_pravega.spark import INSTALL, Spark, checks, find
+from pyspark_pravega.spark.jars import jar
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
-from pyspark_pravega.sql.session import shim_jar
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -47,6 +47,7 @@ class Level(StrEnum):
 
 
 _MARKS = {Level.OK: "ok", Level.SLOW: "slow", Level.NONE: "none", Level.BAD: "BAD", Level.SKIPPED: "-"}
+_INTERNALS = "Spark's internals"
 _LOOK_AT_LOGS = "`pravega-spark sandbox logs` tells more, `pravega-spark sandbox start` starts a new one"
 
 
@@ -106,7 +107,7 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
     yield _of("packages", _packages)
     yield _spark(spark)
     yield _java(spark)
-    yield _of("catalog jar", lambda: str(shim_jar()))
+    yield from _jvm(spark)
     yield _codec()
     try:
         settings = settle()
@@ -161,6 +162,29 @@ def _java(spark: Spark | None) -> Finding:
     if spark is None and not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         return Finding("java", Level.NONE, "not here: Spark and the sandbox need one")
     return _of("java", _java_version)
+
+
+def _jvm(spark: Spark | None) -> Iterator[Finding]:
+    """The jar for the Spark that is here, and what this package uses of that Spark's internals."""
+    what = "catalog jar"
+    if spark is None:
+        yield Finding(what, Level.NONE, "not looked for, as there is no Spark")
+        return
+    fitting = _of(what, lambda: str(jar(spark.version)))
+    yield fitting
+    if not fitting.ok:
+        yield Finding(_INTERNALS, Level.SKIPPED, "not looked at, as no jar fits this Spark")
+        return
+    try:
+        problems = checks.internals(places.java(), spark)
+    except (PravegaError, OSError, ImportError, subprocess.TimeoutExpired) as error:
+        yield Finding(_INTERNALS, Level.BAD, f"can't be looked at: {error}")
+        return
+    wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem is not None]
+    if wrong:
+        yield Finding(_INTERNALS, Level.BAD, f"otherwise than expected: {'; '.join(wrong)}")
+    else:
+        yield Finding(_INTERNALS, Level.OK, f"as expected: {', '.join(problems)}")
 
 
 def _codec() -> Finding:

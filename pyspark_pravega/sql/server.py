@@ -17,6 +17,7 @@ from pyspark_pravega.errors import ConfigurationError, UnavailableError
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import Kept, signals_interrupt
 from pyspark_pravega.spark import needed
+from pyspark_pravega.spark.jars import jar
 from pyspark_pravega.sql.commands import (
     QUIET_LOGGING,
     add_connection,
@@ -24,7 +25,6 @@ from pyspark_pravega.sql.commands import (
     program_environment,
     resolve_settings,
 )
-from pyspark_pravega.sql.session import shim_jar
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -152,7 +152,7 @@ def _in_memory(folder: Path) -> list[str]:
 def _environment(environment: dict[str, str], folder: Path, *, quiet: bool) -> dict[str, str]:
     """Add what must not be among the arguments, where the user's own --driver-... would take its place."""
     # The server's sessions look for the default catalog before they know of --jars.
-    classes = [environment.get("SPARK_DIST_CLASSPATH"), str(shim_jar())]
+    classes = [environment.get("SPARK_DIST_CLASSPATH"), str(jar())]
     # Where the arguments ask for Spark's Hive catalog, the log of its database would lie here.
     options = [environment.get("SPARK_SUBMIT_OPTS"), f'-Dderby.stream.error.file="{folder / "derby.log"}"']
     if quiet:

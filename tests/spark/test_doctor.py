@@ -56,6 +56,7 @@ def test_all_is_well_with_a_sandbox(request: pytest.FixtureRequest, sandbox: San
         "spark",
         "java",
         "catalog jar",
+        "Spark's internals",
         "codec",
         "shared memory",
         "configuration",

@@ -83,31 +83,6 @@ class RowsReader(DataSourceReader):
             yield arrow_batch(batch)
 
 
-class HandedOver(DataSourceReader):
-    """A reader within a `Handover`, which takes the native module's batches as they are."""
-
-    def __init__(self, reader: RowsReader) -> None:
-        """Read by another reader.
-
-        Args:
-            reader: the other one.
-        """
-        self._reader = reader
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The reader's."""
-        return self._reader.partitions()
-
-    # Spark hands on what isn't pyarrow's as it is: behind the first batch it doesn't look at them.
-    def read(self, partition: InputPartition) -> Iterator[Batch]:  # type: ignore[override]
-        """The reader's batches.
-
-        Args:
-            partition: one of the reader's.
-        """
-        return self._reader.batches(partition)
-
-
 class BatchReader(RowsReader):
     """Reads parts of a stream."""
 
