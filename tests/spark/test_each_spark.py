@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -120,6 +121,6 @@ def test_what_came_with_4_2_is_refused_before(spark: SparkSession, namespace: st
 @pytest.mark.skipif(not (4, 1) <= SPARK < (4, 3), reason="Spark 4.0 has no such trigger, and 4.3 runs it")
 def test_real_time_is_refused_before_4_3(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE {namespace}.live (n BIGINT)")
-    write = spark.readStream.table(f"{namespace}.live").writeStream.format("console").outputMode("update")
+    write: Any = spark.readStream.table(f"{namespace}.live").writeStream.format("console").outputMode("update")
     with pytest.raises(PySparkException, match=r"real-time trigger .* since Spark 4\.3, and this is Spark 4"):
         write.option("checkpointLocation", str(tmp_path)).trigger(realTime="5 seconds").start().awaitTermination(60)
