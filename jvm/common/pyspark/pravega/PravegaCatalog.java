@@ -156,7 +156,8 @@ public class PravegaCatalog extends CheckedReads
 
   @Override
   public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
-    List<String> seen = Constraints.added(changes) && loadTable(table) instanceof PravegaTable now ? SeenTable.of(now) : List.of();
+    boolean looked = Constraints.added(changes);
+    List<String> seen = looked && loadTable(table) instanceof PravegaTable now ? SeenTable.of(now) : List.of();
     return table(table, about(table, "alterTable", "changes", Changes.of(changes), "seen", seen));
   }
 
