@@ -15,8 +15,7 @@ from pyspark.sql import types as sparks
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.spark import here, plain, types
-from pyspark_pravega.spark.arrow import NoArrowTypeError, plain_schema
+from pyspark_pravega.spark import arrow, here, plain, types
 
 _SIMPLE = (
     *("BinaryType", "BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType"),
@@ -95,11 +94,11 @@ def test_arrow_has_the_same_types_for_them() -> None:
             [one for one in columns(of) if type(one.dataType).__name__ not in ("CharType", "VarcharType")]
         )
 
-    ours = plain_schema(arrow_ones(plain), timezone="UTC")
+    ours = arrow.to_arrow_schema(arrow_ones(plain), timezone="UTC")
     assert ours.equals(to_arrow_schema(arrow_ones(sparks), timezone="UTC"), check_metadata=True)
     assert isinstance(ours, pa.Schema)
-    with pytest.raises(NoArrowTypeError):
-        plain_schema(plain.StructType().add("c", plain.CharType(3)))
+    with pytest.raises(arrow.NoArrowTypeError):
+        arrow.to_arrow_schema(plain.StructType().add("c", plain.CharType(3)))
 
 
 def test_each_of_sparks_types_that_is_used_has_a_stand_in() -> None:

@@ -1,4 +1,4 @@
-"""Arrow's types for those of columns: Spark's function, or a stand-in where there is no pyspark."""
+"""Arrow's types for those of columns, the same with every Spark, and without one."""
 
 from __future__ import annotations
 
@@ -7,42 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_pravega.spark import plain
-from pyspark_pravega.spark.here import IS_IMPORTABLE
+if TYPE_CHECKING:
+    from pyspark_pravega.spark.types import DataType, StructField, StructType
 
 _METADATA = b"SPARK::metadata::json"
-_SAME: dict[type, pa.DataType] = {
-    plain.BooleanType: pa.bool_(),
-    plain.ByteType: pa.int8(),
-    plain.ShortType: pa.int16(),
-    plain.IntegerType: pa.int32(),
-    plain.LongType: pa.int64(),
-    plain.FloatType: pa.float32(),
-    plain.DoubleType: pa.float64(),
-    plain.StringType: pa.string(),
-    plain.BinaryType: pa.binary(),
-    plain.DateType: pa.date32(),
-    plain.TimestampNTZType: pa.timestamp("us"),
-    plain.DayTimeIntervalType: pa.duration("us"),
-    plain.TimeType: pa.time64("ns"),
-    plain.VariantType: pa.struct(
+_SAME: dict[str, pa.DataType] = {
+    "NullType": pa.null(),
+    "BooleanType": pa.bool_(),
+    "ByteType": pa.int8(),
+    "ShortType": pa.int16(),
+    "IntegerType": pa.int32(),
+    "LongType": pa.int64(),
+    "FloatType": pa.float32(),
+    "DoubleType": pa.float64(),
+    "StringType": pa.string(),
+    "BinaryType": pa.binary(),
+    "DateType": pa.date32(),
+    "TimestampNTZType": pa.timestamp("us"),
+    "DayTimeIntervalType": pa.duration("us"),
+    "TimeType": pa.time64("ns"),
+    "VariantType": pa.struct(
         [
             pa.field("value", pa.binary(), nullable=False),
             pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
         ]
     ),
 }
+"""By the names of classes, which pyspark's and the stand-ins share."""
 
 
 class NoArrowTypeError(TypeError):
     """A column's type has none in Arrow."""
 
 
-def plain_schema(schema: plain.StructType, *, timezone: str | None = None) -> pa.Schema:
-    """Arrow's schema of stand-ins, as Spark makes it.
+def to_arrow_schema(schema: StructType, *, timezone: str | None = None) -> pa.Schema:
+    """Arrow's schema of columns, as Spark's own function makes it since 4.2.
+
+    Earlier ones take other arguments, and leave the columns' metadata out.
 
     Args:
-        schema: columns.
+        schema: columns, by pyspark's types or the stand-ins.
         timezone: of instants; must be given where there are some.
 
     Raises:
@@ -51,35 +55,29 @@ def plain_schema(schema: plain.StructType, *, timezone: str | None = None) -> pa
     return pa.schema([_field(field, timezone) for field in schema])
 
 
-def _field(field: plain.StructField, timezone: str | None) -> pa.Field:
+def _field(field: StructField, timezone: str | None) -> pa.Field:
     metadata: Any = {_METADATA: json.dumps(field.metadata).encode()} if field.metadata else None
     return pa.field(field.name, _type(field.dataType, timezone), nullable=field.nullable, metadata=metadata)
 
 
-def _type(kind: plain.DataType, timezone: str | None) -> pa.DataType:
-    match kind:
-        case plain.DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
-        case plain.TimestampType():
+def _type(kind: DataType, timezone: str | None) -> pa.DataType:
+    known: Any = kind
+    match type(kind).__name__:
+        case "DecimalType":
+            return pa.decimal128(known.precision, known.scale)
+        case "TimestampType":
             assert timezone is not None
             return pa.timestamp("us", tz=timezone)
-        case plain.ArrayType():
-            return pa.list_(pa.field("element", _type(kind.elementType, timezone), nullable=kind.containsNull))
-        case plain.MapType():
-            key = pa.field("key", _type(kind.keyType, timezone), nullable=False)
-            return pa.map_(key, pa.field("value", _type(kind.valueType, timezone), nullable=kind.valueContainsNull))
-        case plain.StructType():
-            return pa.struct([_field(field, timezone) for field in kind])
-    if type(kind) not in _SAME:
-        raise NoArrowTypeError(f"{kind.simpleString()} has no type in Arrow")
-    return _SAME[type(kind)]
-
-
-if TYPE_CHECKING or IS_IMPORTABLE:
-    from pyspark.errors import PySparkException, PySparkTypeError
-    from pyspark.sql.pandas.types import to_arrow_schema
-else:
-    PySparkException = PySparkTypeError = NoArrowTypeError
-    to_arrow_schema = plain_schema
-
-__all__ = ["NoArrowTypeError", "PySparkException", "PySparkTypeError", "plain_schema", "to_arrow_schema"]
+        case "ArrayType":
+            return pa.list_(pa.field("element", _type(known.elementType, timezone), nullable=known.containsNull))
+        case "MapType":
+            key = pa.field("key", _type(known.keyType, timezone), nullable=False)
+            return pa.map_(key, pa.field("value", _type(known.valueType, timezone), nullable=known.valueContainsNull))
+        case "StructType":
+            return pa.struct([_field(field, timezone) for field in known])
+        case name if name in _SAME:
+            return _SAME[name]
+    if hasattr(kind, "sqlType"):
+        # A type that users have defined is stored as another one.
+        return _type(kind.sqlType(), timezone)
+    raise NoArrowTypeError(f"{kind.simpleString()} has no type in Arrow")

@@ -15,7 +15,7 @@ def named() -> str:
 
 def is_supported(version: str) -> bool:
     """Whether there is a jar for a Spark."""
-    return _numbers(version) in SUPPORTED
+    return _minor(version) in SUPPORTED
 
 
 def minor(version: str) -> str:
@@ -29,8 +29,18 @@ def minor(version: str) -> str:
     """
     if not is_supported(version):
         raise ConfigurationError(f"pyspark-pravega runs on Spark {named()}, and this is Spark {version}")
-    return _numbers(version)
+    return _minor(version)
 
 
-def _numbers(version: str) -> str:
+def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
+
+
+def numbers(version: str) -> tuple[int, int]:
+    """Major and minor version, to compare.
+
+    Args:
+        version: a Spark's version.
+    """
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)

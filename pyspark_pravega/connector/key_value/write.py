@@ -29,7 +29,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
-from pyspark_pravega.spark.arrow import PySparkTypeError, to_arrow_schema
+from pyspark_pravega.spark.arrow import NoArrowTypeError, to_arrow_schema
 from pyspark_pravega.spark.datasource import TaskContext, WriterCommitMessage
 from pyspark_pravega.spark.types import StructType
 
@@ -121,7 +121,7 @@ class KeyValuePlan:
             )
         try:
             empty = pa.RecordBatch.from_pylist([], schema=to_arrow_schema(arrow_safe(rows), timezone="UTC"))
-        except PySparkTypeError:
+        except NoArrowTypeError:
             # Spark says so itself, when it makes Arrow batches of them.
             return
         try:

@@ -65,6 +65,10 @@ OFFICIAL_COLUMNS = StructType(
 class RowsReader(DataSourceReader):
     """Reads in batches that may be the native module's, while `handover.takes_views()`."""
 
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition that stands for none: those of a streaming query come with each micro-batch."""
+        return [InputPartition(None)]
+
     @abstractmethod
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, for who takes the native module's batches.

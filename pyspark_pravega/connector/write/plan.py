@@ -41,7 +41,7 @@ from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.spark.arrow import PySparkTypeError, to_arrow_schema
+from pyspark_pravega.spark.arrow import NoArrowTypeError, to_arrow_schema
 from pyspark_pravega.spark.types import (
     ArrayType,
     DataType,
@@ -250,7 +250,7 @@ def check_rows(plan: WritePlan, rows: StructType, columns: StructType, *, case_s
     """
     try:
         schema = to_arrow_schema(arrow_safe(rows), timezone="UTC")
-    except PySparkTypeError:
+    except NoArrowTypeError:
         # Spark says so itself, when it makes Arrow batches of them.
         return
     try:

@@ -3,6 +3,7 @@ package pyspark.pravega.bridge;
 import java.lang.reflect.Field;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.connector.read.Scan;
@@ -29,8 +30,10 @@ public final class PythonSource {
    * @param version major and minor version of the Python that pickled them
    */
   static UserDefinedPythonDataSource of(String version) {
+    // Before 4.1 each task's runner puts its settings into this map.
+    Map<String, String> environment = new ConcurrentHashMap<>();
     return new UserDefinedPythonDataSource(
-        new SimplePythonFunction(new byte[0], Map.of(), List.of(), workerPython(), version, List.of(), null));
+        new SimplePythonFunction(new byte[0], environment, List.of(), workerPython(), version, List.of(), null));
   }
 
   /** The options of a read of this package's data source without the catalog; null where a scan is none. */
