@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark_pravega import values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
-from pyspark_pravega.connector.bounds import Bound, Time, Word, bound_of
+from pyspark_pravega.connector.bounds import Bound, Time, VersionBounds, Word, bound_of, parse_time
 from pyspark_pravega.connector.option_names import (
     BAD_EVENTS,
     CLUSTER_BY_KEY,
@@ -19,6 +19,9 @@ from pyspark_pravega.connector.option_names import (
     EXACTLY_ONCE,
     FAIL_ON_DATA_LOSS,
     FORMAT,
+    FROM_INCLUSIVE,
+    FROM_TIME,
+    FROM_VERSION,
     ISOLATION_LEVEL,
     ISOLATION_LEVELS,
     MAX_BYTES,
@@ -38,6 +41,9 @@ from pyspark_pravega.connector.option_names import (
     STREAM,
     SUBSCRIBER,
     TABLE_READ_KEYS,
+    TO_INCLUSIVE,
+    TO_TIME,
+    TO_VERSION,
     TRANSACTION_TIMEOUT_MS,
     WRITE_KEYS,
     WRITER_MODE,
@@ -246,6 +252,8 @@ class ReadOptions:
     events: EventOptions = EventOptions()
     start: Bound = Word.UNBOUNDED
     end: Bound = Word.UNBOUNDED
+    versions: VersionBounds = VersionBounds()
+    """Of `t$changes` only."""
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     max_keys: int | None = None
@@ -278,9 +286,13 @@ class ReadOptions:
         Raises:
             ConfigurationError: a value is malformed, or two contradict each other.
         """
-        for cut, time in ((START_CUT, START_TIME), (END_CUT, END_TIME)):
-            if cut in given and time in given:
-                raise ConfigurationError(f'options "{cut}" and "{time}" can\'t be given together')
+        for bound, time in (
+            *((START_CUT, START_TIME), (END_CUT, END_TIME)),
+            *((FROM_VERSION, FROM_TIME), (TO_VERSION, TO_TIME)),
+            *((FROM_VERSION, TO_TIME), (FROM_TIME, TO_VERSION)),
+        ):
+            if bound in given and time in given:
+                raise ConfigurationError(f'options "{bound}" and "{time}" can\'t be given together')
         if MAX_DELAY in given and MIN_EVENTS not in given:
             raise ConfigurationError(
                 f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
@@ -302,6 +314,7 @@ class ReadOptions:
         return cls(
             start=start,
             end=end,
+            versions=_versions(given),
             min_partitions=None
             if MIN_PARTITIONS not in given
             else values.number(MIN_PARTITIONS, given[MIN_PARTITIONS], least=1, most=MAX_PARTITIONS),
@@ -315,6 +328,20 @@ class ReadOptions:
             most_tasks=count(MOST_TASKS),
             events=EventOptions.parse(given),
         )
+
+
+def _versions(given: Mapping[str, str]) -> VersionBounds:
+    def microseconds(key: str) -> int | None:
+        return None if key not in given else parse_time(key, given[key]).milliseconds * 1000
+
+    return VersionBounds(
+        from_version=given.get(FROM_VERSION),
+        to_version=given.get(TO_VERSION),
+        from_timestamp=microseconds(FROM_TIME),
+        to_timestamp=microseconds(TO_TIME),
+        from_inclusive=values.flag(FROM_INCLUSIVE, given.get(FROM_INCLUSIVE, "true")),
+        to_inclusive=values.flag(TO_INCLUSIVE, given.get(TO_INCLUSIVE, "true")),
+    )
 
 
 def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> dict[str, str]:

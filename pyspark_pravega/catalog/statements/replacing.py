@@ -272,6 +272,8 @@ class Replacing:
             return definition
         self._base.forget(stream)
         finished = self._base.definition(stream)
+        if definition.is_changes:
+            return finished.as_changes()
         return finished.as_log() if definition.is_log else finished
 
     def _is_own(self, stream: Stream, segment_id: int) -> bool:

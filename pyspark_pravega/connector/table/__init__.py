@@ -61,6 +61,7 @@ from pyspark_pravega.connector.table.properties import (
     given_properties,
 )
 from pyspark_pravega.connector.table.table_key import (
+    CHANGES,
     COMPACTED,
     DELETED,
     KEY_TYPES,
@@ -75,6 +76,7 @@ from pyspark_pravega.connector.table.table_key import (
 )
 
 __all__ = [
+    "CHANGES",
     "COLUMNS",
     "COMPACTED",
     "COMPACT_WHEN",

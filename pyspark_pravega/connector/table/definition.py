@@ -12,7 +12,7 @@ from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
 from pyspark_pravega.connector.table.properties import COMPRESSIONS, PINNED_SCHEMA, TableProperties
 from pyspark_pravega.connector.table.registered import Registered, registered_in
-from pyspark_pravega.connector.table.table_key import LOG, ChangeCodec, TableKey, key_of
+from pyspark_pravega.connector.table.table_key import CHANGES, LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -88,6 +88,8 @@ class TableDefinition:
     """Where bad events go, in mode drop-malformed; None where they are only counted."""
     is_log: bool = False
     """Whether these are the events of a table that has a key, as they are."""
+    is_changes: bool = False
+    """Whether what its versions have changed is read in place of its rows."""
     segments: tuple[int, ...] | None = None
     """Those that could be written to (none of a sealed stream), looked up before all else here: a stream that was made
     again never has them. None where nothing else was looked up."""
@@ -116,6 +118,15 @@ class TableDefinition:
                 "itself"
             )
         return replace(self, key=None, is_log=True, schema=self.key.event_schema)
+
+    def as_changes(self) -> TableDefinition:
+        """What the table's versions have changed, which is only read."""
+        return replace(self, is_changes=True)
+
+    @property
+    def changes_name(self) -> str:
+        """The name in SQL of what the table's versions have changed."""
+        return self.stream.name.replace("-", "_") + CHANGES
 
     @property
     def log_name(self) -> str:
@@ -168,6 +179,11 @@ class TableDefinition:
             RegistryUnavailableError: the registry doesn't answer.
             UnsupportedOperationError: the table can only be read.
         """
+        if self.is_changes:
+            raise UnsupportedOperationError(
+                f'"{self.changes_name}" tells what versions of stream "{self.stream}" have changed: write to the table '
+                "itself"
+            )
         if self.is_log:
             raise UnsupportedOperationError(
                 f'the events of stream "{self.stream}" are changes of rows: write to the table itself'

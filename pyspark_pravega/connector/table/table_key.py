@@ -53,6 +53,8 @@ OPERATION = "_operation"
 written, so that the events of writers who don't know it are rows."""
 LOG = "$log"
 """Behind the name of a table with a key: its events, as they are."""
+CHANGES = "$changes"
+"""Behind the name of a table: what its versions have changed, where SQL has no CHANGES."""
 COMPACTED = "=="
 """Its value where a compaction has written a row once more, as it was when the compaction began, or an overwrite under
 isolation level snapshot in place of what it has read: all other events are newer, wherever they lie. It is short, as
