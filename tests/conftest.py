@@ -101,11 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if SPARK < (4, 2):
         # Its own sockets to the JVM, which it leaves to the garbage collector.
-        for warning in (
-            r"unclosed <socket:ResourceWarning",
-            r"Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
-        ):
-            config.addinivalue_line("filterwarnings", f"ignore:{warning}")
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        left = "Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        config.addinivalue_line("filterwarnings", f"ignore:{left}")
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         _share_compiled_python()
         os.environ["SPARK_SUBMIT_OPTS"] = CHEAPER_PROGRAMS

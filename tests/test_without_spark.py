@@ -98,7 +98,7 @@ def test_arrow_has_the_same_types_for_them() -> None:
     assert ours.equals(to_arrow_schema(arrow_ones(sparks), timezone="UTC"), check_metadata=True)
     assert isinstance(ours, pa.Schema)
     with pytest.raises(arrow.NoArrowTypeError):
-        arrow.to_arrow_schema(plain.StructType().add("c", plain.CharType(3)))
+        arrow.to_arrow_schema(sparks.StructType().add("c", sparks.CharType(3)))
 
 
 def test_each_of_sparks_types_that_is_used_has_a_stand_in() -> None:

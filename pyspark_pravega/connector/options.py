@@ -54,6 +54,7 @@ from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
 
 _PREFIX = "stream:"
+_ALL_VERSIONS = VersionBounds()
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
@@ -252,7 +253,7 @@ class ReadOptions:
     events: EventOptions = EventOptions()
     start: Bound = Word.UNBOUNDED
     end: Bound = Word.UNBOUNDED
-    versions: VersionBounds = VersionBounds()
+    versions: VersionBounds = _ALL_VERSIONS
     """Of `t$changes` only."""
     min_partitions: int | None = None
     fail_on_data_loss: bool = True

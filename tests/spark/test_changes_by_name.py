@@ -1,4 +1,4 @@
-"""`t$changes`, by which a Spark without CHANGES in its SQL reads what versions have changed: it gives what CHANGES gives."""
+"""`t$changes`, for a Spark without CHANGES in its SQL: it gives what CHANGES gives."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streaming_tools import run_available
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
+STARTS = ("startingVersion", "startingTimestamp")
 COLUMNS = ("_commit_version", "_change_type", "id", "v", "_commit_timestamp")
 
 
@@ -46,7 +47,7 @@ def test_it_tells_what_changes_tell(spark: SparkSession, namespace: str, key: st
     changes = f"{namespace}.`t$changes`"
     spark.sql(f"CREATE TABLE {t} (id INT, v STRING)" + (f" TBLPROPERTIES ('primary-key' = '{key}')" if key else ""))
     for number in range(1, 6):
-        spark.sql(f"INSERT INTO {t} SELECT id, 'v{number}' FROM range({number}, {number + 3})")
+        spark.sql(f"INSERT INTO {t} BY NAME SELECT id, 'v{number}' AS v FROM range({number}, {number + 3})")
         if number == 3:
             spark.sql(f"ALTER TABLE {t} ADD COLUMN later INT")
     commits = spark.sql(f"SELECT version, CAST(committed_at AS STRING) AS at FROM {namespace}.`t$commits`").collect()
@@ -65,6 +66,11 @@ def test_it_tells_what_changes_tell(spark: SparkSession, namespace: str, key: st
     assert spark.table(changes).count() == len(expected)
     for number, bounds in enumerate(_bounds(times)):
         told = _rows(spark.read.options(**bounds).table(changes))
+        if bounds.keys() & {"endingVersion", "endingTimestamp"} and not bounds.keys() & set(STARTS):
+            # Spark's own words for it have no end without a start.
+            last = 4 - (bounds.get("endingBoundInclusive") == "false")
+            assert {row[:4] for row in told} == {row for row in expected if row[0] <= last}
+            continue
         assert told == _rows(spark.read.options(**bounds).changes(t)), bounds
         if number % 4 == 0:
             listed = ", ".join(f"'{name}' = '{value}'" for name, value in bounds.items())
@@ -114,9 +120,6 @@ def test_what_it_refuses(spark: SparkSession, namespace: str) -> None:
         with pytest.raises(PySparkException, match=text):
             spark.sql(statement).collect()
     assert [tuple(row) for row in spark.table(t).collect()] == [(1, "a")]
-    with pytest.raises(PySparkException, match="isn't possible"):
-        run = spark.readStream.table(t).writeStream.format("noop").trigger(availableNow=True)
-        run.start().awaitTermination()
     spark.sql(f"INSERT OVERWRITE {t} SELECT id, concat(v, _commit_version) FROM {changes}")
     assert [tuple(row) for row in spark.table(t).collect()] == [(1, "a1")]
     assert "t$changes" not in str(spark.sql(f"SHOW TABLES IN {namespace}").collect())

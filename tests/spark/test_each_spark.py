@@ -89,6 +89,14 @@ def test_rows_of_a_table_with_a_key_change(spark: SparkSession, namespace: str) 
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
     assert rows(spark, f"SELECT * FROM {table} ORDER BY id") == [(1, "a", 11), (3, "cc", 33), (4, "d", 4)]
+    told = f"SELECT id, n, _change_type FROM {namespace}.`keyed$changes` WITH (startingVersion = 2, endingVersion = 3)"
+    images = [(1, 1, "update_preimage"), (1, 11, "update_postimage"), (2, 2, "delete")]
+    assert sorted(rows(spark, told)) == sorted(images)
+    stream = spark.readStream.option("startingVersion", "2").option("endingVersion", "3").table(f"{table}$changes")
+    stream.select("id", "n", "_change_type").writeStream.format("memory").queryName("told_changes").trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert sorted(rows(spark, "SELECT * FROM told_changes")) == sorted(images)
 
 
 def test_a_streaming_query_goes_on_where_it_was(spark: SparkSession, namespace: str, tmp_path: Path) -> None:

@@ -65,7 +65,13 @@ from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.table import Check
 from pyspark_pravega.connector.write import Epoch, ReadSet, can_unpack, take_over
-from pyspark_pravega.errors import PravegaError, StreamNotFoundError, UnsupportedOperationError, ViewNotFoundError
+from pyspark_pravega.errors import (
+    InvalidNameError,
+    PravegaError,
+    StreamNotFoundError,
+    UnsupportedOperationError,
+    ViewNotFoundError,
+)
 from pyspark_pravega.settings import Settings
 
 
@@ -152,7 +158,7 @@ class CatalogMethods:
             # Streams are more frequent, so views are looked for behind them.
             try:
                 return answers.view(self.catalog.views.load(namespace, table))
-            except ViewNotFoundError:
+            except (ViewNotFoundError, InvalidNameError):
                 pass
             raise
 
