@@ -43,7 +43,7 @@ from pyspark_pravega.connector.option_names import (
     WRITER_MODE,
     WRITER_MODES,
 )
-from pyspark_pravega.errors import ConfigurationError, did_you_mean
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, did_you_mean
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
 
@@ -106,7 +106,8 @@ class WriteOptions:
         given = canonical(writes_own(options), known, "write option")
         if (QUERY in given) != (EPOCH in given):
             raise ConfigurationError('options "query" and "epoch" go together: who writes, and the number of the write')
-        if given.get(WRITER_MODE, EXACTLY_ONCE) != EXACTLY_ONCE and QUERY in given:
+        mode = None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE])
+        if mode not in (None, EXACTLY_ONCE) and QUERY in given:
             raise ConfigurationError(
                 'options "query" and "epoch" are for writer mode exactly-once: others keep no record of writes'
             )
@@ -121,7 +122,7 @@ class WriteOptions:
                 most=MAX_LEASE_MS,
                 unit="milliseconds",
             ),
-            writer_mode=None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE]),
+            writer_mode=mode,
             event_time=given.get(EVENT_TIME),
             cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
             isolation_level=None
@@ -203,7 +204,10 @@ def parse_bad_events(key: str, text: str) -> Stream:
             f'"{key}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
             f'"{text[:100]}"'
         )
-    return Stream(check_name("scope", scope), check_name("stream", stream))
+    try:
+        return Stream(check_name("scope", scope), check_name("stream", stream))
+    except InvalidNameError as error:
+        raise InvalidNameError(f'"{key}" ({text[:100]}): {error}') from None
 
 
 @dataclass(frozen=True, kw_only=True)
