@@ -160,7 +160,7 @@ def stream_configuration(
     texts = StreamProperties(properties)
     return replace(
         before,
-        scaling=_scaling(texts),
+        scaling=_scaling(texts, given),
         retention=_retention(texts, given),
         tags=texts.tags,
         rollover_size_bytes=texts.rollover_size,
@@ -191,8 +191,13 @@ def shown(configuration: StreamConfiguration) -> dict[str, str]:
     return properties
 
 
-def _scaling(properties: StreamProperties) -> ScalingPolicy:
+def _scaling(properties: StreamProperties, given: Mapping[str, str]) -> ScalingPolicy:
     if properties.scaling is None:
+        if SCALE_FACTOR in given:
+            raise ConfigurationError(
+                f'table property "{SCALE_FACTOR}" goes with a rate in "{SCALING}", at which segments split: set both, '
+                'as in "1000 events/s" and "2"'
+            )
         return ScalingPolicy.fixed(properties.segments)
     rate, kind = properties.scaling
     return ScalingPolicy(
