@@ -33,7 +33,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition, check_enforced
+from pyspark_pravega.connector.table import TRUNCATE_LATER, TableDefinition, check_enforced
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -167,10 +167,7 @@ class WritePlan:
             )
         time = options.event_time or properties.event_time
         if mode != EXACTLY_ONCE:
-            if options.query is not None:
-                raise ConfigurationError(f'option "{QUERY}" is for writer mode exactly-once, not for {mode}')
-            if options.event_time is not None:
-                raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
+            _check_direct(definition, options, mode)
             time = None
         codec, segment_id = together(definition.for_writing, lambda: _a_segment(definition))
         return cls(
@@ -191,6 +188,19 @@ class WritePlan:
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,
             staged=staged,
+        )
+
+
+def _check_direct(definition: TableDefinition, options: WriteOptions, mode: str) -> None:
+    """Refuse what needs a commit, in a writer mode that has none."""
+    if options.query is not None:
+        raise ConfigurationError(f'option "{QUERY}" is for writer mode exactly-once, not for {mode}')
+    if options.event_time is not None:
+        raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
+    if definition.properties.truncates_later:
+        raise ConfigurationError(
+            f'stream "{definition.stream}" can\'t be written in mode {mode}: by its property "{TRUNCATE_LATER}" a '
+            "TRUNCATE TABLE takes effect with a later commit, and would remove such rows, too; write exactly-once"
         )
 
 
