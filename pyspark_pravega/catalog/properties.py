@@ -269,6 +269,17 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
     return kept
 
 
+def property_name(key: str, own: frozenset[str] = _OWN) -> str:
+    """The name under which a property is kept, if it is.
+
+    Args:
+        key: as it was given; dots are a spelling of dashes only in names that mean something.
+        own: the names of those that mean something here.
+    """
+    name = canonical_key(key)
+    return key if "." in key and name not in own else name
+
+
 def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties, with options that are meant as such: of CREATE TABLE's OPTIONS and of `catalog.createTable`.
 

@@ -154,6 +154,34 @@ def test_properties_of_the_table_are_kept_beside_the_stream(catalog: Catalog, sc
     assert altered.properties == {"format": "avro", "routing-key": "id"}
 
 
+@pytest.mark.parametrize("name", ["routing.key", "Routing_Key", "routing-key"])
+def test_a_name_is_removed_in_each_spelling_in_which_it_can_be_set(catalog: Catalog, scope: str, name: str) -> None:
+    catalog.tables.create([scope], "t", COLUMNS, [], {})
+    assert catalog.altering.alter([scope], "t", [SetProperty(property=name, value="id")]).routing_key == "id"
+    assert catalog.altering.alter([scope], "t", [RemoveProperty(property=name)]).routing_key is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"operation_column": "op", "delete_values": " , "}, '"delete-values" .* must name texts'),
+        ({"operation_column": "op", "upsert_value": "delete"}, '"upsert-value" .* can\'t be "delete"'),
+        ({"operation_column": "op", "delete_values": "d, r", "upsert_value": "r"}, '"upsert-value" .* can\'t be "r"'),
+        ({"deleted_row_column": "before"}, 'goes with "row-column"'),
+    ],
+)
+def test_properties_of_a_key_without_a_meaning_are_refused(
+    catalog: Catalog, scope: str, properties: dict[str, str], message: str
+) -> None:
+    columns = StructType([*COLUMNS, StructField("op", StringType()), StructField("before", COLUMNS)])
+    catalog.tables.create([scope], "t", columns, [], {"routing-key": "id"})
+    before = catalog.load_table([scope], "t", age_s=0)
+    with pytest.raises(ConfigurationError, match=message):
+        catalog.altering.alter([scope], "t", setting(primary_key="id", **properties))
+    after = catalog.load_table([scope], "t", age_s=0)
+    assert (after.properties, after.schema) == (before.properties, before.schema)
+
+
 def test_the_policy_is_the_group_s(catalog: Catalog, registry: SchemaRegistry, scope: str) -> None:
     make(catalog, scope)
     assert catalog.altering.alter([scope], "t", setting(compatibility="Full")).compatibility == "Full"
