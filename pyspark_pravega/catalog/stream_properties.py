@@ -126,7 +126,7 @@ class StreamProperties(Properties):
     )
     rollover_size = Property(
         name=ROLLOVER_SIZE,
-        value="a size",
+        value="a size, `64 MB`",
         unset="the server's",
         about="the size of a segment's files in long-term storage",
         parse=lambda name, text: _amount(name, text, _SIZES),

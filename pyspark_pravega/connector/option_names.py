@@ -64,9 +64,9 @@ def _option(name: str, group: str, value: str, about: str, unset: str = "") -> D
 OPTIONS = (
     _option(STREAM, WHICH, "`scope/stream`, or several", "which stream, without the catalog"),
     _option(FORMAT, WHICH, "as the table property", "what the events must be in, without the catalog", "the table's"),
-    _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events", "the table's"),
+    _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events, without the catalog", "the table's"),
     _option(MODE, EVENTS, "as the table property", "what becomes of events that can't be decoded", "the table's"),
-    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's"),
+    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's; in batch nowhere"),
     _option(START_CUT, BOUNDS, _CUT, "where reading begins", "`earliest`"),
     _option(END_CUT, BOUNDS, f"{_CUT}, `unbounded`", "where reading ends", "`latest`; a streaming query has no end"),
     _option(START_TIME, BOUNDS, _TIME, "a time in place of a cut"),
