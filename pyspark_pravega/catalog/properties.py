@@ -51,7 +51,7 @@ from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
-from pyspark_pravega.settings import canonical_key
+from pyspark_pravega.settings import KEYS, SESSION_PREFIX, canonical_key
 from pyspark_pravega.values import listed, names_of
 
 CODEC = "codec"
@@ -257,6 +257,8 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
             continue
         if name in own:
             kept[name] = value
+        elif key.startswith(SESSION_PREFIX) and canonical_key(key.removeprefix(SESSION_PREFIX)) in KEYS:
+            raise ConfigurationError(f'"{key}" is no table property: set it in the configuration of the session')
         elif key == COLUMNS:
             raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
         elif key in _SPARKS_OWN or "." in key:

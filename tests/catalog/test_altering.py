@@ -20,6 +20,7 @@ from pyspark_pravega.catalog.ddl import (
     UpdateColumnType,
 )
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.key_value import KEY_VALUE_PROPERTIES
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -167,13 +168,17 @@ def test_a_name_is_removed_in_each_spelling_in_which_it_can_be_set(catalog: Cata
         ({"operation_column": "op", "delete_values": " , "}, '"delete-values" .* must name texts'),
         ({"operation_column": "op", "upsert_value": "delete"}, '"upsert-value" .* can\'t be "delete"'),
         ({"operation_column": "op", "delete_values": "d, r", "upsert_value": "r"}, '"upsert-value" .* can\'t be "r"'),
+        ({"operation_column": "before"}, '"delete-values" .* can\'t be "delete": .* is struct'),
+        ({"operation_column": "n", "delete_values": "1,d"}, '"delete-values" .* can\'t be "d": field "n",.* is int'),
+        ({"operation_column": "n", "delete_values": "1", "upsert_value": "u"}, '"upsert-value" .* can\'t be "u"'),
         ({"deleted_row_column": "before"}, 'goes with "row-column"'),
     ],
 )
 def test_properties_of_a_key_without_a_meaning_are_refused(
     catalog: Catalog, scope: str, properties: dict[str, str], message: str
 ) -> None:
-    columns = StructType([*COLUMNS, StructField("op", StringType()), StructField("before", COLUMNS)])
+    others = [StructField("op", StringType()), StructField("n", IntegerType()), StructField("before", COLUMNS)]
+    columns = StructType([*COLUMNS, *others])
     catalog.tables.create([scope], "t", columns, [], {"routing-key": "id"})
     before = catalog.load_table([scope], "t", age_s=0)
     with pytest.raises(ConfigurationError, match=message):
@@ -205,6 +210,7 @@ def test_cluster_by_sets_the_routing_key(catalog: Catalog, scope: str) -> None:
         (setting(compatibility="Ful"), ConfigurationError, 'can\'t be "Ful"; did you mean "Full"?'),
         (setting(mode="lazy"), ConfigurationError, '"mode" must be one of'),
         (setting(schema_type="no.such"), ConfigurationError, 'no events of type "no.such"'),
+        (setting(schema_type=""), ConfigurationError, 'no events of type ""'),
         (setting(format="json"), UnsupportedOperationError, "are avro, and will stay so"),
         (setting(schema=AVRO_TEXT), ConfigurationError, "has a schema already"),
         (setting(codec="x"), ConfigurationError, "it can't be set"),
@@ -222,6 +228,18 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
     assert message in str(refused.value)
     after = catalog.load_table([scope], "t", age_s=0)
     assert (after.properties, after.configuration) == (before.properties, before.configuration)
+
+
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_what_create_table_settles_of_a_key_value_table_stays(catalog: Catalog, scope: str, header: str) -> None:
+    made = {"table-type": "key-value", "primary-key": "id", "format": "json", "encoding-header": header}
+    catalog.relations.create([scope], "kv", COLUMNS, [], made)
+    before = catalog.relation([scope], "kv", age_s=0)
+    for name in KEY_VALUE_PROPERTIES - {"isolation-level"}:
+        with pytest.raises(ConfigurationError, match=f'"{name}" of key-value table .* is settled by CREATE TABLE'):
+            catalog.relations.alter([scope], "kv", [RemoveProperty(property=name)])
+    after = catalog.relation([scope], "kv", age_s=0)
+    assert (after.properties, after.schema) == (before.properties, before.schema)
 
 
 def test_a_table_isn_t_renamed(catalog: Catalog, scope: str) -> None:

@@ -187,6 +187,8 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
     ),
     ({"compatibility": "full"}, [], COLUMNS, ConfigurationError, 'can\'t be "full"; did you mean "Full"?'),
     ({"colour": "red"}, [], COLUMNS, ConfigurationError, "properties of your own need a dot in their name"),
+    ({"spark.pravega.password": "p"}, [], COLUMNS, ConfigurationError, "in the configuration of the session"),
+    ({"option.spark.pravega.auth_token": "p"}, [], COLUMNS, ConfigurationError, '"spark.pravega.auth_token" is no'),
     ({"segmets": "2"}, [], COLUMNS, ConfigurationError, '"segmets"; did you mean "segments"?'),
     ({"location": "/x"}, [], COLUMNS, UnsupportedOperationError, "leave LOCATION out"),
     ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),

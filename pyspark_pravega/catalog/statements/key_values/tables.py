@@ -19,7 +19,6 @@ from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.connector.key_value import (
-    ALTERABLE,
     KEPT_KEY,
     KEY_VALUE,
     KEY_VALUE_PROPERTIES,
@@ -195,7 +194,7 @@ class KeyValueTables:
                 )
         is_ours = KEPT_KEY in relation.properties
         wanted = check_altered(given, is_ours=is_ours, name=stream)
-        unset = removed & (ALTERABLE - {FORMAT, ISOLATION_LEVEL})
+        unset = removed & (KEY_VALUE_PROPERTIES - ({ISOLATION_LEVEL} if is_ours else {FORMAT, ISOLATION_LEVEL}))
         check_altered(dict.fromkeys(unset, ""), is_ours=is_ours, name=stream)
         made_at = made_as(relation.segments)
 
