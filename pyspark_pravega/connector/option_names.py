@@ -71,7 +71,7 @@ OPTIONS = (
     _option(END_CUT, BOUNDS, f"{_CUT}, `unbounded`", "where reading ends", "`latest`; a streaming query has no end"),
     _option(START_TIME, BOUNDS, _TIME, "a time in place of a cut"),
     _option(END_TIME, BOUNDS, _TIME, "a time in place of a cut"),
-    _option(MIN_PARTITIONS, BOUNDS, "a number", "how many tasks there are at least", "by segments and their sizes"),
+    _option(MIN_PARTITIONS, BOUNDS, "a number", "how many tasks at least, without a key", "by segments and sizes"),
     _option(FAIL_ON_DATA_LOSS, BOUNDS, _BOOLEAN, "whether it is an error that events are gone", "`true`"),
     _option(MAX_KEYS, BOUNDS, "a number", "of a table with a key: keys in a task's memory", "by its memory"),
     _option(MAX_EVENTS, TRIGGERS, "a number", "how many events a micro-batch may have", "no limit"),

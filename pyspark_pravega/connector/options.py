@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_pravega import values
@@ -204,8 +205,28 @@ def parse_bad_events(key: str, text: str) -> Stream:
             f'"{key}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
             f'"{text[:100]}"'
         )
-    try:
+    with _told_with(key, text):
         return Stream(check_name("scope", scope), check_name("stream", stream))
+
+
+def parse_subscriber(key: str, text: str) -> str:
+    """A subscriber's name.
+
+    Args:
+        key: whose value it is, for the message.
+        text: the name.
+
+    Raises:
+        InvalidNameError: Pravega can't hold it.
+    """
+    with _told_with(key, text):
+        return check_name("reader group", text)
+
+
+@contextmanager
+def _told_with(key: str, text: str) -> Iterator[None]:
+    try:
+        yield
     except InvalidNameError as error:
         raise InvalidNameError(f'"{key}" ({text[:100]}): {error}') from None
 
@@ -315,7 +336,7 @@ class ReadOptions:
             max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),
             min_events=least,
             max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
-            subscriber=given.get(SUBSCRIBER),
+            subscriber=None if SUBSCRIBER not in given else parse_subscriber(SUBSCRIBER, given[SUBSCRIBER]),
             most_tasks=count(MOST_TASKS),
             events=EventOptions.parse(given),
         )

@@ -16,7 +16,14 @@ from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import claim_ledger
 from pyspark_pravega.connector.official import without_official
 from pyspark_pravega.connector.option_names import READ_KEYS, WRITE_KEYS
-from pyspark_pravega.connector.options import DEFAULT_LEASE_MS, EventOptions, WriteOptions, canonical, stream_of
+from pyspark_pravega.connector.options import (
+    DEFAULT_LEASE_MS,
+    EventOptions,
+    ReadOptions,
+    WriteOptions,
+    canonical,
+    stream_of,
+)
 from pyspark_pravega.connector.table.definition import load_definition
 from pyspark_pravega.connector.table.encodings import writing_encodings
 from pyspark_pravega.errors import (
@@ -242,6 +249,13 @@ def test_a_writer_mode_is_the_same_in_any_of_its_spellings(mode: str) -> None:
 def test_a_name_that_pravega_can_t_hold_is_told_with_the_option(text: str) -> None:
     with pytest.raises(InvalidNameError, match=f'"bad-events" .{text}.: .*may hold only'):
         EventOptions.parse({"bad-events": text})
+
+
+@pytest.mark.parametrize("text", ["", " ", "a/b", "_x"])
+def test_a_subscriber_s_name_is_checked_where_it_enters(text: str) -> None:
+    with pytest.raises(InvalidNameError, match=f'"subscriber" .{text}.: .*reader group name'):
+        ReadOptions.parse({"subscriber": text})
+    assert ReadOptions.parse({"subscriber": "a-b.c"}).subscriber == "a-b.c"
 
 
 @server
