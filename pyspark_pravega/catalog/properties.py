@@ -30,7 +30,6 @@ from pyspark_pravega.connector.table import (
     ENCODING_HEADER,
     EVENTS,
     KEY_PROPERTIES,
-    KEY_TYPES,
     OWN_PROPERTIES,
     PRIMARY_KEY,
     TRUNCATE_LATER,
@@ -45,7 +44,7 @@ from pyspark_pravega.connector.table import (
     with_rules,
 )
 from pyspark_pravega.connector.write import Routing, key_texts, time_column
-from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
@@ -445,13 +444,7 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
     key = kept.get(ROUTING_KEY)
     if key is not None:
         routing = Routing.parse(key, schema.fieldNames())
-        for name in routing.columns:
-            kind = schema[name].dataType
-            if not isinstance(kind, KEY_TYPES):
-                raise UnsupportedTypeError(
-                    f'column "{name}" of type {kind.simpleString()} can\'t be the routing key: '
-                    "take a string, integer, decimal, boolean, date or timestamp"
-                )
+        routing.check_types(schema)
         kept[ROUTING_KEY] = str(routing)
     kept.update(TableProperties(kept).spelled())
     properties = TableProperties(kept)

@@ -25,7 +25,7 @@ from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, OtherTransform, Trans
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.connector.log import History
-from pyspark_pravega.connector.table import TableProperties
+from pyspark_pravega.connector.table import Check, TableProperties
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -150,6 +150,11 @@ def test_a_routing_key_may_be_of_any_type_with_one_text(kind: Any) -> None:
 def test_history_is_a_number_of_versions_or_a_time(given: str, versions: int | None, milliseconds: int | None) -> None:
     kept = check({"history": given}).properties["history"]
     assert History.parse(kept) == History(versions=versions, milliseconds=milliseconds)
+
+
+def test_of_a_constraint_of_a_later_release_the_known_members_are_read() -> None:
+    later = TableProperties({"_checks": '[{"name": "c", "condition": "id > 0", "since": 3}]'})
+    assert later.checks == (Check(name="c", condition="id > 0"),)
 
 
 REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaError], str]] = [

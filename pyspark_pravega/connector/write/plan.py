@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -143,19 +143,9 @@ class WritePlan:
             UnsupportedTypeError: the event time's column has no times.
             StreamSealedError: nothing can be written to it any more.
         """
-        properties, columns = definition.properties, definition.schema.fieldNames()
+        properties = definition.properties
         check_enforced(properties.checks, checks, definition.stream)
-        key = options.routing_key or definition.routing_key
-        if definition.key is not None and key != definition.routing_key:
-            raise ConfigurationError(
-                f'stream "{definition.stream}" has a primary key ({", ".join(definition.key.columns)}), of which its '
-                f'routing keys are made: leave the option "{ROUTING_KEY}" out'
-            )
-        if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
-            routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
-        else:
-            plain = key != definition.routing_key or properties.has_plain_texts
-            routing = None if key is None else Routing.parse(key, columns, plain=plain)
+        routing = _routing(definition, options)
         mode = options.writer_mode or properties.writer_mode
         cluster = options.cluster_by_key
         if cluster is None:
@@ -165,7 +155,7 @@ class WritePlan:
                 f'"{CLUSTER_BY_KEY}" brings the rows of a routing key together: stream "{definition.stream}" needs '
                 "routing-key with a column for that"
             )
-        time = options.event_time or properties.event_time
+        time = properties.event_time if options.event_time is None else options.event_time
         if mode != EXACTLY_ONCE:
             _check_direct(definition, options, mode)
             time = None
@@ -189,6 +179,24 @@ class WritePlan:
             added_checks=definition.added_checks,
             staged=staged,
         )
+
+
+def _routing(definition: TableDefinition, options: WriteOptions) -> Routing | None:
+    """How the events' routing keys are made: as the options say, else as the table does."""
+    columns, own, given = definition.schema.fieldNames(), definition.routing_key, options.routing_key
+    if definition.key is not None and given not in (None, own):
+        raise ConfigurationError(
+            f'stream "{definition.stream}" has a primary key ({", ".join(definition.key.columns)}), of which its '
+            f'routing keys are made: leave the option "{ROUTING_KEY}" out'
+        )
+    if given is None:
+        if KEY_COLUMN in columns and definition.format in (RAW, STRING):
+            return Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
+        return None if own is None else Routing.parse(own, columns, plain=definition.properties.has_plain_texts)
+    routing = Routing.parse(given, columns)
+    routing.check_types(definition.schema)
+    # In another spelling it is still the table's own, with the table's texts.
+    return replace(routing, plain=own not in (given, str(routing)) or definition.properties.has_plain_texts)
 
 
 def _check_direct(definition: TableDefinition, options: WriteOptions, mode: str) -> None:
