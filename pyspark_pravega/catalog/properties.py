@@ -240,10 +240,10 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
         own: the names of those that mean something here.
 
     Raises:
-        ConfigurationError: one is unknown.
+        ConfigurationError: one is unknown, or two spellings of one have different values.
         UnsupportedOperationError: one asks for what a stream can't do.
     """
-    kept = {}
+    kept: dict[str, str] = {}
     for key, value in _with_options(properties).items():
         name = canonical_key(key)
         if key in _REFUSED and not (key == "external" and value == "false"):
@@ -255,7 +255,10 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
         if key in _IGNORED:
             continue
         if name in own:
-            kept[name] = value
+            if kept.setdefault(name, value) != value:
+                raise ConfigurationError(
+                    f'table property "{name}" is given in two spellings, with different values: leave one out'
+                )
         elif key.startswith(SESSION_PREFIX) and canonical_key(key.removeprefix(SESSION_PREFIX)) in KEYS:
             raise ConfigurationError(f'"{key}" is no table property: set it in the configuration of the session')
         elif key == COLUMNS:

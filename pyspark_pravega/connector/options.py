@@ -351,9 +351,10 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         kind: what they are, for the message.
 
     Raises:
-        ConfigurationError: a key is unknown; the message names the nearest right one.
+        ConfigurationError: a key is unknown, and the message names the nearest right one; or two spellings of one have
+            different values.
     """
-    values = {}
+    values: dict[str, str] = {}
     # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
     run_together = {name.replace("-", ""): name for name in known}
     for key, value in options.items():
@@ -361,7 +362,9 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         name = name if name in known else run_together.get(name.replace("-", ""), name)
         if name not in known:
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
-        values[name] = value
+        # Which one comes last is chance: they come from a hash map.
+        if values.setdefault(name, value) != value:
+            raise ConfigurationError(f'{kind} "{name}" is given in two spellings, with different values: leave one out')
     return values
 
 

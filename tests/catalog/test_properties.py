@@ -194,6 +194,7 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
     ({"colour": "red"}, [], COLUMNS, ConfigurationError, "properties of your own need a dot in their name"),
     ({"spark.pravega.password": "p"}, [], COLUMNS, ConfigurationError, "in the configuration of the session"),
     ({"option.spark.pravega.auth_token": "p"}, [], COLUMNS, ConfigurationError, '"spark.pravega.auth_token" is no'),
+    ({"routing_key": "id", "routing.key": "Name"}, [], COLUMNS, ConfigurationError, 'given in two spellings'),
     ({"segmets": "2"}, [], COLUMNS, ConfigurationError, '"segmets"; did you mean "segments"?'),
     ({"location": "/x"}, [], COLUMNS, UnsupportedOperationError, "leave LOCATION out"),
     ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),

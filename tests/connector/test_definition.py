@@ -251,6 +251,13 @@ def test_a_name_that_pravega_can_t_hold_is_told_with_the_option(text: str) -> No
         EventOptions.parse({"bad-events": text})
 
 
+def test_two_spellings_of_an_option_do_not_contradict_each_other() -> None:
+    given = {"failOnDataLoss": "false", "fail-on-data-loss": "false"}
+    assert canonical(given, READ_KEYS, "read option") == {"fail-on-data-loss": "false"}
+    with pytest.raises(ConfigurationError, match='"fail-on-data-loss" is given in two spellings'):
+        canonical({**given, "fail_on_data_loss": "true"}, READ_KEYS, "read option")
+
+
 @pytest.mark.parametrize("text", ["", " ", "a/b", "_x"])
 def test_a_subscriber_s_name_is_checked_where_it_enters(text: str) -> None:
     with pytest.raises(InvalidNameError, match=f'"subscriber" .{text}.: .*reader group name'):
