@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
-from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, StreamProperties, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.option_names import (
@@ -408,6 +408,10 @@ def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> 
             )
         if not 1 <= transform.buckets <= MAX_SEGMENTS:
             raise ConfigurationError(f"INTO {transform.buckets} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
+        if StreamProperties({SEGMENTS: str(transform.buckets), **kept}).segments != transform.buckets:
+            raise ConfigurationError(
+                f'INTO {transform.buckets} BUCKETS contradicts the property "{SEGMENTS}" = "{kept[SEGMENTS]}"'
+            )
         kept[ROUTING_KEY] = column
         kept[SEGMENTS] = str(transform.buckets)
 

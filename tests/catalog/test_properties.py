@@ -213,6 +213,7 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
         UnsupportedOperationError, "CLUSTERED BY (id, Name): a routing key is one column",
     ),
     ({"routing-key": "Name"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "CLUSTERED BY (id) contradicts"),
+    ({"segments": "3"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "INTO 2 BUCKETS contradicts"),
     ({}, [bucket("id", 0)], COLUMNS, ConfigurationError, "INTO 0 BUCKETS"),
     ({}, [bucket("id", 10_001)], COLUMNS, ConfigurationError, "INTO 10001 BUCKETS"),
     ({"history": "99"}, [], COLUMNS, ConfigurationError, '"history" must be a number of versions from 100, not "99"'),
