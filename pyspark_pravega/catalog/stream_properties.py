@@ -96,7 +96,7 @@ class StreamProperties(Properties):
         name=SCALE_FACTOR,
         value="2 to 1000",
         unset="2",
-        about="into how many a busy segment splits",
+        about="into how many a busy segment splits; with `scaling`",
         parse=lambda name, text: number(name, text, least=2, most=1000),
         default=2,
     )
