@@ -27,6 +27,7 @@ from pyspark_pravega.errors import (
     IncompatibleSchemaError,
     InvalidNameError,
     PravegaError,
+    StreamSealedError,
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaRegistry
@@ -228,6 +229,16 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
     assert message in str(refused.value)
     after = catalog.load_table([scope], "t", age_s=0)
     assert (after.properties, after.configuration) == (before.properties, before.configuration)
+
+
+def test_what_a_sealed_stream_refuses_changes_nothing(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    catalog.client.controller.seal_stream(stream)
+    changes = [*setting(compatibility="Full", retention="1 day"), SetProperty(property="team.owner", value="us")]
+    with pytest.raises(StreamSealedError, match="it can't be updated any more"):
+        catalog.altering.alter([scope], "t", changes)
+    after = catalog.load_table([scope], "t", age_s=0)
+    assert (after.compatibility, after.properties) == ("Backward", {"format": "avro", "routing-key": "id"})
 
 
 @pytest.mark.parametrize("header", ["true", "false"])

@@ -290,12 +290,13 @@ class Altering:
             self._schemas.register(
                 stream, table_format=table_format, text=next(iter(text.values())), compatibility=policy
             )
-        elif policy is not None:
-            self._schemas.set_compatibility(stream, policy)
         if changed != configuration:
+            # Before the rest, as a sealed stream refuses it.
             self._base.client.controller.update_stream(
                 stream, lambda before: stream_configuration(before, wanted, removed)
             )
+        if policy is not None and not first_schema:
+            self._schemas.set_compatibility(stream, policy)
         known = definition.properties
         gone = {key for key in known if key not in merged and not key.startswith("_")}
         new = {key: value for key, value in merged.items() if known.get(key) != value}
