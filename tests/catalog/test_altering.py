@@ -238,7 +238,8 @@ def test_what_a_sealed_stream_refuses_changes_nothing(catalog: Catalog, scope: s
     with pytest.raises(StreamSealedError, match="it can't be updated any more"):
         catalog.altering.alter([scope], "t", changes)
     after = catalog.load_table([scope], "t", age_s=0)
-    assert (after.compatibility, after.properties) == ("Backward", {"format": "avro", "routing-key": "id"})
+    assert after.compatibility == "Backward"
+    assert after.properties == {"format": "avro", "routing-key": "id"}
 
 
 @pytest.mark.parametrize("header", ["true", "false"])
