@@ -176,6 +176,8 @@ class DefaultSource(DataSource):
         given = canonical(writes_own(self.options), WRITE_KEYS | OFFICIAL_WRITE_KEYS, "write option")
         new_stream(given)
         options = without_official(given)
+        # Before a stream is made for the rows.
+        parsed = WriteOptions.parse(options)
         try:
             definition = self._definition(options)
         except NotFoundError as error:
@@ -189,7 +191,7 @@ class DefaultSource(DataSource):
             definition = self._definition(options)
         events = event_rows(definition, schema)
         if events is not None:
-            return events, WriteOptions.parse(options)
+            return events, parsed
         meant = same_names(schema.fieldNames(), definition.schema.fieldNames())
         missing = [f.name for f in definition.schema if not f.nullable and f.name not in meant]
         unknown = [name for name, column in zip(schema.fieldNames(), meant, strict=True) if column is None]
@@ -199,7 +201,7 @@ class DefaultSource(DataSource):
                 f"({', '.join(definition.schema.fieldNames())}): "
                 + "; ".join([f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown])
             )
-        return definition, WriteOptions.parse(options)
+        return definition, parsed
 
     def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
         settings = Settings.resolve().for_statement(options)

@@ -11,7 +11,7 @@ from pyspark_pravega import values
 from pyspark_pravega.client import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.positions import watermarks
 from pyspark_pravega.connector import option_names as keys
-from pyspark_pravega.connector.options import stream_of, streams_of
+from pyspark_pravega.connector.options import stream_of, streams_of, writer_mode
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS
 from pyspark_pravega.connector.shared import shared_client
@@ -161,7 +161,7 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
     ours = {key: value for key, value in options.items() if key not in keys.OFFICIAL_WRITE_KEYS}
     if keys.ONCE in options:
         mode = keys.EXACTLY_ONCE if values.flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
-        if ours.setdefault(keys.WRITER_MODE, mode) != mode:
+        if writer_mode(keys.WRITER_MODE, ours.setdefault(keys.WRITER_MODE, mode)) != mode:
             raise ConfigurationError(
                 f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.WRITER_MODE}" = {ours[keys.WRITER_MODE]} '
                 "contradict each other: give one of them"

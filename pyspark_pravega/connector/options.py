@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_pravega import values
@@ -49,7 +50,7 @@ from pyspark_pravega.connector.option_names import (
     WRITER_MODE,
     WRITER_MODES,
 )
-from pyspark_pravega.errors import ConfigurationError, did_you_mean
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, did_you_mean
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
 
@@ -113,7 +114,8 @@ class WriteOptions:
         given = canonical(writes_own(options), known, "write option")
         if (QUERY in given) != (EPOCH in given):
             raise ConfigurationError('options "query" and "epoch" go together: who writes, and the number of the write')
-        if given.get(WRITER_MODE, EXACTLY_ONCE) != EXACTLY_ONCE and QUERY in given:
+        mode = None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE])
+        if mode not in (None, EXACTLY_ONCE) and QUERY in given:
             raise ConfigurationError(
                 'options "query" and "epoch" are for writer mode exactly-once: others keep no record of writes'
             )
@@ -128,7 +130,7 @@ class WriteOptions:
                 most=MAX_LEASE_MS,
                 unit="milliseconds",
             ),
-            writer_mode=None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE]),
+            writer_mode=mode,
             event_time=given.get(EVENT_TIME),
             cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
             isolation_level=None
@@ -210,7 +212,30 @@ def parse_bad_events(key: str, text: str) -> Stream:
             f'"{key}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
             f'"{text[:100]}"'
         )
-    return Stream(check_name("scope", scope), check_name("stream", stream))
+    with _told_with(key, text):
+        return Stream(check_name("scope", scope), check_name("stream", stream))
+
+
+def parse_subscriber(key: str, text: str) -> str:
+    """A subscriber's name.
+
+    Args:
+        key: whose value it is, for the message.
+        text: the name.
+
+    Raises:
+        InvalidNameError: Pravega can't hold it.
+    """
+    with _told_with(key, text):
+        return check_name("reader group", text)
+
+
+@contextmanager
+def _told_with(key: str, text: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidNameError as error:
+        raise InvalidNameError(f'"{key}" ({text[:100]}): {error}') from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +350,7 @@ class ReadOptions:
             max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),
             min_events=least,
             max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
-            subscriber=given.get(SUBSCRIBER),
+            subscriber=None if SUBSCRIBER not in given else parse_subscriber(SUBSCRIBER, given[SUBSCRIBER]),
             most_tasks=count(MOST_TASKS),
             events=EventOptions.parse(given),
         )
@@ -354,9 +379,10 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         kind: what they are, for the message.
 
     Raises:
-        ConfigurationError: a key is unknown; the message names the nearest right one.
+        ConfigurationError: a key is unknown, and the message names the nearest right one; or two spellings of one have
+            different values.
     """
-    values = {}
+    values: dict[str, str] = {}
     # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
     run_together = {name.replace("-", ""): name for name in known}
     for key, value in options.items():
@@ -364,7 +390,9 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         name = name if name in known else run_together.get(name.replace("-", ""), name)
         if name not in known:
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
-        values[name] = value
+        # Which one comes last is chance: they come from a hash map.
+        if values.setdefault(name, value) != value:
+            raise ConfigurationError(f'{kind} "{name}" is given in two spellings, with different values: leave one out')
     return values
 
 

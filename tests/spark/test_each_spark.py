@@ -92,7 +92,11 @@ def test_rows_of_a_table_with_a_key_change(spark: SparkSession, namespace: str) 
     told = f"SELECT id, n, _change_type FROM {namespace}.`keyed$changes` WITH (startingVersion = 2, endingVersion = 3)"
     images = [(1, 1, "update_preimage"), (1, 11, "update_postimage"), (2, 2, "delete")]
     assert sorted(rows(spark, told)) == sorted(images)
-    stream = spark.readStream.option("startingVersion", "2").option("endingVersion", "3").table(f"{namespace}.`keyed$changes`")
+    stream = (
+        spark.readStream.option("startingVersion", "2")
+        .option("endingVersion", "3")
+        .table(f"{namespace}.`keyed$changes`")
+    )
     stream.select("id", "n", "_change_type").writeStream.format("memory").queryName("told_changes").trigger(
         availableNow=True
     ).start().awaitTermination()

@@ -10,7 +10,7 @@ from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
-from pyspark_pravega.connector.table.properties import COMPRESSIONS, PINNED_SCHEMA, TableProperties
+from pyspark_pravega.connector.table.properties import COMPRESSIONS, TableProperties
 from pyspark_pravega.connector.table.registered import Registered, registered_in
 from pyspark_pravega.connector.table.table_key import CHANGES, LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
@@ -224,7 +224,7 @@ def load_definition(
     events: EventOptions | None = None,
     *,
     keyed: bool = True,
-    pinned: int | None = None,
+    staged: Mapping[str, str] | None = None,
 ) -> TableDefinition:
     """Find out what a stream is as a table.
 
@@ -234,7 +234,7 @@ def load_definition(
         stream: the stream.
         events: what is stronger than the table's properties, if anything is.
         keyed: whether the rows are those of the table's key, where it has one; else each event is one.
-        pinned: the id of the last schema that counts; as the properties say when None.
+        staged: the properties that the table is to have; those that it has when None.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -253,7 +253,7 @@ def load_definition(
     finally:
         # That there is no such stream is said first.
         configuration = asked.result()
-    properties = TableProperties(texts if pinned is None else {**texts, PINNED_SCHEMA: str(pinned)})
+    properties = TableProperties(texts if staged is None else staged)
     definition = schema_definition(settings, stream, configuration, properties, events)
     definition = replace(
         definition,
@@ -287,7 +287,7 @@ def schema_definition(
         As `load_definition`.
     """
     custom = next((name for name in (events.format, properties.format) if name and name not in FORMATS), "")
-    type_name = events.schema_type or properties.schema_type
+    type_name = properties.schema_type if events.schema_type is None else events.schema_type
     registered = registered_in(settings, stream, properties, type_name, custom)
     if custom:
         return _custom_definition(settings, stream, configuration, properties, custom, registered)
