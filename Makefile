@@ -9,9 +9,13 @@ PIP := -m pip --disable-pip-version-check
 BOOTSTRAP := install --quiet --no-compile --no-deps --require-hashes
 DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
-SHIM := $(shell find jvm -name '*.java' 2>/dev/null)
+SHIM := $(shell find jvm -name '*.java' -o -name jars.py 2>/dev/null)
+# Those that the package runs on beside the one of requirements.lock.
+SPARKS := $(patsubst jvm/spark-%/requirements.txt,%,$(wildcard jvm/spark-*/requirements.txt))
+TRIED := $(if $(SPARK),$(VENV)/spark-$(SPARK)/.ready pyspark_pravega/jars/pyspark-pravega-spark-$(SPARK).jar)
+JARS := $(SPARKS:%=pyspark_pravega/jars/pyspark-pravega-spark-%.jar)
 
-.PHONY: demo servers test-pravegas classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
+.PHONY: demo jars servers test-pravegas classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
 
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
@@ -69,6 +73,24 @@ $(NATIVE): $(VENV)/.tools $(shell find native -name target -prune -o -type f -pr
 	fi
 	@touch $@
 
+# The jars of all Sparks. What they are compiled against, 430 MB for each Spark, is fetched once for all checkouts.
+jars: $(STAMP) $(JARS)
+
+pyspark_pravega/jars/pyspark-pravega-spark-%.jar: $(VENV)/spark-%/.ready $(SHIM)
+	$(BIN)/python jvm/jars.py $* $(VENV)/spark-$*/bin/python
+
+# Environments with another pyspark before all else that .venv has.
+$(VENV)/spark-%/.ready: jvm/spark-%/requirements.txt | $(VENV)/.package
+	test -x $(VENV)/spark-$*/bin/python || $(BIN)/python -m venv --without-pip $(VENV)/spark-$*
+	@$(call install,$(VENV)/spark-$*,--no-deps --require-hashes -r $<)
+	$(BIN)/python -c 'import sys; print("$(CURDIR)", *(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
+		>"$$($(VENV)/spark-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
+	sed '1s|.*|#!$(CURDIR)/$(VENV)/spark-$*/bin/python|' $(BIN)/pravega-spark >$(VENV)/spark-$*/bin/pravega-spark
+	chmod +x $(VENV)/spark-$*/bin/pravega-spark
+	touch $@
+
+.PRECIOUS: $(VENV)/spark-%/.ready
+
 # The servers' files, once; they are fetched while the native codec is compiled.
 servers: $(VENV)/.package
 	@$(BIN)/python -m pyspark_pravega.cli sandbox fetch >/dev/null
@@ -93,9 +115,9 @@ demo:
 	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
 	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
 
-# Two wheels, in dist/: the package, with its jar, and the native codec for this machine's kind (abi3: every Python from
+# Two wheels, in dist/: the package, with its jars, and the native codec for this machine's kind (abi3: every Python from
 # 3.11 on). Who installs them needs neither javac nor cargo.
-dist: $(STAMP)
+dist: jars
 	rm -rf dist build
 	$(BIN)/python $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@if cargo --version >/dev/null 2>&1; then \
@@ -115,9 +137,9 @@ $(VENV)/.zig: native/requirements.lock | $(VENV)/.tools
 	touch $@
 
 # What a release has, in dist/: both packages as wheels and as sources.
-release: $(STAMP)
+release: jars
 	rm -rf dist build/bdist.* build/lib
-	$(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
+	for kind in sdist wheel; do $(BIN)/uv build --quiet --$$kind --python $(BIN)/python --no-build-isolation --out-dir dist || exit 1; done
 	@$(MAKE) --no-print-directory wheels
 	@ls dist
 
@@ -171,11 +193,11 @@ quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos -m "not server and not spark" $(ARGS)
 
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`.
+# is covered, for `make coverage`. SPARK=4.1 takes another pyspark: tests/spark/test_each_spark.py is what all run.
 test:
-	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools
+	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
-	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
+	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
 
 # Once more without the native codec, where one has a part in it: the plain one has to give the same answers.
 test-plain:
@@ -288,6 +310,7 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras --constraint examples/dbt/requirements.lock tests/entry/dbt_suite/requirements.in -o tests/entry/dbt_suite/requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate native/requirements.in -o native/requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras docs/requirements.in -o docs/requirements.lock
+	for spark in $(SPARKS); do echo "pyspark==$$spark.*" | uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate - -o jvm/spark-$$spark/requirements.txt; done
 
 clean:
 	rm -rf $(VENV) native/target build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.* htmlcov pyspark_pravega/jars/*.jar pyspark_pravega/_version.py

@@ -1,63 +1,48 @@
-"""Compiles the Java shim into the package; everything else is in pyproject.toml."""
+"""Compiles the Java part into the package, for the pyspark that it is built with, and puts Ivy beside it.
+
+The jars of other Sparks that lie in `pyspark_pravega/jars` already (`make jars`) go into the wheel, too. Everything
+else is in pyproject.toml.
+"""
 
 import importlib.util
-import os
+import re
 import shutil
-import subprocess
-import tempfile
+import sys
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-JAR = Path("pyspark_pravega") / "jars" / "pyspark-pravega.jar"
+JARS = Path("pyspark_pravega") / "jars"
+sys.path.insert(0, str(ROOT / "jvm"))
+import jars as java  # noqa: E402
 
 
-def java_tool(name: str) -> str:
-    home = os.environ.get("JAVA_HOME")
-    candidate = Path(home) / "bin" / name if home else None
-    found = str(candidate) if candidate and candidate.exists() else shutil.which(name)
-    if not found:
-        raise SystemExit(
-            f"pyspark-pravega needs a JDK 17 or newer to compile its Spark catalog: no `{name}` was found. "
-            "Install one (on Debian: apt-get install openjdk-17-jdk-headless), or set JAVA_HOME to it."
-        )
-    return found
-
-
-def compile_shim(target: Path) -> None:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise SystemExit("pyspark-pravega is compiled against pyspark's jars: pip install 'pyspark==4.3.*' first")
-    jars = Path(spec.origin).parent / "jars"
-    sources = sorted(str(p) for p in (ROOT / "jvm").rglob("*.java"))
-    # Not looked at: class files of others (classfile, path, processing), what later JDKs say of 17 (options), and
-    # numbers of serialized classes, which only ever travel between JVMs with the same jar (serial).
-    options = ["--release", "17", "-Xlint:all,-options,-serial,-processing,-classfile,-path", "-Werror"]
-    # javac lives for seconds: Java's second compiler costs it more than it gives (6 s of CPU, and 2.8 s so).
-    quick = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
-    with tempfile.TemporaryDirectory() as tmp:
-        run_tool("javac", *quick, *options, "-cp", f"{jars}/*", "-d", f"{tmp}/classes", *sources)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged = Path(tmp) / "shim.jar"
-        run_tool("jar", "cf", str(staged), "-C", f"{tmp}/classes", ".")
-        shutil.copyfile(staged, target)
-
-
-def run_tool(name: str, *arguments: str) -> None:
-    done = subprocess.run([java_tool(name), *arguments], check=False)
-    if done.returncode:
-        # Of an editable install setuptools would swallow any other exception, and leave it without the jar.
-        raise SystemExit(f"pyspark-pravega's Java part could not be built: {name} failed, its messages are above")
-
-
-class BuildWithShim(build_py):  # type: ignore[misc]
-    """Builds the Python package and the jar that lies inside it."""
+class BuildWithJars(build_py):  # type: ignore[misc]
+    """Builds the Python package and the jars that lie inside it."""
 
     def run(self) -> None:
         super().run()
-        compile_shim(ROOT / JAR if self.editable_mode else Path(self.build_lib) / JAR)
+        spec = importlib.util.find_spec("pyspark")
+        if spec is None or spec.origin is None:
+            raise SystemExit("pyspark-pravega is compiled against pyspark's jars: pip install 'pyspark==4.3.*' first")
+        home = Path(spec.origin).parent
+        numbers = re.search(r"[0-9]+[.][0-9]+", (home / "version.py").read_text().partition("__version__")[2])
+        version = numbers[0] if numbers else "unknown"
+        if version not in java.versions():
+            raise SystemExit(f"pyspark-pravega runs on Spark {', '.join(java.versions())}; pyspark {version} is here")
+        folder = (ROOT if self.editable_mode else Path(self.build_lib)) / JARS
+        java.compile_jar(version, [home / "jars"], folder / java.jar_name(version))
+        add_ivy(home / "jars", folder)
 
 
-setup(cmdclass={"build_py": BuildWithShim})
+def add_ivy(jars: Path, folder: Path) -> None:
+    """Spark's Ivy, as it is: the sandbox fetches its servers with it where there is no Spark."""
+    for old in folder.glob("ivy-*.jar"):
+        old.unlink()
+    for jar in jars.glob("ivy-*.jar"):
+        shutil.copyfile(jar, folder / jar.name)
+
+
+setup(cmdclass={"build_py": BuildWithJars})

@@ -126,7 +126,7 @@ def _sample(spark: SparkSession) -> dict[str, float]:
         "shared": _resident(jvm, "RssShmem"),
         "rings": Path(f"/proc/{jvm}/maps").read_text().count("memfd:pravega-batches"),
         "files": len(list(Path(f"/proc/{jvm}/fd").iterdir())),
-        "Arrow": spark._jvm.pyspark.pravega.OwnedBatches.heldBytes() / (1 << 20),
+        "Arrow": spark._jvm.pyspark.pravega.read.OwnedBatches.heldBytes() / (1 << 20),
         "workers": sum(workers),
         "processes": len(workers),
         "kept": kept,

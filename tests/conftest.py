@@ -28,6 +28,8 @@ from pyspark_pravega.client import Client
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark import versions
+from pyspark_pravega.spark.jars import installed
 
 if TYPE_CHECKING:
     from entry_tools import ThriftServer, ThriftServers
@@ -46,6 +48,8 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("patient")
 
+SPARK = versions.numbers(installed())
+"""Which Spark there is, by major and minor version."""
 _SERVERS = pytest.StashKey[Servers]()
 _THRIFT_SERVERS = pytest.StashKey["ThriftServers"]()
 SERVER_FIXTURES = set(KINDS)
@@ -95,6 +99,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As a shell does in the background. Tests send it to programs, which inherit what is done with it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if SPARK < (4, 2):
+        # Its own sockets to the JVM, which it leaves to the garbage collector.
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        left = "Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        config.addinivalue_line("filterwarnings", f"ignore:{left}")
     if not hasattr(config, "workerinput"):  # xdist's workers inherit it
         _share_compiled_python()
         os.environ["SPARK_SUBMIT_OPTS"] = CHEAPER_PROGRAMS
@@ -163,6 +172,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if wanted & SPARK_FIXTURES:
             item.add_marker("spark")
+        for mark in item.iter_markers("since_spark"):
+            if versions.numbers(mark.args[0]) > SPARK:
+                item.add_marker(pytest.mark.skip(reason=f"needs Spark {mark.args[0]}"))
         names.setdefault(item.path, set()).update(wanted, {mark.name for mark in item.iter_markers()})
     places = {path: _place(path, used) for path, used in names.items()}
     items.sort(key=lambda item: places[item.path])

@@ -1,7 +1,7 @@
 //! Rows as they lie in the memory of Spark's JVM, into Arrow columns: whole columns at a time.
 //!
 //! The layout is that of org.apache.spark.sql.catalyst.expressions.UnsafeRow, UnsafeArrayData and UnsafeMapData;
-//! `connector/write/unsafe_rows.py` has it in words. Nothing of a row is believed: each region is checked against the
+//! `spark/unsafe_rows.py` has it in words. Nothing of a row is believed: each region is checked against the
 //! row, array or map that it lies in, and all items of a column against the bytes that there are.
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition, load_key_value
 from pyspark_pravega.connector.log import is_ledger_name
 from pyspark_pravega.connector.shared import shared_client, shared_registry
-from pyspark_pravega.connector.table import LOG, TableDefinition, load_definition
+from pyspark_pravega.connector.table import CHANGES, LOG, TableDefinition, load_definition
 from pyspark_pravega.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -77,7 +77,8 @@ class CatalogBase:
 
         Args:
             namespace: its namespace.
-            table: its name; with `$log` behind it the events of a table that has a key.
+            table: its name; with `$log` behind it the events of a table that has a key, with `$changes` what its
+                versions have changed.
             age_s: how long ago it may have been looked up.
 
         Raises:
@@ -86,6 +87,8 @@ class CatalogBase:
         """
         if table.endswith(LOG):
             return self.definition(stream_of(namespace, table.removesuffix(LOG)), age_s=age_s).as_log()
+        if table.endswith(CHANGES):
+            return self.load_table(namespace, table.removesuffix(CHANGES), age_s=age_s).as_changes()
         stream = stream_of(namespace, table)
         known = self._key_values.recent(stream, age_s)
         if known is not None:

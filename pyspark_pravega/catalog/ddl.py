@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyspark.sql.types import DataType
-
 from pyspark_pravega.connector.table import Check
+from pyspark_pravega.spark.types import DataType
 
 
 @dataclass(frozen=True, kw_only=True)

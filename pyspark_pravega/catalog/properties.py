@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql.types import StructType
-
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
-from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, shown
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, StreamProperties, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.option_names import (
@@ -30,7 +28,6 @@ from pyspark_pravega.connector.table import (
     ENCODING_HEADER,
     EVENTS,
     KEY_PROPERTIES,
-    KEY_TYPES,
     OWN_PROPERTIES,
     PRIMARY_KEY,
     TRUNCATE_LATER,
@@ -45,13 +42,14 @@ from pyspark_pravega.connector.table import (
     with_rules,
 )
 from pyspark_pravega.connector.write import Routing, key_texts, time_column
-from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
-from pyspark_pravega.settings import canonical_key
+from pyspark_pravega.settings import KEYS, SESSION_PREFIX, canonical_key
+from pyspark_pravega.spark.types import StructType
 from pyspark_pravega.values import listed, names_of
 
 CODEC = "codec"
@@ -241,10 +239,10 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
         own: the names of those that mean something here.
 
     Raises:
-        ConfigurationError: one is unknown.
+        ConfigurationError: one is unknown, or two spellings of one have different values.
         UnsupportedOperationError: one asks for what a stream can't do.
     """
-    kept = {}
+    kept: dict[str, str] = {}
     for key, value in _with_options(properties).items():
         name = canonical_key(key)
         if key in _REFUSED and not (key == "external" and value == "false"):
@@ -256,7 +254,12 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
         if key in _IGNORED:
             continue
         if name in own:
-            kept[name] = value
+            if kept.setdefault(name, value) != value:
+                raise ConfigurationError(
+                    f'table property "{name}" is given in two spellings, with different values: leave one out'
+                )
+        elif key.startswith(SESSION_PREFIX) and canonical_key(key.removeprefix(SESSION_PREFIX)) in KEYS:
+            raise ConfigurationError(f'"{key}" is no table property: set it in the configuration of the session')
         elif key == COLUMNS:
             raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
         elif key in _SPARKS_OWN or "." in key:
@@ -267,6 +270,17 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
                 "(properties of your own need a dot in their name, such as team.owner)"
             )
     return kept
+
+
+def property_name(key: str, own: frozenset[str] = _OWN) -> str:
+    """The name under which a property is kept, if it is.
+
+    Args:
+        key: as it was given; dots are a spelling of dashes only in names that mean something.
+        own: the names of those that mean something here.
+    """
+    name = canonical_key(key)
+    return key if "." in key and name not in own else name
 
 
 def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
@@ -393,6 +407,10 @@ def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> 
             )
         if not 1 <= transform.buckets <= MAX_SEGMENTS:
             raise ConfigurationError(f"INTO {transform.buckets} BUCKETS: a stream has 1 to {MAX_SEGMENTS} segments")
+        if StreamProperties({SEGMENTS: str(transform.buckets), **kept}).segments != transform.buckets:
+            raise ConfigurationError(
+                f'INTO {transform.buckets} BUCKETS contradicts the property "{SEGMENTS}" = "{kept[SEGMENTS]}"'
+            )
         kept[ROUTING_KEY] = column
         kept[SEGMENTS] = str(transform.buckets)
 
@@ -432,13 +450,7 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
     key = kept.get(ROUTING_KEY)
     if key is not None:
         routing = Routing.parse(key, schema.fieldNames())
-        for name in routing.columns:
-            kind = schema[name].dataType
-            if not isinstance(kind, KEY_TYPES):
-                raise UnsupportedTypeError(
-                    f'column "{name}" of type {kind.simpleString()} can\'t be the routing key: '
-                    "take a string, integer, decimal, boolean, date or timestamp"
-                )
+        routing.check_types(schema)
         kept[ROUTING_KEY] = str(routing)
     kept.update(TableProperties(kept).spelled())
     properties = TableProperties(kept)

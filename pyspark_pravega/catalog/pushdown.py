@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
@@ -24,6 +22,8 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import ReadSet, Routing, possible_routing_hashes
 from pyspark_pravega.serde.codec import Batch, arrow_batch
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import InputPartition
 
 SEGMENT, OFFSET = "_segment", "_offset"
 _LEAST, MOST = 0, 2**63 - 1

@@ -96,7 +96,7 @@ class StreamProperties(Properties):
         name=SCALE_FACTOR,
         value="2 to 1000",
         unset="2",
-        about="into how many a busy segment splits",
+        about="into how many a busy segment splits; with `scaling`",
         parse=lambda name, text: number(name, text, least=2, most=1000),
         default=2,
     )
@@ -126,7 +126,7 @@ class StreamProperties(Properties):
     )
     rollover_size = Property(
         name=ROLLOVER_SIZE,
-        value="a size",
+        value="a size, `64 MB`",
         unset="the server's",
         about="the size of a segment's files in long-term storage",
         parse=lambda name, text: _amount(name, text, _SIZES),
@@ -160,7 +160,7 @@ def stream_configuration(
     texts = StreamProperties(properties)
     return replace(
         before,
-        scaling=_scaling(texts),
+        scaling=_scaling(texts, given),
         retention=_retention(texts, given),
         tags=texts.tags,
         rollover_size_bytes=texts.rollover_size,
@@ -191,8 +191,13 @@ def shown(configuration: StreamConfiguration) -> dict[str, str]:
     return properties
 
 
-def _scaling(properties: StreamProperties) -> ScalingPolicy:
+def _scaling(properties: StreamProperties, given: Mapping[str, str]) -> ScalingPolicy:
     if properties.scaling is None:
+        if SCALE_FACTOR in given:
+            raise ConfigurationError(
+                f'table property "{SCALE_FACTOR}" goes with a rate in "{SCALING}", at which segments split: set both, '
+                'as in "1000 events/s" and "2"'
+            )
         return ScalingPolicy.fixed(properties.segments)
     rate, kind = properties.scaling
     return ScalingPolicy(

@@ -56,6 +56,19 @@ class Time:
     """Since 1970."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionBounds:
+    """Between which versions changes are told: by number, by time, or all of them."""
+
+    from_version: str | None = None
+    to_version: str | None = None
+    from_timestamp: int | None = None
+    """Microseconds since 1970, as is the next one."""
+    to_timestamp: int | None = None
+    from_inclusive: bool = True
+    to_inclusive: bool = True
+
+
 @dataclass(frozen=True)
 class PerStream:
     """A bound for each of several streams."""

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
-from pyspark.sql.types import StructType
-
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.official import (
     MetadataReader,
@@ -65,6 +56,15 @@ from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import PERMISSIVE
 from pyspark_pravega.serde.types import same_names
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.datasource import (
+    WRITES_ARROW,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark_pravega.spark.types import StructType
 
 
 class DefaultSource(DataSource):
@@ -161,6 +161,11 @@ class DefaultSource(DataSource):
             overwrite: whether to replace what is there, as in output mode complete, which a stream can't.
         """
         definition, options = self._writable(schema)
+        if not WRITES_ARROW:
+            raise UnsupportedOperationError(
+                f'stream "{definition.stream}" can\'t be written to by writeStream.format("pravega") before Spark 4.1: '
+                "use writeStream.toTable with its name in a catalog"
+            )
         if overwrite:
             raise UnsupportedOperationError(
                 f'stream "{definition.stream}" can\'t be overwritten: use outputMode("append") or outputMode("update")'
@@ -171,6 +176,8 @@ class DefaultSource(DataSource):
         given = canonical(writes_own(self.options), WRITE_KEYS | OFFICIAL_WRITE_KEYS, "write option")
         new_stream(given)
         options = without_official(given)
+        # Before a stream is made for the rows.
+        parsed = WriteOptions.parse(options)
         try:
             definition = self._definition(options)
         except NotFoundError as error:
@@ -184,7 +191,7 @@ class DefaultSource(DataSource):
             definition = self._definition(options)
         events = event_rows(definition, schema)
         if events is not None:
-            return events, WriteOptions.parse(options)
+            return events, parsed
         meant = same_names(schema.fieldNames(), definition.schema.fieldNames())
         missing = [f.name for f in definition.schema if not f.nullable and f.name not in meant]
         unknown = [name for name, column in zip(schema.fieldNames(), meant, strict=True) if column is None]
@@ -194,7 +201,7 @@ class DefaultSource(DataSource):
                 f"({', '.join(definition.schema.fieldNames())}): "
                 + "; ".join([f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown])
             )
-        return definition, WriteOptions.parse(options)
+        return definition, parsed
 
     def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
         settings = Settings.resolve().for_statement(options)

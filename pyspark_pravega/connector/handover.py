@@ -2,9 +2,9 @@
 
 A task's worker makes a ring of buffers in a memory file of Linux (`memfd`), which has no name and is gone when nobody
 has it open any more. It writes each batch into a free buffer, as an Arrow stream, and notes where that is in a pipe.
-The JVM maps the file (`jvm/pyspark/pravega/SharedRing.java`), and reads the batch where it lies. What it says comes
-back through another pipe, a byte each: the number of a buffer that is free again, `ASK` before it waits for the
-worker's next note, or `DONE` when the task has read all and nothing of the ring is open any more.
+The JVM maps the file (`jvm/common/pyspark/pravega/read/SharedRing.java`), and reads the batch where it lies. What it
+says comes back through another pipe, a byte each: the number of a buffer that is free again, `ASK` before it waits for
+the worker's next note, or `DONE` when the task has read all and nothing of the ring is open any more.
 
 What goes through Spark's socket are messages: batches of one binary column and one row. Numbers are in the machine's
 order.
@@ -54,6 +54,7 @@ import pyarrow as pa
 from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.serde.codec import Batch, arrow_batch
 from pyspark_pravega.settings import LEAST_SHARED_MEMORY
+from pyspark_pravega.spark.output import worker_output
 
 ENCLOSED, PLACED, OFFER, LAID = 0, 1, 2, 3
 ASK, DONE = 255, 254
@@ -125,21 +126,10 @@ class Handover:
         if asked.num_columns == 1:
             return iter(rows)
         name, size = asked.column(1)[0].as_py(), asked.column(2)[0].as_py()
-        output = _output()
+        output = worker_output()
         if output is None or why_not(size) is not None:
             return iter(rows)
         return _handed_over(iter(rows), name, size, output)
-
-
-def _output() -> IO[bytes] | None:
-    """The file into which Spark's worker writes what the function that runs gives; None where it is done otherwise."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code.co_name == "dump_stream":
-            stream: IO[bytes] | None = frame.f_locals.get("stream")
-            return stream if hasattr(stream, "flush") else None
-    return None
 
 
 def _handed_over(

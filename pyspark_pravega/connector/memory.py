@@ -7,7 +7,7 @@ import functools
 import gc
 import os
 
-from pyspark import TaskContext
+from pyspark_pravega.spark.datasource import TaskContext
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's numbers for mallopt (malloc.h)."""

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega import values
 from pyspark_pravega.client import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from pyspark_pravega.client.positions import watermarks
 from pyspark_pravega.connector import option_names as keys
-from pyspark_pravega.connector.options import stream_of, streams_of
+from pyspark_pravega.connector.options import stream_of, streams_of, writer_mode
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS
 from pyspark_pravega.connector.shared import shared_client
@@ -23,6 +20,9 @@ from pyspark_pravega.errors import ConfigurationError, UnsupportedTypeError, did
 from pyspark_pravega.serde.formats import JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.raw import EVENT, KEY_COLUMN, EventCodec
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import DataSourceReader, InputPartition
+from pyspark_pravega.spark.types import BinaryType, LongType, StringType, StructField, StructType
 
 _SCHEMAS = {
     "streaminfo": StructType(
@@ -161,7 +161,7 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
     ours = {key: value for key, value in options.items() if key not in keys.OFFICIAL_WRITE_KEYS}
     if keys.ONCE in options:
         mode = keys.EXACTLY_ONCE if values.flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
-        if ours.setdefault(keys.WRITER_MODE, mode) != mode:
+        if writer_mode(keys.WRITER_MODE, ours.setdefault(keys.WRITER_MODE, mode)) != mode:
             raise ConfigurationError(
                 f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.WRITER_MODE}" = {ours[keys.WRITER_MODE]} '
                 "contradict each other: give one of them"

@@ -15,6 +15,9 @@ BAD_EVENTS = "bad-events"
 
 START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
 START_TIME, END_TIME = "start-timestamp", "end-timestamp"
+FROM_VERSION, TO_VERSION = "starting-version", "ending-version"
+FROM_TIME, TO_TIME = "starting-timestamp", "ending-timestamp"
+FROM_INCLUSIVE, TO_INCLUSIVE = "starting-bound-inclusive", "ending-bound-inclusive"
 MIN_PARTITIONS = "min-partitions"
 FAIL_ON_DATA_LOSS = "fail-on-data-loss"
 MAX_KEYS = "max-keys-in-memory"
@@ -48,8 +51,9 @@ WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
 SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
 ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
 
-WHICH, EVENTS, BOUNDS, TRIGGERS, WRITES, MAKING, READS_OF_OTHERS, WRITES_OF_OTHERS = (
-    *("Which stream", "Events", "From where to where, and how", "Micro-batches and real-time batches", "Writes"),
+WHICH, EVENTS, BOUNDS, VERSIONS, TRIGGERS, WRITES, MAKING, READS_OF_OTHERS, WRITES_OF_OTHERS = (
+    *("Which stream", "Events", "From where to where, and how", "Which versions of `t$changes`"),
+    *("Micro-batches and real-time batches", "Writes"),
     *("Making a stream", "Reads", "Writes with that connector"),
 )
 _BOOLEAN = "`true`, `false`"
@@ -64,16 +68,22 @@ def _option(name: str, group: str, value: str, about: str, unset: str = "") -> D
 OPTIONS = (
     _option(STREAM, WHICH, "`scope/stream`, or several", "which stream, without the catalog"),
     _option(FORMAT, WHICH, "as the table property", "what the events must be in, without the catalog", "the table's"),
-    _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events", "the table's"),
+    _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events, without the catalog", "the table's"),
     _option(MODE, EVENTS, "as the table property", "what becomes of events that can't be decoded", "the table's"),
-    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's"),
+    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's; in batch nowhere"),
     _option(START_CUT, BOUNDS, _CUT, "where reading begins", "`earliest`"),
     _option(END_CUT, BOUNDS, f"{_CUT}, `unbounded`", "where reading ends", "`latest`; a streaming query has no end"),
     _option(START_TIME, BOUNDS, _TIME, "a time in place of a cut"),
     _option(END_TIME, BOUNDS, _TIME, "a time in place of a cut"),
-    _option(MIN_PARTITIONS, BOUNDS, "a number", "how many tasks there are at least", "by segments and their sizes"),
+    _option(MIN_PARTITIONS, BOUNDS, "a number", "how many tasks at least, without a key", "by segments and sizes"),
     _option(FAIL_ON_DATA_LOSS, BOUNDS, _BOOLEAN, "whether it is an error that events are gone", "`true`"),
     _option(MAX_KEYS, BOUNDS, "a number", "of a table with a key: keys in a task's memory", "by its memory"),
+    _option(FROM_VERSION, VERSIONS, "a version", "the first one that is told", "the first one that is there"),
+    _option(TO_VERSION, VERSIONS, "a version", "the last one that is told", "the last one; a streaming query goes on"),
+    _option(FROM_TIME, VERSIONS, _TIME, "a time in place of a version"),
+    _option(TO_TIME, VERSIONS, _TIME, "a time in place of a version"),
+    _option(FROM_INCLUSIVE, VERSIONS, _BOOLEAN, "whether what lies at the first bound is told", "`true`"),
+    _option(TO_INCLUSIVE, VERSIONS, _BOOLEAN, "whether what lies at the last bound is told", "`true`"),
     _option(MAX_EVENTS, TRIGGERS, "a number", "how many events a micro-batch may have", "no limit"),
     _option(MAX_BYTES, TRIGGERS, "a size, `64m`", "how many bytes it may have, with frames", "no limit"),
     _option(MIN_EVENTS, TRIGGERS, "a number", "for how many events it waits", "it doesn't wait"),
@@ -123,13 +133,13 @@ OFFICIAL_READ_KEYS = named(MAKING, READS_OF_OTHERS)
 """Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
 OFFICIAL_WRITE_KEYS = named(MAKING, WRITES_OF_OTHERS)
 """The same for writes."""
-TABLE_READ_KEYS = named(EVENTS, BOUNDS, TRIGGERS) | settings.KEYS
+TABLE_READ_KEYS = named(EVENTS, BOUNDS, VERSIONS, TRIGGERS) | settings.KEYS
 """Options of a read of a catalog's table."""
 CATALOG_WRITE_KEYS = named(WRITES) | settings.KEYS
 """Options of a write to a catalog's table."""
 TABLE_WRITE_KEYS = CATALOG_WRITE_KEYS - {MERGE_SCHEMA}
 """Options of a write to a catalog's table, or without the catalog."""
-READ_KEYS = named(WHICH) | TABLE_READ_KEYS | OFFICIAL_READ_KEYS
+READ_KEYS = named(WHICH, EVENTS, BOUNDS, TRIGGERS) | settings.KEYS | OFFICIAL_READ_KEYS
 """Options of a read without the catalog."""
 WRITE_KEYS = named(WHICH) | TABLE_WRITE_KEYS
 """Options of a write without the catalog."""

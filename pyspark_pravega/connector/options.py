@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_pravega import values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
-from pyspark_pravega.connector.bounds import Bound, Time, Word, bound_of
+from pyspark_pravega.connector.bounds import Bound, Time, VersionBounds, Word, bound_of, parse_time
 from pyspark_pravega.connector.option_names import (
     BAD_EVENTS,
     CLUSTER_BY_KEY,
@@ -19,6 +20,9 @@ from pyspark_pravega.connector.option_names import (
     EXACTLY_ONCE,
     FAIL_ON_DATA_LOSS,
     FORMAT,
+    FROM_INCLUSIVE,
+    FROM_TIME,
+    FROM_VERSION,
     ISOLATION_LEVEL,
     ISOLATION_LEVELS,
     MAX_BYTES,
@@ -38,16 +42,20 @@ from pyspark_pravega.connector.option_names import (
     STREAM,
     SUBSCRIBER,
     TABLE_READ_KEYS,
+    TO_INCLUSIVE,
+    TO_TIME,
+    TO_VERSION,
     TRANSACTION_TIMEOUT_MS,
     WRITE_KEYS,
     WRITER_MODE,
     WRITER_MODES,
 )
-from pyspark_pravega.errors import ConfigurationError, did_you_mean
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, did_you_mean
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
 
 _PREFIX = "stream:"
+_ALL_VERSIONS = VersionBounds()
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
@@ -106,7 +114,8 @@ class WriteOptions:
         given = canonical(writes_own(options), known, "write option")
         if (QUERY in given) != (EPOCH in given):
             raise ConfigurationError('options "query" and "epoch" go together: who writes, and the number of the write')
-        if given.get(WRITER_MODE, EXACTLY_ONCE) != EXACTLY_ONCE and QUERY in given:
+        mode = None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE])
+        if mode not in (None, EXACTLY_ONCE) and QUERY in given:
             raise ConfigurationError(
                 'options "query" and "epoch" are for writer mode exactly-once: others keep no record of writes'
             )
@@ -121,7 +130,7 @@ class WriteOptions:
                 most=MAX_LEASE_MS,
                 unit="milliseconds",
             ),
-            writer_mode=None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE]),
+            writer_mode=mode,
             event_time=given.get(EVENT_TIME),
             cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
             isolation_level=None
@@ -203,7 +212,30 @@ def parse_bad_events(key: str, text: str) -> Stream:
             f'"{key}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
             f'"{text[:100]}"'
         )
-    return Stream(check_name("scope", scope), check_name("stream", stream))
+    with _told_with(key, text):
+        return Stream(check_name("scope", scope), check_name("stream", stream))
+
+
+def parse_subscriber(key: str, text: str) -> str:
+    """A subscriber's name.
+
+    Args:
+        key: whose value it is, for the message.
+        text: the name.
+
+    Raises:
+        InvalidNameError: Pravega can't hold it.
+    """
+    with _told_with(key, text):
+        return check_name("reader group", text)
+
+
+@contextmanager
+def _told_with(key: str, text: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidNameError as error:
+        raise InvalidNameError(f'"{key}" ({text[:100]}): {error}') from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +278,8 @@ class ReadOptions:
     events: EventOptions = EventOptions()
     start: Bound = Word.UNBOUNDED
     end: Bound = Word.UNBOUNDED
+    versions: VersionBounds = _ALL_VERSIONS
+    """Of `t$changes` only."""
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     max_keys: int | None = None
@@ -278,9 +312,13 @@ class ReadOptions:
         Raises:
             ConfigurationError: a value is malformed, or two contradict each other.
         """
-        for cut, time in ((START_CUT, START_TIME), (END_CUT, END_TIME)):
-            if cut in given and time in given:
-                raise ConfigurationError(f'options "{cut}" and "{time}" can\'t be given together')
+        for bound, time in (
+            *((START_CUT, START_TIME), (END_CUT, END_TIME)),
+            *((FROM_VERSION, FROM_TIME), (TO_VERSION, TO_TIME)),
+            *((FROM_VERSION, TO_TIME), (FROM_TIME, TO_VERSION)),
+        ):
+            if bound in given and time in given:
+                raise ConfigurationError(f'options "{bound}" and "{time}" can\'t be given together')
         if MAX_DELAY in given and MIN_EVENTS not in given:
             raise ConfigurationError(
                 f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
@@ -302,6 +340,7 @@ class ReadOptions:
         return cls(
             start=start,
             end=end,
+            versions=_versions(given),
             min_partitions=None
             if MIN_PARTITIONS not in given
             else values.number(MIN_PARTITIONS, given[MIN_PARTITIONS], least=1, most=MAX_PARTITIONS),
@@ -311,10 +350,24 @@ class ReadOptions:
             max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),
             min_events=least,
             max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
-            subscriber=given.get(SUBSCRIBER),
+            subscriber=None if SUBSCRIBER not in given else parse_subscriber(SUBSCRIBER, given[SUBSCRIBER]),
             most_tasks=count(MOST_TASKS),
             events=EventOptions.parse(given),
         )
+
+
+def _versions(given: Mapping[str, str]) -> VersionBounds:
+    def microseconds(key: str) -> int | None:
+        return None if key not in given else parse_time(key, given[key]).milliseconds * 1000
+
+    return VersionBounds(
+        from_version=given.get(FROM_VERSION),
+        to_version=given.get(TO_VERSION),
+        from_timestamp=microseconds(FROM_TIME),
+        to_timestamp=microseconds(TO_TIME),
+        from_inclusive=values.flag(FROM_INCLUSIVE, given.get(FROM_INCLUSIVE, "true")),
+        to_inclusive=values.flag(TO_INCLUSIVE, given.get(TO_INCLUSIVE, "true")),
+    )
 
 
 def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> dict[str, str]:
@@ -326,9 +379,10 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         kind: what they are, for the message.
 
     Raises:
-        ConfigurationError: a key is unknown; the message names the nearest right one.
+        ConfigurationError: a key is unknown, and the message names the nearest right one; or two spellings of one have
+            different values.
     """
-    values = {}
+    values: dict[str, str] = {}
     # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
     run_together = {name.replace("-", ""): name for name in known}
     for key, value in options.items():
@@ -336,7 +390,9 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         name = name if name in known else run_together.get(name.replace("-", ""), name)
         if name not in known:
             raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
-        values[name] = value
+        # Which one comes last is chance: they come from a hash map.
+        if values.setdefault(name, value) != value:
+            raise ConfigurationError(f'{kind} "{name}" is given in two spellings, with different values: leave one out')
     return values
 
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StructType
-
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger, take_snapshot
@@ -18,6 +16,7 @@ from pyspark_pravega.connector.table import TableDefinition, check_schema_is_the
 from pyspark_pravega.errors import GroupNotFoundError, PravegaError
 from pyspark_pravega.serde.formats import registered_schema
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import StructType
 from pyspark_pravega.sql.rows import json_codec, last_rows
 
 MOST_BYTES = 64 << 20

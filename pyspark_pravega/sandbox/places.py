@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.spark import find
 
 CACHE_VARIABLE = "PYSPARK_PRAVEGA_CACHE"
 IVY_SETTINGS_VARIABLE = "PYSPARK_PRAVEGA_IVY_SETTINGS"
@@ -62,24 +62,22 @@ def java() -> Path:
 
 
 def ivy_jar() -> Path:
-    """The Ivy that comes with pyspark; found without importing Spark.
+    """The Ivy of the Spark that is here, else the one that comes with this package.
 
     Returns:
         The jar.
 
     Raises:
-        SandboxError: pyspark isn't installed, or has no Ivy in its jars.
+        SandboxError: there is none.
     """
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise SandboxError(
-            "the sandbox fetches its servers with the Ivy inside pyspark, which isn't installed: install it"
-        )
-    jars = Path(spec.origin).parent / "jars"
-    ivy_jars = sorted(jars.glob("ivy-*.jar"))
-    if not ivy_jars:
-        raise SandboxError(f"{jars} holds no ivy-*.jar, with which the sandbox fetches its servers: reinstall pyspark")
-    return ivy_jars[-1]
+    spark = find()
+    own = Path(__file__).parents[1] / "jars"
+    for jars in ([spark.home / "jars"] if spark else []) + [own]:
+        if ivy_jars := sorted(jars.glob("ivy-*.jar")):
+            return ivy_jars[-1]
+    raise SandboxError(
+        f"{own} holds no ivy-*.jar, with which the sandbox fetches its servers: install the package again"
+    )
 
 
 def ivy_settings() -> Path | None:

@@ -16,9 +16,6 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -31,6 +28,8 @@ from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde.codec import batch_of, or_first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
 from pyspark_pravega.serde.types import arrow_safe, cast, check_nulls, fit
+from pyspark_pravega.spark.arrow import NoArrowTypeError, to_arrow_schema
+from pyspark_pravega.spark.types import StructType
 
 __all__ = ["ENTRY_POINTS", "BadEventError", "CustomCodec", "EventFormat", "RowFormat", "find", "is_custom"]
 
@@ -223,7 +222,7 @@ class CustomCodec:
         self._encodings, self._write_id, self._header = encodings, write_id, header
         try:
             self._schema = to_arrow_schema(arrow_safe(columns), timezone="UTC")
-        except PySparkException as error:
+        except NoArrowTypeError as error:
             raise UnsupportedTypeError(f"Spark can't hand these columns to Python: {error}") from None
         self._prepare()
 

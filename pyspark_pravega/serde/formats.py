@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql.types import StructType
-
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.avro import AvroCodec
 from pyspark_pravega.serde.codec import Codec
@@ -32,6 +30,7 @@ from pyspark_pravega.serde.types import (
     spark_to_json,
     spark_to_protobuf,
 )
+from pyspark_pravega.spark.types import StructType
 
 AVRO, JSON, PROTOBUF, RAW, STRING = "avro", "json", "protobuf", "raw", "string"
 FORMATS = (AVRO, JSON, PROTOBUF, RAW, STRING)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde.codec import batch_of, or_first_bad, subschema
 from pyspark_pravega.serde.encodings import EncodingSource, Known, WriterSchema, with_header, without_headers
 from pyspark_pravega.serde.types import arrow_safe, fit
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import StructType
 
 ReadRow = Callable[[bytes, int | None], Sequence[Any]]
 """Makes a row's values of an event's body and its encoding id, or raises UnfitError."""

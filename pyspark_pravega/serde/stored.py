@@ -11,8 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
+
+from pyspark_pravega.errors import EventEncodeError
+from pyspark_pravega.frames import framing
+from pyspark_pravega.frames.bad_events import BadEventError
+from pyspark_pravega.serde import variant
+from pyspark_pravega.serde.codec import Codec, batch_of, or_first_bad, subschema, takes_views
+from pyspark_pravega.serde.json import parse
+from pyspark_pravega.serde.one_by_one import UnfitError
+from pyspark_pravega.serde.types import arrow_safe, entry_of, fit, with_children
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import (
     ArrayType,
     DataType,
     DayTimeIntervalType,
@@ -24,15 +33,6 @@ from pyspark.sql.types import (
     TimeType,
     VariantType,
 )
-
-from pyspark_pravega.errors import EventEncodeError
-from pyspark_pravega.frames import framing
-from pyspark_pravega.frames.bad_events import BadEventError
-from pyspark_pravega.serde import variant
-from pyspark_pravega.serde.codec import Codec, batch_of, or_first_bad, subschema, takes_views
-from pyspark_pravega.serde.json import parse
-from pyspark_pravega.serde.one_by_one import UnfitError
-from pyspark_pravega.serde.types import arrow_safe, entry_of, fit, with_children
 
 _DAY_MICROS = 86_400_000_000
 

@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, SETTINGS, Settings
+from pyspark_pravega.spark import HOME_VARIABLE, Spark, needed
 from pyspark_pravega.sql.session import DEFAULT_CATALOG, GROUP_FILTER, spark_conf
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def run_sql(arguments: argparse.Namespace) -> int:
     """Run spark-sql; returns its exit code."""
     if arguments.file is not None and not arguments.file.is_file():
         raise ConfigurationError(f"there is no file {arguments.file}")
+    spark = needed("pravega-spark sql")
     settings = resolve_settings(arguments)
-    command = [spark_program("spark-sql"), *nobodys_flags(settings, arguments.catalog)]
+    command = [spark.program("spark-sql"), *nobodys_flags(settings, arguments.catalog)]
     if not arguments.verbose:
         command += ["--driver-java-options", f"-Dlog4j2.configurationFile={QUIET_LOGGING}"]
         command += ["--conf", "spark.ui.showConsoleProgress=false"]
@@ -71,7 +72,7 @@ def run_sql(arguments: argparse.Namespace) -> int:
     # Ctrl-C is spark-sql's, which ends a statement with it; a handler, unlike SIG_IGN, isn't handed on to it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        return subprocess.run(command, env=program_environment(settings), check=False).returncode
+        return subprocess.run(command, env=program_environment(settings, spark), check=False).returncode
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -118,19 +119,6 @@ def resolve_settings(arguments: argparse.Namespace) -> Settings:
     return Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
 
 
-def _spark_home() -> Path:
-    """Where pyspark is. It isn't loaded for that, which takes a tenth of a second."""
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
-
-
-def spark_program(name: str) -> str:
-    """The path of one of pyspark's own programs, such as `spark-submit`."""
-    return str(_spark_home() / "bin" / name)
-
-
 def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
     """The flags that make the catalog known to a Spark program, without what its environment tells: who asks, and what
     tasks share with their workers.
@@ -142,14 +130,15 @@ def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
     return flags(replace(_nobodys(settings), shared_memory=DEFAULT_SHARED_MEMORY), catalog)
 
 
-def program_environment(settings: Settings) -> dict[str, str]:
-    """The environment for one of pyspark's own programs.
+def program_environment(settings: Settings, spark: Spark) -> dict[str, str]:
+    """The environment for one of Spark's own programs.
 
     Args:
         settings: the connection; who asks goes by the environment, as everybody may see a command line.
+        spark: whose program it is.
     """
     others = {name: value for name, value in os.environ.items() if not name.lower().startswith("pravega_")}
-    environment = {**others, **settings.to_environment(), "SPARK_HOME": str(_spark_home())}
+    environment = {**others, **settings.to_environment(), HOME_VARIABLE: str(spark.home)}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     return environment
 

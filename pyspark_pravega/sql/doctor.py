@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +25,9 @@ from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.serde.native import SLOWER
 from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
+from pyspark_pravega.spark import INSTALL, Spark, checks, find
+from pyspark_pravega.spark.jars import jar
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
-from pyspark_pravega.sql.session import shim_jar
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -37,12 +39,15 @@ class Level(StrEnum):
     OK = "ok"
     SLOW = "slow"
     """It works, but there's a faster way."""
+    NONE = "none"
+    """It isn't here, and all else does without."""
     BAD = "bad"
     SKIPPED = "skipped"
     """It couldn't be looked at, because something else is bad."""
 
 
-_MARKS = {Level.OK: "ok", Level.SLOW: "slow", Level.BAD: "BAD", Level.SKIPPED: "-"}
+_MARKS = {Level.OK: "ok", Level.SLOW: "slow", Level.NONE: "none", Level.BAD: "BAD", Level.SKIPPED: "-"}
+_INTERNALS = "Spark's internals"
 _LOOK_AT_LOGS = "`pravega-spark sandbox logs` tells more, `pravega-spark sandbox start` starts a new one"
 
 
@@ -56,8 +61,8 @@ class Finding:
 
     @property
     def ok(self) -> bool:
-        """Whether it works."""
-        return self.level in (Level.OK, Level.SLOW)
+        """Whether nothing is wrong."""
+        return self.level in (Level.OK, Level.SLOW, Level.NONE)
 
     def to_json(self) -> dict[str, object]:
         """The same for programs."""
@@ -98,9 +103,11 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
     Args:
         settle: gives the settings, or raises what is wrong with them.
     """
+    spark = find()
     yield _of("packages", _packages)
-    yield _of("java", _java)
-    yield _of("catalog jar", lambda: str(shim_jar()))
+    yield _spark(spark)
+    yield _java(spark)
+    yield from _jvm(spark)
     yield _codec()
     try:
         settings = settle()
@@ -111,7 +118,8 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
             yield Finding(what, Level.SKIPPED, "not asked, as the configuration is wrong")
         return
     who = type(credentials).__name__ if credentials else "no credentials"
-    yield _shared_memory(settings)
+    if spark is not None:
+        yield _shared_memory(settings)
     options = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
     yield Finding("configuration", Level.OK, f"{options}; {who}")
     yield from _sandbox(settings)
@@ -139,8 +147,44 @@ def _of(what: str, look: Callable[[], str]) -> Finding:
 
 
 def _packages() -> str:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "grpcio"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("pyarrow", "numpy", "grpcio"))
     return f"pyspark-pravega {__version__}, {packages}"
+
+
+def _spark(spark: Spark | None) -> Finding:
+    if spark is not None:
+        return Finding("spark", Level.OK, f"{spark.version} in {spark.home}")
+    words = "SQL, PySpark and Spark's servers need one; the client, streams, tail, put, ui and the sandbox don't"
+    return Finding("spark", Level.NONE, f"not here: {words}; {INSTALL}, or activate the environment that has Spark")
+
+
+def _java(spark: Spark | None) -> Finding:
+    if spark is None and not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        return Finding("java", Level.NONE, "not here: Spark and the sandbox need one")
+    return _of("java", _java_version)
+
+
+def _jvm(spark: Spark | None) -> Iterator[Finding]:
+    """The jar for the Spark that is here, and what this package uses of that Spark's internals."""
+    what = "catalog jar"
+    if spark is None:
+        yield Finding(what, Level.NONE, "not looked for, as there is no Spark")
+        return
+    fitting = _of(what, lambda: str(jar(spark.version)))
+    yield fitting
+    if not fitting.ok:
+        yield Finding(_INTERNALS, Level.SKIPPED, "not looked at, as no jar fits this Spark")
+        return
+    try:
+        problems = checks.internals(places.java(), spark)
+    except (PravegaError, OSError, ImportError, subprocess.TimeoutExpired) as error:
+        yield Finding(_INTERNALS, Level.BAD, f"can't be looked at: {error}")
+        return
+    wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem is not None]
+    if wrong:
+        yield Finding(_INTERNALS, Level.BAD, f"otherwise than expected: {'; '.join(wrong)}")
+    else:
+        yield Finding(_INTERNALS, Level.OK, f"as expected: {', '.join(problems)}")
 
 
 def _codec() -> Finding:
@@ -192,7 +236,7 @@ def _shown(settings: Settings) -> dict[str, str]:
     return {key: value for key, value in settings.to_options(secrets=False).items() if key != "shared-memory"}
 
 
-def _java() -> str:
+def _java_version() -> str:
     output = subprocess.run([str(places.java()), "-version"], capture_output=True, text=True, check=False).stderr
     return output.splitlines()[0] if output else "it says nothing"
 

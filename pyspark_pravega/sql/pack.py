@@ -33,8 +33,10 @@ WORKER_PYTHON = f"./{FOLDER}/bin/python"
 _OWN, _NATIVE = "pyspark-pravega", "pyspark-pravega-native"
 _SPARKS_OWN = {"pyspark", "py4j"}
 """What the cluster's Spark brings itself, for the version that it is."""
-_LEFT_OUT = re.compile(r"(pyspark_pravega/(live|sandbox)|pyarrow/(include|tests)|numpy/(.+/)?(include|tests))/")
-"""What no task and no driver in a cluster loads: the live page, the sandbox, headers for C, tests."""
+_LEFT_OUT = re.compile(
+    r"(pyspark_pravega/(live|sandbox)|pyarrow/(include|tests)|numpy/(.+/)?(include|tests))/|pyspark_pravega/jars/ivy-"
+)
+"""What no task and no driver in a cluster loads: the live page, the sandbox and its Ivy, headers for C, tests."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)([^;]*)(;.*)?")
 _COMPRESSION = 3
 """Of gzip: the highest level takes six times as long, for an archive that is 8 % smaller."""

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from pyspark_pravega.errors import ConfigurationError, UnavailableError
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
 from pyspark_pravega.sandbox.processes import Kept, signals_interrupt
+from pyspark_pravega.spark import needed
+from pyspark_pravega.spark.jars import jar
 from pyspark_pravega.sql.commands import (
     QUIET_LOGGING,
     add_connection,
     nobodys_flags,
     program_environment,
     resolve_settings,
-    spark_program,
 )
-from pyspark_pravega.sql.session import shim_jar
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -96,9 +96,10 @@ def run_server(arguments: argparse.Namespace, server: SparkServer) -> int:
         server: the server.
 
     Raises:
-        ConfigurationError: the port can't be had.
+        ConfigurationError: there is no Spark, or the port can't be had.
         UnavailableError: the server has ended by itself.
     """
+    spark = needed(f"pravega-spark {server.command}")
     settings = resolve_settings(arguments)
     port = _port(arguments.port)
     url = server.url(_shown(arguments.host), port, settings.scope or "")
@@ -108,12 +109,12 @@ def run_server(arguments: argparse.Namespace, server: SparkServer) -> int:
     flags += ["--conf", "spark.ui.enabled=false", "--conf", "spark.ui.showConsoleProgress=false"]
     with tempfile.TemporaryDirectory(prefix="pravega-server-") as folder, signals_interrupt():
         command = [
-            *[spark_program("spark-submit"), "--class", server.main_class, *flags, *_in_memory(Path(folder))],
+            *[spark.program("spark-submit"), "--class", server.main_class, *flags, *_in_memory(Path(folder))],
             *server.flags(arguments.host, port),
             *arguments.spark_arguments,
             *["spark-internal", *server.arguments(Path(folder), arguments.host, port)],
         ]
-        environment = _environment(program_environment(settings), Path(folder), quiet=not arguments.verbose)
+        environment = _environment(program_environment(settings, spark), Path(folder), quiet=not arguments.verbose)
         # Standard output is for the URL.
         process = Kept(command, output=sys.stderr.fileno(), folder=Path.cwd(), environment=environment)
         try:
@@ -151,7 +152,7 @@ def _in_memory(folder: Path) -> list[str]:
 def _environment(environment: dict[str, str], folder: Path, *, quiet: bool) -> dict[str, str]:
     """Add what must not be among the arguments, where the user's own --driver-... would take its place."""
     # The server's sessions look for the default catalog before they know of --jars.
-    classes = [environment.get("SPARK_DIST_CLASSPATH"), str(shim_jar())]
+    classes = [environment.get("SPARK_DIST_CLASSPATH"), str(jar())]
     # Where the arguments ask for Spark's Hive catalog, the log of its database would lie here.
     options = [environment.get("SPARK_SUBMIT_OPTS"), f'-Dderby.stream.error.file="{folder / "derby.log"}"']
     if quiet:

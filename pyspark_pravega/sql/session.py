@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.settings import SESSION_PREFIX, SHARED_MEMORY_VARIABLE, Settings
+from pyspark_pravega.spark.jars import jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,20 +19,6 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINT_FILES = "pyspark.pravega.CheckpointFiles"
 GROUP_FILTER = "spark.sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled"
 """With it Spark can't analyse a MERGE whose source has metadata columns, of whatever table."""
-
-
-def shim_jar() -> Path:
-    """The jar with the classes that Spark's JVM loads.
-
-    Raises:
-        ConfigurationError: the package was installed without it.
-    """
-    jar = Path(__file__).parents[1] / "jars" / "pyspark-pravega.jar"
-    if not jar.exists():
-        raise ConfigurationError(
-            f"{jar} is missing: the package was installed without its Java part; install it again where a JDK is"
-        )
-    return jar
 
 
 def spark_conf(settings: Settings, *, catalog: str = DEFAULT_CATALOG) -> dict[str, str]:
@@ -48,7 +34,7 @@ def spark_conf(settings: Settings, *, catalog: str = DEFAULT_CATALOG) -> dict[st
         with options of its own has a process of its own.
     """
     prefix = f"spark.sql.catalog.{catalog}"
-    conf = {"spark.jars": str(shim_jar()), prefix: CATALOG_CLASS}
+    conf = {"spark.jars": str(jar()), prefix: CATALOG_CLASS}
     options = settings.to_options(secrets=False)
     conf.update({f"{prefix}.{key}": value for key, value in options.items() if key != "shared-memory"})
     return conf
@@ -85,7 +71,8 @@ def configure(
         session.
 
     Raises:
-        ConfigurationError: an address is malformed, or credentials are incomplete.
+        ConfigurationError: an address is malformed, credentials are incomplete, or no jar fits the Spark that is
+            installed.
     """
     values = {
         "controller-uri": controller,
@@ -151,21 +138,24 @@ def _bring_jar(session: SparkSession) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     context: Any = session.sparkContext
-    jvm, jar = context._jvm, shim_jar()
-    address, secrets = jvm.java.net.URL(jar.as_uri()), jvm.pyspark.pravega.Secrets
+    jvm, shim = context._jvm, jar(session.version)
+    address, secrets = jvm.java.net.URL(shim.as_uri()), jvm.pyspark.pravega.Secrets
     if isinstance(secrets, JavaPackage):
         try:
             jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(address)
         except Py4JError:
             raise ConfigurationError(
-                f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={jar} "
+                f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={shim} "
                 "(pravega-spark config prints all settings)"
             ) from None
     elif get_java_class(secrets).getProtectionDomain().getCodeSource().getLocation() != address:
         # It is among the jars of Spark itself, on each machine.
         return
     scala_context = context._jsc.sc()
-    if str(jar) not in context.getConf().get("spark.jars", "") and jar.name not in scala_context.listJars().toString():
+    if (
+        str(shim) not in context.getConf().get("spark.jars", "")
+        and shim.name not in scala_context.listJars().toString()
+    ):
         # Executors fetch it with their next task, and those of each context anew.
-        context._jsc.addJar(str(jar))
+        context._jsc.addJar(str(shim))
     scala_context.conf().setIfMissing("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])

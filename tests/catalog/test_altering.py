@@ -20,12 +20,14 @@ from pyspark_pravega.catalog.ddl import (
     UpdateColumnType,
 )
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.key_value import KEY_VALUE_PROPERTIES
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.errors import (
     ConfigurationError,
     IncompatibleSchemaError,
     InvalidNameError,
     PravegaError,
+    StreamSealedError,
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaRegistry
@@ -154,6 +156,38 @@ def test_properties_of_the_table_are_kept_beside_the_stream(catalog: Catalog, sc
     assert altered.properties == {"format": "avro", "routing-key": "id"}
 
 
+@pytest.mark.parametrize("name", ["routing.key", "Routing_Key", "routing-key"])
+def test_a_name_is_removed_in_each_spelling_in_which_it_can_be_set(catalog: Catalog, scope: str, name: str) -> None:
+    catalog.tables.create([scope], "t", COLUMNS, [], {})
+    assert catalog.altering.alter([scope], "t", [SetProperty(property=name, value="id")]).routing_key == "id"
+    assert catalog.altering.alter([scope], "t", [RemoveProperty(property=name)]).routing_key is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"operation_column": "op", "delete_values": " , "}, '"delete-values" .* must name texts'),
+        ({"operation_column": "op", "upsert_value": "delete"}, '"upsert-value" .* can\'t be "delete"'),
+        ({"operation_column": "op", "delete_values": "d, r", "upsert_value": "r"}, '"upsert-value" .* can\'t be "r"'),
+        ({"operation_column": "before"}, '"delete-values" .* can\'t be "delete": .* is struct'),
+        ({"operation_column": "n", "delete_values": "1,d"}, '"delete-values" .* can\'t be "d": field "n",.* is int'),
+        ({"operation_column": "n", "delete_values": "1", "upsert_value": "u"}, '"upsert-value" .* can\'t be "u"'),
+        ({"deleted_row_column": "before"}, 'goes with "row-column"'),
+    ],
+)
+def test_properties_of_a_key_without_a_meaning_are_refused(
+    catalog: Catalog, scope: str, properties: dict[str, str], message: str
+) -> None:
+    others = [StructField("op", StringType()), StructField("n", IntegerType()), StructField("before", COLUMNS)]
+    columns = StructType([*COLUMNS, *others])
+    catalog.tables.create([scope], "t", columns, [], {"routing-key": "id"})
+    before = catalog.load_table([scope], "t", age_s=0)
+    with pytest.raises(ConfigurationError, match=message):
+        catalog.altering.alter([scope], "t", setting(primary_key="id", **properties))
+    after = catalog.load_table([scope], "t", age_s=0)
+    assert (after.properties, after.schema) == (before.properties, before.schema)
+
+
 def test_the_policy_is_the_group_s(catalog: Catalog, registry: SchemaRegistry, scope: str) -> None:
     make(catalog, scope)
     assert catalog.altering.alter([scope], "t", setting(compatibility="Full")).compatibility == "Full"
@@ -177,6 +211,7 @@ def test_cluster_by_sets_the_routing_key(catalog: Catalog, scope: str) -> None:
         (setting(compatibility="Ful"), ConfigurationError, 'can\'t be "Ful"; did you mean "Full"?'),
         (setting(mode="lazy"), ConfigurationError, '"mode" must be one of'),
         (setting(schema_type="no.such"), ConfigurationError, 'no events of type "no.such"'),
+        (setting(schema_type=""), ConfigurationError, 'no events of type ""'),
         (setting(format="json"), UnsupportedOperationError, "are avro, and will stay so"),
         (setting(schema=AVRO_TEXT), ConfigurationError, "has a schema already"),
         (setting(codec="x"), ConfigurationError, "it can't be set"),
@@ -194,6 +229,29 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
     assert message in str(refused.value)
     after = catalog.load_table([scope], "t", age_s=0)
     assert (after.properties, after.configuration) == (before.properties, before.configuration)
+
+
+def test_what_a_sealed_stream_refuses_changes_nothing(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope)
+    catalog.client.controller.seal_stream(stream)
+    changes = [*setting(compatibility="Full", retention="1 day"), SetProperty(property="team.owner", value="us")]
+    with pytest.raises(StreamSealedError, match="it can't be updated any more"):
+        catalog.altering.alter([scope], "t", changes)
+    after = catalog.load_table([scope], "t", age_s=0)
+    assert after.compatibility == "Backward"
+    assert after.properties == {"format": "avro", "routing-key": "id"}
+
+
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_what_create_table_settles_of_a_key_value_table_stays(catalog: Catalog, scope: str, header: str) -> None:
+    made = {"table-type": "key-value", "primary-key": "id", "format": "json", "encoding-header": header}
+    catalog.relations.create([scope], "kv", COLUMNS, [], made)
+    before = catalog.relation([scope], "kv", age_s=0)
+    for name in KEY_VALUE_PROPERTIES - {"isolation-level"}:
+        with pytest.raises(ConfigurationError, match=f'"{name}" of key-value table .* is settled by CREATE TABLE'):
+            catalog.relations.alter([scope], "kv", [RemoveProperty(property=name)])
+    after = catalog.relation([scope], "kv", age_s=0)
+    assert (after.properties, after.schema) == (before.properties, before.schema)
 
 
 def test_a_table_isn_t_renamed(catalog: Catalog, scope: str) -> None:

@@ -20,7 +20,7 @@ ARCHIVES = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip
 """Comes behind them there."""
 LOAD = """
 import os, sys
-from pyspark_pravega.catalog.process import daemon
+from pyspark_pravega.spark import daemon
 before = dict(os.environ)
 with daemon._without_threads():
     assert daemon.load(), "threads were begun"
@@ -57,7 +57,7 @@ def test_what_is_installed_is_loaded_unless_spark_s_archives_are_of_another_vers
         if archives == "broken":
             place.write_bytes(place.read_bytes()[:5000])
     code = (
-        "import sys; from pyspark_pravega.catalog.process import daemon; daemon.leave_archives(); daemon.load(); "
+        "import sys; from pyspark_pravega.spark import daemon; daemon.leave_archives(); daemon.load(); "
         "import pyspark, py4j; print(pyspark.__file__, py4j.__file__, *sys.path_importer_cache)"
     )
     # Without what leaves the archives of all processes of the tests (tests/tools/sitecustomize.py).
@@ -138,7 +138,7 @@ def traces_of_a_cancelled_task(module: str) -> str:
 def test_a_cancelled_task_leaves_no_trace() -> None:
     # As of each real-time query that was stopped.
     assert "BrokenPipeError" in traces_of_a_cancelled_task("pyspark.daemon")
-    assert traces_of_a_cancelled_task("pyspark_pravega.catalog.process.daemon") == ""
+    assert traces_of_a_cancelled_task("pyspark_pravega.spark.daemon") == ""
 
 
 @pytest.mark.parametrize("words", [["sql", "--help"], ["--help"], ["--version"], ["no-such-command"]])

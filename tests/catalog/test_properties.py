@@ -25,7 +25,7 @@ from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, OtherTransform, Trans
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.connector.log import History
-from pyspark_pravega.connector.table import TableProperties
+from pyspark_pravega.connector.table import Check, TableProperties
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -152,6 +152,11 @@ def test_history_is_a_number_of_versions_or_a_time(given: str, versions: int | N
     assert History.parse(kept) == History(versions=versions, milliseconds=milliseconds)
 
 
+def test_of_a_constraint_of_a_later_release_the_known_members_are_read() -> None:
+    later = TableProperties({"_checks": '[{"name": "c", "condition": "id > 0", "since": 3}]'})
+    assert later.checks == (Check(name="c", condition="id > 0"),)
+
+
 REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaError], str]] = [
     ({"format": "jason"}, [], COLUMNS, ConfigurationError, 'not "jason"; did you mean "json"?'),
     ({"format": "string"}, [], COLUMNS, ConfigurationError, "exactly one column, event STRING"),
@@ -187,6 +192,9 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
     ),
     ({"compatibility": "full"}, [], COLUMNS, ConfigurationError, 'can\'t be "full"; did you mean "Full"?'),
     ({"colour": "red"}, [], COLUMNS, ConfigurationError, "properties of your own need a dot in their name"),
+    ({"spark.pravega.password": "p"}, [], COLUMNS, ConfigurationError, "in the configuration of the session"),
+    ({"option.spark.pravega.auth_token": "p"}, [], COLUMNS, ConfigurationError, '"spark.pravega.auth_token" is no'),
+    ({"routing_key": "id", "routing.key": "Name"}, [], COLUMNS, ConfigurationError, 'given in two spellings'),
     ({"segmets": "2"}, [], COLUMNS, ConfigurationError, '"segmets"; did you mean "segments"?'),
     ({"location": "/x"}, [], COLUMNS, UnsupportedOperationError, "leave LOCATION out"),
     ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),
@@ -205,6 +213,7 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
         UnsupportedOperationError, "CLUSTERED BY (id, Name): a routing key is one column",
     ),
     ({"routing-key": "Name"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "CLUSTERED BY (id) contradicts"),
+    ({"segments": "3"}, [bucket("id", 2)], COLUMNS, ConfigurationError, "INTO 2 BUCKETS contradicts"),
     ({}, [bucket("id", 0)], COLUMNS, ConfigurationError, "INTO 0 BUCKETS"),
     ({}, [bucket("id", 10_001)], COLUMNS, ConfigurationError, "INTO 10001 BUCKETS"),
     ({"history": "99"}, [], COLUMNS, ConfigurationError, '"history" must be a number of versions from 100, not "99"'),

@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from catalog_tools import COLUMNS, ids, insert, make, plan, write
+from catalog_tools import COLUMNS, ids, insert, make, plan, rows, write
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.statements.replacing import Staged
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import take_snapshot
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write import OverwritingJob, StagedTable
 from pyspark_pravega.errors import StreamExistsError, StreamNotFoundError, UnsupportedOperationError
@@ -49,6 +50,26 @@ def state(catalog: Catalog, stream: Stream) -> tuple[Any, ...]:
         definition.compatibility,
         ids(catalog, stream),
     )
+
+
+@pytest.mark.parametrize("changed", [{"ini.separator": "|"}, {}])
+def test_a_format_of_one_s_own_writes_what_the_table_becomes(
+    catalog: Catalog, scope: str, changed: dict[str, str]
+) -> None:
+    """Its class makes events by the table's properties and columns: by the new ones."""
+    own = {"format": "ini_format:Ini"}
+    stream = catalog.tables.create([scope], "t", COLUMNS, [], own).stream
+    insert(catalog, stream, 1)
+    columns = COLUMNS if changed else StructType([*COLUMNS, StructField("x", LongType())])
+    definition, staged = stage(catalog, scope, columns, own | changed)
+    assert definition.schema == columns
+    write(overwriting(definition, catalog.replacing.staged_table(staged)), 2, **({} if changed else {"x": [9]}))
+    catalog.replacing.commit(staged, written=True)
+    after = catalog.definition(stream, age_s=0)
+    assert after.schema == columns
+    assert rows(after, take_snapshot(catalog.client, stream), *columns.fieldNames()) == [
+        (2, "n2") if changed else (2, "n2", 9)
+    ]
 
 
 # INSERT OVERWRITE, TRUNCATE

@@ -79,6 +79,8 @@ def test_scaling_is_fixed_or_a_rate() -> None:
         ({"scaling": "fast"}, 'a rate for each segment like "1000 events/s"'),
         ({"scaling": "0 events/s"}, 'a rate for each segment like "1000 events/s"'),
         ({"scaling": "5 events/s", "scale-factor": "1"}, '"scale-factor" must be a number from 2 to 1000'),
+        ({"scale-factor": "3"}, '"scale-factor" goes with a rate in "scaling"'),
+        ({"scale-factor": "x", "scaling": "fixed"}, '"scale-factor" goes with a rate in "scaling"'),
         (
             {"retention": "7"},
             '"retention" must be a time or a size like "7 days", in ms, seconds, minutes, hours, days, by',

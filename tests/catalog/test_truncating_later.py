@@ -9,7 +9,8 @@ from catalog_tools import ids, insert, make, plan, write
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import SetProperty
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
-from pyspark_pravega.connector.write import Epoch, OverwritingJob, ReadSet, WriteJob
+from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.write import Epoch, OverwritingJob, ReadSet, WriteJob, WritePlan
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.settings import Settings
 
@@ -72,6 +73,10 @@ def test_a_truncation_waits_for_the_next_write(catalog: Catalog, settings: Setti
         job = OverwritingJob(plan(catalog.definition(stream, age_s=0)))
         job.commit_job([job.write_task(iter([batch_of(21)]))], seen=seen)
         assert ids(others, stream) == ([21] if truncates else [20, 21])
+
+    # A write without a commit would come before the truncation, and go with it.
+    with pytest.raises(ConfigurationError, match=r"can't be written in mode at-least-once.*truncate-with-next-write"):
+        WritePlan.of(catalog.definition(stream), WriteOptions(writer_mode="at-least-once"))
 
     # Without the property a TRUNCATE is one at once; and it isn't for modes without commits.
     with pytest.raises(ConfigurationError, match="truncate-with-next-write"):

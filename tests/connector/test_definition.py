@@ -12,9 +12,18 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import claim_ledger
+from pyspark_pravega.connector.official import without_official
 from pyspark_pravega.connector.option_names import READ_KEYS, WRITE_KEYS
-from pyspark_pravega.connector.options import DEFAULT_LEASE_MS, EventOptions, WriteOptions, canonical, stream_of
+from pyspark_pravega.connector.options import (
+    DEFAULT_LEASE_MS,
+    EventOptions,
+    ReadOptions,
+    WriteOptions,
+    canonical,
+    stream_of,
+)
 from pyspark_pravega.connector.table.definition import load_definition
 from pyspark_pravega.connector.table.encodings import writing_encodings
 from pyspark_pravega.errors import (
@@ -226,3 +235,43 @@ def test_ids_to_write_with_are_those_of_the_group_that_is_there(
             assert encodings.writer_schema(written_as).schema_text == registered.text
         registry.delete_group(stream.scope, stream.name)
     assert ids == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("mode", ["EXACTLY_ONCE", " Exactly-Once "])
+def test_a_writer_mode_is_the_same_in_any_of_its_spellings(mode: str) -> None:
+    assert WriteOptions.parse({"query": "load", "epoch": "1", "writer-mode": mode}).writer_mode == "exactly-once"
+    assert without_official({"exactly-once": "true", "writer-mode": mode}) == {"writer-mode": mode}
+    with pytest.raises(ConfigurationError, match="contradict each other"):
+        without_official({"exactly-once": "false", "writer-mode": mode})
+
+
+@pytest.mark.parametrize("text", ["stream:shop.a b", "stream: shop.bad", "stream:shop/a/b"])
+def test_a_name_that_pravega_can_t_hold_is_told_with_the_option(text: str) -> None:
+    with pytest.raises(InvalidNameError, match=f'"bad-events" .{text}.: .*may hold only'):
+        EventOptions.parse({"bad-events": text})
+
+
+def test_two_spellings_of_an_option_do_not_contradict_each_other() -> None:
+    given = {"failOnDataLoss": "false", "fail-on-data-loss": "false"}
+    assert canonical(given, READ_KEYS, "read option") == {"fail-on-data-loss": "false"}
+    with pytest.raises(ConfigurationError, match='"fail-on-data-loss" is given in two spellings'):
+        canonical({**given, "fail_on_data_loss": "true"}, READ_KEYS, "read option")
+
+
+@pytest.mark.parametrize("text", ["", " ", "a/b", "_x"])
+def test_a_subscriber_s_name_is_checked_where_it_enters(text: str) -> None:
+    with pytest.raises(InvalidNameError, match=f'"subscriber" .{text}.: .*reader group name'):
+        ReadOptions.parse({"subscriber": text})
+    assert ReadOptions.parse({"subscriber": "a-b.c"}).subscriber == "a-b.c"
+
+
+@server
+@pytest.mark.parametrize("wrong", [{"writer-mode": "twice"}, {"epoch": "1"}, {"transaction-timeout-ms": "1"}])
+def test_a_write_with_a_wrong_option_makes_no_stream(
+    client: Client, settings: Settings, scope: str, wrong: dict[str, str]
+) -> None:
+    options = {"controller": settings.controller_uri, "stream": f"{scope}/made", **wrong}
+    source = DefaultSource(options)
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        source.writer(StructType([StructField("event", StringType(), False)]), overwrite=False)
+    assert not client.controller.stream_exists(Stream(scope, "made"))

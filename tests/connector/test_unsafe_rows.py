@@ -31,9 +31,9 @@ from pyspark.sql.types import (
 from random_tables import decimals, rows_of, scalars, structs, values
 from unsafe_layout import as_bits, packed, taken_apart
 
-from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.frames.native_module import SWITCH, module
+from pyspark_pravega.spark.unsafe_rows import can_unpack, unpack
 
 MANY = settings(max_examples=max(300, settings().max_examples))
 BOTH = [pytest.param("1", marks=pytest.mark.skipif(module() is None, reason="the native wheel isn't installed")), "0"]

@@ -27,9 +27,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pyspark_pravega.connector.write.unsafe_rows import unpack
 from pyspark_pravega.frames.native_module import SWITCH, module
 from pyspark_pravega.serde.types import with_children
+from pyspark_pravega.spark.unsafe_rows import unpack
 
 _WIDTHS: dict[type[DataType], str] = {
     BooleanType: "?",

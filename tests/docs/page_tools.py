@@ -14,7 +14,7 @@ PAGES = [
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
 RUNNABLE = {"sql", "python", "sh", "console"}
-SHOWN = {"text", "json", "mermaid"}
+SHOWN = {"text", "json", "mermaid", "yaml"}
 """Output, configuration, pictures: nothing that could run."""
 _FENCE = re.compile(r"```(\S*)$")
 _MARKER = re.compile(r"<!-- not run: *(.*?) *-->")

@@ -40,7 +40,7 @@ def test_a_module_is_packed_compiled_only_if_that_is_of_its_source(tmp_path: Pat
         ("pyspark_pravega/live/page/page.js", True),
         ("pyspark_pravega/sandbox/__init__.py", True),
         ("pyspark_pravega/client/state/synchronizer.py", False),
-        ("pyspark_pravega/jars/pyspark-pravega.jar", False),
+        ("pyspark_pravega/jars/pyspark-pravega-spark-4.3.jar", False),
         ("pyspark_pravega/live.py", False),
         ("pyarrow/include/arrow/api.h", True),
         ("pyarrow/tests/test_array.py", True),

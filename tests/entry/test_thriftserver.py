@@ -19,7 +19,7 @@ from sql_scripts import Statement, differences, statements
 from waiting import eventually
 
 from pyspark_pravega.sandbox import Sandbox, places
-from pyspark_pravega.sql.commands import spark_program
+from pyspark_pravega.spark import needed
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -128,7 +128,7 @@ def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:
         SELECT * FROM nowhere.t;"""
     flags = ["--silent=true", "--outputformat=tsv2", "--showHeader=false"]
     beeline = subprocess.run(
-        [spark_program("beeline"), "-u", thrift.url, "-n", "ann", *flags, "-e", statements],
+        [needed("beeline").program("beeline"), "-u", thrift.url, "-n", "ann", *flags, "-e", statements],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -37,14 +37,21 @@ def link_all(source: Path, target: Path) -> None:
 class Machine:
     """A machine on which only the wheels were installed."""
 
-    def __init__(self, folder: Path, wheels: list[Path]) -> None:
+    def __init__(self, folder: Path, wheels: list[Path], *, without: tuple[str, ...] = ()) -> None:
+        """Install them.
+
+        Args:
+            folder: of the machine.
+            wheels: what is installed.
+            without: how those other packages begin that aren't there.
+        """
         self.wheels = wheels
         self.bin = folder / "environment" / "bin"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.bin.parent], check=True)
         others = folder / "others"
         others.mkdir()
         for package in (path for packages in site.getsitepackages() for path in Path(packages).iterdir()):
-            if not package.name.startswith((OURS, "pip", "__editable__")) and package.suffix != ".pth":
+            if not package.name.startswith((OURS, "pip", "__editable__", *without)) and package.suffix != ".pth":
                 (others / package.name).symlink_to(package)
         (own_packages,) = (self.bin.parent / "lib").glob("python*/site-packages")
         (own_packages / "others.pth").write_text(f"{others}\n")
@@ -52,7 +59,7 @@ class Machine:
         tools.mkdir()
         for places in (Path("/usr/bin"), Path("/bin")):
             link_all(places, tools)
-        left_out = ("PRAVEGA_", "PYTHONPATH", "JAVA_HOME", "CARGO", "RUST", "PYSPARK")
+        left_out = ("PRAVEGA_", "PYTHONPATH", "SPARK_HOME", "JAVA_HOME", "CARGO", "RUST", "PYSPARK")
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         self._environment["PATH"] = os.pathsep.join([str(self.bin), f"{folder}/java/bin", str(tools)])
         if java := os.environ.get("JAVA_HOME"):
@@ -68,11 +75,14 @@ class Machine:
         installed = self.run(*pip, "--quiet", "--no-deps", "--no-index", *wheels, folder=self.bin)
         assert installed.returncode == 0, installed.stderr
 
-    def run(self, *command: object, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: object, folder: Path, given: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(word) for word in command],
             env={**self._environment, **variables},
             cwd=folder,
+            input=given,
             capture_output=True,
             text=True,
             timeout=500,
@@ -81,7 +91,7 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     copy = tmp_path_factory.mktemp("wheels")
     for name in SOURCES:
         copier = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
@@ -91,10 +101,20 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     (copy / "native").symlink_to(ROOT / "native")
     (copy / ".venv").symlink_to(sys.prefix)
     # With -o make takes the shared environment for ready, and leaves it as it is.
-    command = ["make", "--no-print-directory", "dist", "-o", ".venv/.ready"]
+    command = ["make", "--no-print-directory", "dist", "SPARKS=", "-o", ".venv/.ready"]
     build = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=1200, check=False)
     assert build.returncode == 0, build.stdout + build.stderr
-    return Machine(copy, sorted((copy / "dist").glob("*.whl")))
+    return sorted((copy / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def machine(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(tmp_path_factory.mktemp("machine"), wheels)
+
+
+@pytest.fixture(scope="module")
+def without_spark(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(tmp_path_factory.mktemp("without-spark"), wheels, without=("pyspark", "py4j", "pandas"))
 
 
 def test_the_demo_answers_rightly_and_stops_its_servers(machine: Machine, tmp_path: Path) -> None:
@@ -147,3 +167,75 @@ def test_a_worker_without_the_package_says_so_in_a_sentence(machine: Machine, sa
     assert "`pravega-spark pack`" in sentence
     assert "--py-files can't bring it" in sentence
     assert "Traceback" not in done.stderr
+
+
+def test_without_spark_there_is_the_client(without_spark: Machine, tmp_path: Path) -> None:
+    program = (
+        "from pyspark_pravega.client import Client; import sys; print([m for m in sys.modules if 'spark' in m][:1])"
+    )
+    assert without_spark.run("python", "-c", program, folder=tmp_path).stdout.strip() == "['pyspark_pravega']"
+    missing = without_spark.run("python", "-c", "import pyspark", folder=tmp_path).stderr
+    assert missing.splitlines()[-1] == "ModuleNotFoundError: No module named 'pyspark'"
+    for command in (["--version"], ["sandbox", "--help"], ["sandbox", "status"], ["config"], ["tail", "--help"]):
+        ran = without_spark.run("pravega-spark", *command, folder=tmp_path, XDG_STATE_HOME=str(tmp_path))
+        assert ran.returncode == (3 if command[-1] == "status" else 0), ran.stderr
+
+
+@pytest.mark.parametrize("command", ["sql", "thriftserver", "connect"])
+def test_without_spark_a_command_that_needs_it_says_so_in_a_line(
+    without_spark: Machine, tmp_path: Path, command: str
+) -> None:
+    ran = without_spark.run("pravega-spark", command, folder=tmp_path)
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert f"pravega-spark {command} needs Spark, and there is none here: pip install 'pyspark-pravega[spark]'" in line
+    assert "or activate the environment that has Spark" in line
+
+
+def test_without_spark_rows_go_in_and_out(
+    machine: Machine, without_spark: Machine, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """Spark makes a table of many types and puts a row in; the other machine reads it, adds one, and shows both."""
+    columns = (
+        "id BIGINT NOT NULL, name VARCHAR(9), price DECIMAL(10,2), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, "
+        "clock TIME(6), tags ARRAY<STRING>, sizes MAP<STRING, INT>, place STRUCT<x: DOUBLE, raw: BINARY>"
+    )
+    values = (
+        "1, 'ann', 12.5, DATE'2026-01-02', TIMESTAMP'2026-01-02 03:04:05Z', TIMESTAMP_NTZ'2026-01-02 03:04:05', "
+        "TIME'03:04:05', array('a'), map('m', 1), named_struct('x', 1.5D, 'raw', X'00ff')"
+    )
+    statements = "CREATE NAMESPACE pravega.bare; " + "; ".join(
+        f"CREATE TABLE pravega.bare.{name} ({columns}) TBLPROPERTIES ('format' = '{name}'); "
+        f"INSERT INTO pravega.bare.{name} VALUES ({values})"
+        for name in ("avro", "json", "protobuf")
+    )
+    made = machine.run("pravega-spark", "sql", "-e", statements, folder=tmp_path, **sandbox.environment())
+    assert made.returncode == 0, made.stderr
+
+    def run(*command: str, given: str = "") -> str:
+        ran = without_spark.run("pravega-spark", *command, folder=tmp_path, given=given, **sandbox.environment())
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    listed = [json.loads(line)["table"] for line in run("streams", "bare", "--json").splitlines()]
+    assert listed == ["bare.avro", "bare.json", "bare.protobuf"]
+    for name in ("avro", "json", "protobuf"):
+        (first,) = run("tail", f"bare.{name}", "--json").splitlines()
+        row = json.loads(first)
+        assert row["name"] == "ann"
+        assert row["tags"] == ["a"]
+        run("put", f"bare.{name}", given=json.dumps(row | {"id": 2, "name": "bob"}))
+        assert [json.loads(line)["id"] for line in run("tail", f"bare.{name}", "--json").splitlines()] == [1, 2]
+        shown, with_spark = (
+            json.loads(text)
+            for text in (
+                run("schema", f"bare.{name}", "--json"),
+                machine.run(
+                    "pravega-spark", "schema", f"bare.{name}", "--json", folder=tmp_path, **sandbox.environment()
+                ).stdout,
+            )
+        )
+        assert shown == with_spark
+    report = {finding["what"]: finding for finding in json.loads(run("doctor", "--json"))}
+    assert report["spark"]["level"] == "none"
+    assert "pip install 'pyspark-pravega[spark]'" in report["spark"]["text"]

@@ -100,7 +100,7 @@ def mapped(pid: int) -> set[str]:
     return {line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if RING in line}
 
 
-RINGS_NOW = "CAST(reflect('pyspark.pravega.OwnedBatches', 'sharedRings') AS INT)"
+RINGS_NOW = "CAST(reflect('pyspark.pravega.read.OwnedBatches', 'sharedRings') AS INT)"
 """How many rings the JVM has mapped, asked for each row, while the batch that it is in is open."""
 
 
@@ -114,7 +114,7 @@ def looked_at(spark: SparkSession, table: str) -> dict[str, object]:
     for _ in range(6):
         found = read(spark, table).selectExpr("id", "st", f"{RINGS_NOW} AS rings")
         reads.append(found.selectExpr("count(*)", "sum(id)", "max(rings) > 0", "max(st)").collect()[0])
-    shares = spark._jvm.pyspark.pravega.OwnedBatches.sharesMemory()
+    shares = spark._jvm.pyspark.pravega.read.OwnedBatches.sharesMemory()
     return {"rows": [list(row)[:2] for row in reads], "shares": shares, "rings": any(row[2] for row in reads)}
 
 
@@ -165,7 +165,7 @@ def nothing_stays(
     """
     assert spark._jvm is not None
     pid, files = jvm(spark), shared_files()
-    batches = spark._jvm.pyspark.pravega.OwnedBatches
+    batches = spark._jvm.pyspark.pravega.read.OwnedBatches
     everything = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
     before = everything.getAllocatedMemory()
     yield

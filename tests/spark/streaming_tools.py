@@ -17,7 +17,7 @@ from spark_tools import MEASURED
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 
 TIMEOUT_S = 120
-OWN_DAEMON = "pyspark_pravega.catalog.process.daemon"
+OWN_DAEMON = "pyspark_pravega.spark.daemon"
 """Its workers run this package's tasks."""
 
 

@@ -54,8 +54,10 @@ def test_all_is_well_with_a_sandbox(request: pytest.FixtureRequest, sandbox: San
     assert all(finding["ok"] for finding in found.values())
     expected = [
         "packages",
+        "spark",
         "java",
         "catalog jar",
+        "Spark's internals",
         "codec",
         "shared memory",
         "configuration",

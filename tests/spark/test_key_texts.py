@@ -78,6 +78,8 @@ def test_a_key_that_is_given_later_is_in_the_texts_of_the_events(
     spark.sql(f"CREATE TABLE {table} ({columns}) TBLPROPERTIES ('segments' = '16', 'routing-key' = 'k,d')")
     forget_texts(spark, client, table, stream)
     spark.sql(f"INSERT INTO {table} VALUES {values}")
+    # In another spelling it is the table's own one, and has its texts.
+    spark.sql(f"INSERT INTO {table} WITH ('routing-key' = ' K, D') VALUES {values}")
     # A routing key that is new has the texts of CAST; the events that are there have others.
     spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('routing-key')")
     spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT pk PRIMARY KEY (k, d) NOT ENFORCED")

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from test_type_crossing import configured
 from unsafe_layout import as_bits, pack_of, taken_apart
 
-from pyspark_pravega.connector.write.unsafe_rows import can_unpack
 from pyspark_pravega.frames.native_module import module
+from pyspark_pravega.spark.unsafe_rows import can_unpack
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 

@@ -34,7 +34,7 @@ from pyspark_pravega.connector.stream import SourceOffset
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
-WITHIN_S = 60.0
+WITHIN_S = 250.0
 BATCH_MS = 100
 """How long a batch lasts: tests that wait for its end wait for so long."""
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -482,7 +482,7 @@ def test_what_goes_wrong_in_a_worker_ends_the_query(
             go_on(query, on_news(client, sink, partial(has_one_row, f"{table}_sink")))
             does_wrong(table)
             with pytest.raises(StreamingQueryException, match=text):
-                query.awaitTermination(60)
+                query.awaitTermination(int(WITHIN_S))
         finally:
             query.stop()
         assert [tuple(row) for row in spark.table(f"{table}_sink").collect()] == [(1, 10)]

@@ -154,7 +154,7 @@ def test_a_program_that_shows_all_it_can(secure_sandbox: Sandbox, program: Progr
     assert "[PRAVEGA_UNAUTHENTICATED] the Pravega controller at tls://127.0.0.1:" in wrong_password
     assert "check username and password" in wrong_password
     assert re.search(r"== another session\n\[Row\(.*tableName='t'", done.stdout)
-    for part in ("SparkSubmit", "catalog.process.service", "catalog.process.daemon"):
+    for part in ("SparkSubmit", "catalog.process.service", "spark.daemon"):
         assert part in program.commands
     assert_no_secret(secure_sandbox, done.stdout, done.stderr, program.log, program.commands)
 
@@ -218,7 +218,7 @@ def test_statements_from_the_command_line(secure_sandbox: Sandbox, tmp_path: Pat
     for part in (
         "SparkSQLCLIDriver",
         "pyspark_pravega.catalog.process.service",
-        "pyspark_pravega.catalog.process.daemon",
+        "pyspark_pravega.spark.daemon",
     ):
         assert part in commands
     for user in ("admin", "analyst"):

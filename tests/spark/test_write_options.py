@@ -140,13 +140,16 @@ REFUSED = [
     ({"query": "q", "epoch": "-1"}, "must be a number from 0"),
     ({"query": "q", "epoch": "1", "writer-mode": "best-effort"}, "are for writer mode exactly-once"),
     ({"routing-key": "{nope}"}, '"nope" is not a column'),
+    ({"routing-key": ""}, '"" is not a column'),
+    ({"routing-key": "tags"}, "of type array<string> can't be the routing key"),
+    ({"event-time": ""}, '"" is not a column'),
 ]
 
 
 def test_options_that_cannot_be_are_refused_before_a_job_starts(spark: SparkSession, namespace: str) -> None:
     table = f"{namespace}.refusing"
-    spark.sql(f"CREATE TABLE {table} (s STRING, at TIMESTAMP)")
-    rows = spark.sql("SELECT 'a' AS s, now() AS at")
+    spark.sql(f"CREATE TABLE {table} (s STRING, at TIMESTAMP, tags ARRAY<STRING>)")
+    rows = spark.sql("SELECT 'a' AS s, now() AS at, array('t') AS tags")
     for options, words in REFUSED:
         writer = rows.writeTo(table)
         for name, value in options.items():

@@ -20,8 +20,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DIST, FOLDER = ROOT / "dist", ROOT / "build" / "release-check"
 PACKAGE, NATIVE = "pyspark_pravega", "pyspark_pravega_native"
-IN_WHEEL = ("jars/pyspark-pravega.jar", "py.typed", "_version.py", "live/page/index.html", "sandbox/artifacts/")
-IN_SOURCES = ("jvm/pyspark/pravega/PravegaCatalog.java", "setup.py", "NOTICE", "LICENSE", "pyspark_pravega/_version.py")
+IN_WHEEL = (
+    *(f"jars/pyspark-pravega-spark-{spark}.jar" for spark in ("4.0", "4.1", "4.2", "4.3")),
+    *("jars/ivy-", "py.typed", "_version.py", "live/page/index.html", "sandbox/artifacts/"),
+)
+IN_SOURCES = (
+    *("jvm/common/pyspark/pravega/PravegaCatalog.java", "jvm/jars.py", "setup.py"),
+    *("NOTICE", "LICENSE", "pyspark_pravega/_version.py"),
+)
 UV = (str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--no-progress")
 
 

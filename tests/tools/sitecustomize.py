@@ -23,7 +23,7 @@ if any(place.endswith("site-packages") and os.path.isdir(f"{place}/pyspark") for
 sys.modules["httpx._main"] = None  # type: ignore[assignment]
 
 if os.environ.get("TESTS_PRELOADED") and "pyspark.daemon" in sys.orig_argv:
-    from pyspark_pravega.catalog.process import daemon
+    from pyspark_pravega.spark import daemon
 
     with daemon._without_threads():
         for module in (sys.orig_argv[-1], "pyspark_pravega.connector.datasource"):

@@ -92,6 +92,11 @@ class Planner:
         if is_metadata(table):
             raise UnsupportedOperationError(f'"{table}" tells how things are now: read it without AS OF')
         definition = self._catalog.replacing.finish_left(self._catalog.load_table(namespace, table))
+        if definition.is_changes:
+            raise UnsupportedOperationError(
+                f'"{table}" tells what versions have changed, so read it without AS OF: the options startingVersion, '
+                "endingVersion, startingTimestamp and endingTimestamp say which ones"
+            )
         client, stream = self._catalog.client, definition.stream
         if version is not None:
             moment = moment_of(client, stream, version)

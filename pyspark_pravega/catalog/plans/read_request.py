@@ -8,10 +8,11 @@ from typing import TypedDict, final
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import StreamCut
-from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.connector.bounds import VersionBounds, Word, parse_bound
 from pyspark_pravega.connector.log import offsets_of
-from pyspark_pravega.connector.options import EventOptions
+from pyspark_pravega.connector.options import EventOptions, ReadOptions
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Extent, Moment
+from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import with_dead_letters
 from pyspark_pravega.errors import ConfigurationError
@@ -97,11 +98,36 @@ def text_of_extent(extent: Extent) -> ExtentText:
 
 
 def _cut_or_word(text: str) -> StreamCut | Word:
-    if text in {word.value for word in Word}:
-        return Word(text)
-    cut = StreamCut.from_text(text)
-    assert isinstance(cut, StreamCut)
-    return cut
+    bound = parse_bound("position", text)
+    assert isinstance(bound, StreamCut | Word)
+    return bound
+
+
+def changes_of(definition: TableDefinition, options: ReadOptions, position: Position | None) -> ChangesRange | None:
+    """Which versions' changes a read tells.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the read's.
+        position: as the JVM hands it back: bounds that SQL's own words tell.
+
+    Returns:
+        None where it reads rows.
+
+    Raises:
+        ConfigurationError: options bound versions where none are told, or stream cuts where versions are.
+    """
+    if definition.is_changes:
+        position = ChangesRange.within(options.versions)
+    elif options.versions != VersionBounds():
+        raise ConfigurationError(
+            f"startingVersion and its like bound what `{definition.changes_name}` tells: read that, or begin and end a "
+            f'read of the rows of stream "{definition.stream}" by startTimestamp, endTimestamp or stream cuts'
+        )
+    if not isinstance(position, ChangesRange):
+        return None
+    check_no_bounds(options)
+    return position
 
 
 def all_columns(definition: TableDefinition) -> StructType:

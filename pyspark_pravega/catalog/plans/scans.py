@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment
-from pyspark_pravega.catalog.plans.read_request import Position, all_columns, with_read_options
+from pyspark_pravega.catalog.plans.read_request import Position, all_columns, changes_of, with_read_options
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     OFFSET,
@@ -48,7 +48,6 @@ from pyspark_pravega.connector.read import (
     snapshot_until,
 )
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.stream import check_no_bounds
 from pyspark_pravega.connector.table import (
     TableDefinition,
     changed_table,
@@ -132,9 +131,9 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
         TableChangedError: the table isn't any more what the query was planned with.
     """
     read = _Read.of(definition, request)
-    if isinstance(request.position, ChangesRange):
-        check_no_bounds(read.options)
-        return _row_changes(read, request.position) if read.is_keyed else _changes(read, request.position)
+    wanted = changes_of(definition, read.options, request.position)
+    if wanted is not None:
+        return _row_changes(read, wanted) if read.is_keyed else _changes(read, wanted)
     if isinstance(request.position, Moment):
         snapshot, seen = _at(read, request.position), None
     else:
@@ -319,6 +318,8 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> Exten
         InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
     """
     read = ReadOptions.of_table(options)
+    if changes_of(definition, read, None) is not None:
+        return None
     check_bounds(definition, read)
     extents = resolve_extents(shared_client(definition.settings), [definition.stream], read)
     return next((extent for extent in extents if extent.is_final), None)
@@ -344,7 +345,7 @@ def count_rows(
         or definition.mode == DROP_MALFORMED
     ):
         return None
-    if definition.key is not None:
+    if definition.key is not None or definition.is_changes:
         # The commit log has counted events.
         return None
     client, stream = shared_client(definition.settings), definition.stream

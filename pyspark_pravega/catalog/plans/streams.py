@@ -15,11 +15,12 @@ from pyspark_pravega.catalog.plans.read_request import (
     Position,
     PositionText,
     all_columns,
+    changes_of,
     position_of,
     with_read_options,
 )
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read import ChangesRange, ChangesReader, RowChangesReader
+from pyspark_pravega.connector.read import ChangesReader, RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import (
     ChangesSource,
@@ -27,7 +28,6 @@ from pyspark_pravega.connector.stream import (
     RealTimeReader,
     SeveralStreamsReader,
     StreamSource,
-    check_no_bounds,
     check_real_time,
 )
 from pyspark_pravega.connector.table import (
@@ -84,23 +84,23 @@ class StreamRead:
         """
         self._planned, self._table, self._columns = planned, definition, columns
         self.check_table(definition)
-        if not isinstance(position, ChangesRange):
-            definition.check_appended("a streaming read")
         self.options = ReadOptions.of_table(options)
+        wanted = changes_of(definition, self.options, position)
+        if wanted is None:
+            definition.check_appended("a streaming read")
         definition = with_read_options(definition, columns, self.options.events, streamed=True)
         self.shared_memory = definition.settings.shared_memory
         client, stream = shared_client(definition.settings), definition.stream
         self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
         self.source: Any
-        if isinstance(position, ChangesRange):
-            check_no_bounds(self.options)
+        if wanted is not None:
             keyed = definition.key is not None
             if keyed:
                 self.reader = RowChangesReader(definition, None, columns, max_keys=self.options.max_keys)
             else:
                 self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
-            self.source = ChangesSource(client, stream, position, self.options, keyed=keyed)
+            self.source = ChangesSource(client, stream, wanted, self.options, keyed=keyed)
         else:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)

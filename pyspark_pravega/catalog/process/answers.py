@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from pyspark.sql.types import StructType
+
 from pyspark_pravega.catalog import statements
 from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan
 from pyspark_pravega.catalog.process import messages
@@ -14,6 +16,7 @@ from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
+from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import Check, TableDefinition, avro_defaults, with_defaults
 
 
@@ -32,7 +35,7 @@ def _stream_table(definition: TableDefinition) -> messages.Table:
         # Of a schema that others have made, its own ones.
         schema = definition.registered[0]
         defaults = {**avro_defaults(schema.serialization_format, schema.schema_data), **defaults}
-    return {
+    message: messages.Table = {
         "schema": with_defaults(definition.schema, defaults).json(),
         "checks": _checks(definition.properties.checks),
         "properties": shown_properties(definition),
@@ -42,6 +45,18 @@ def _stream_table(definition: TableDefinition) -> messages.Table:
         "rowId": _row_id(definition),
         "lookup": list(routing_columns(definition)),
     }
+    if definition.is_changes:
+        message |= {"schema": with_changes(definition.schema).json(), "checks": [], "primaryKey": [], "rowId": []}
+    return message
+
+
+def with_changes(schema: StructType) -> StructType:
+    """The columns of what a table's versions have changed.
+
+    Args:
+        schema: the table's.
+    """
+    return StructType([*schema, *CHANGE_COLUMNS])
 
 
 def _row_id(definition: TableDefinition) -> list[str]:

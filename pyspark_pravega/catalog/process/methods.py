@@ -63,10 +63,15 @@ from pyspark_pravega.catalog.process.protocol import Method, wire_name
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Staged, Statement, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.predicates import Predicate
-from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import Check
 from pyspark_pravega.connector.write import Epoch, ReadSet, can_unpack, take_over
-from pyspark_pravega.errors import PravegaError, StreamNotFoundError, UnsupportedOperationError, ViewNotFoundError
+from pyspark_pravega.errors import (
+    InvalidNameError,
+    PravegaError,
+    StreamNotFoundError,
+    UnsupportedOperationError,
+    ViewNotFoundError,
+)
 from pyspark_pravega.settings import Settings
 
 
@@ -153,7 +158,7 @@ class CatalogMethods:
             # Streams are more frequent, so views are looked for behind them.
             try:
                 return answers.view(self.catalog.views.load(namespace, table))
-            except ViewNotFoundError:
+            except (ViewNotFoundError, InvalidNameError):
                 pass
             raise
 
@@ -172,7 +177,7 @@ class CatalogMethods:
     def load_changelog(self, namespace: list[str], table: str, bounds: ChangesBounds) -> Table:
         """A table of what versions have added; the bounds are those of `ChangesRange`."""
         definition = self.catalog.replacing.finish_left(self.catalog.load_table(namespace, table))
-        schema = StructType([*definition.schema, *CHANGE_COLUMNS])
+        schema = answers.with_changes(definition.schema)
         return answers.table(definition) | {"schema": schema.json(), "position": {"changes": bounds}}
 
     def create_table(

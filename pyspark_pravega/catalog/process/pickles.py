@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import base64
-import io
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
-from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 from pyspark.worker_util import pickleSer
 
 from pyspark_pravega.catalog.process.arrival import sealed
-from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.handover import Handover
 from pyspark_pravega.connector.key_value import KeyValueJob
-from pyspark_pravega.connector.read import HandedOver, RowsReader
+from pyspark_pravega.connector.read import RowsReader
 from pyspark_pravega.connector.stream import RealTimeReader
 from pyspark_pravega.connector.write import WriteJob, unpack
+from pyspark_pravega.serde.codec import Batch
 
 Text64 = str
 """Bytes, in base 64. Those of pickles are opaque to the JVM: it hands them to Spark's workers, or back."""
-_INT = struct.Struct(">i")
 _WRITE_RESULT = StructType([StructField("message", BinaryType(), True)])
 
 
@@ -38,25 +34,17 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[Text64, 
     Returns:
         The read function, and the partitions: at least one.
     """
-    out = io.BytesIO()
-    write_read_func_and_partitions(
-        out,
-        reader=HandedOver(reader) if isinstance(reader, RowsReader) else reader,
-        data_source=DefaultSource({}),
-        schema=schema,
-        max_arrow_batch_size=1,
-        binary_as_bytes=True,
-    )
-    data = memoryview(out.getvalue())
-    function, rest = _block(data)
-    read, returned = unpickle(function)
-    function = pickle((Handover(read), returned))
-    (count,) = _INT.unpack(rest[:4])
-    rest, partitions = rest[4:], []
-    for _ in range(count):
-        partition, rest = _block(rest)
-        partitions.append(_text(partition))
-    return _text(sealed(function)), partitions
+    read: Callable[[Any], Any] = reader.batches if isinstance(reader, RowsReader) else reader.read
+
+    def batches(argument: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+        rows: Iterator[Batch] = read(unpickle(next(argument).column(0)[0].as_py()))
+        return rows
+
+    # By this Spark knows functions of data sources: for its profiler.
+    batches.__module__ = "pyspark.sql.worker.plan_data_source_read"
+    partitions = list(reader.partitions()) or [InputPartition(None)]
+    function = pickle((Handover(batches), schema))
+    return _text(sealed(function)), [_text(pickle(partition)) for partition in partitions]
 
 
 def pickled_follow(reader: RealTimeReader) -> Text64:
@@ -106,11 +94,6 @@ def pickle(value: object) -> bytes:
 def unpickle(data: bytes) -> Any:
     """What `pickle` has made."""
     return pickleSer.loads(data)  # type: ignore[no-untyped-call]
-
-
-def _block(data: memoryview) -> tuple[bytes, memoryview]:
-    (length,) = _INT.unpack(data[:4])
-    return bytes(data[4 : 4 + length]), data[4 + length :]
 
 
 def _text(data: bytes) -> Text64:

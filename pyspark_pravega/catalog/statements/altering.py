@@ -29,6 +29,7 @@ from pyspark_pravega.catalog.properties import (
     check_writes,
     clustering_column,
     known_properties,
+    property_name,
 )
 from pyspark_pravega.catalog.statements import primary_keys
 from pyspark_pravega.catalog.statements.constraint_changes import ConstraintChanges
@@ -61,7 +62,6 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
-from pyspark_pravega.settings import canonical_key
 
 SCHEMA = "schema"
 """The property that, together with `format`, gives a stream without a group its schema."""
@@ -115,7 +115,7 @@ class Altering:
                 case SetProperty():
                     given[change.property] = change.value
                 case RemoveProperty():
-                    removed.add(_canonical(change.property))
+                    removed.add(property_name(change.property))
                 case ClusterBy():
                     _cluster(change.columns, given, removed)
                 case UpdateColumnDefaultValue():
@@ -240,9 +240,9 @@ class Altering:
 
     def _alter_properties(self, definition: TableDefinition, given: Mapping[str, str], removed: set[str]) -> None:
         stream = definition.stream
-        text = {key: value for key, value in given.items() if _canonical(key) == SCHEMA}
+        text = {key: value for key, value in given.items() if property_name(key) == SCHEMA}
         wanted = known_properties({key: value for key, value in given.items() if key not in text})
-        if CODEC in {_canonical(key) for key in given} | removed:
+        if CODEC in {property_name(key) for key in given} | removed:
             raise ConfigurationError(f'table property "{CODEC}" tells which codec reads the events; it can\'t be set')
         table_format = self._new_format(definition, wanted, removed)
         if definition.format not in REGISTERED and table_format in REGISTERED and not text:
@@ -290,12 +290,13 @@ class Altering:
             self._schemas.register(
                 stream, table_format=table_format, text=next(iter(text.values())), compatibility=policy
             )
-        elif policy is not None:
-            self._schemas.set_compatibility(stream, policy)
         if changed != configuration:
+            # Before the rest, as a sealed stream refuses it.
             self._base.client.controller.update_stream(
                 stream, lambda before: stream_configuration(before, wanted, removed)
             )
+        if policy is not None and not first_schema:
+            self._schemas.set_compatibility(stream, policy)
         known = definition.properties
         gone = {key for key in known if key not in merged and not key.startswith("_")}
         new = {key: value for key, value in merged.items() if known.get(key) != value}
@@ -371,7 +372,3 @@ def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -
         removed.add(ROUTING_KEY)
     else:
         given[ROUTING_KEY] = column
-
-
-def _canonical(key: str) -> str:
-    return key if "." in key else canonical_key(key)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pyspark_pravega.catalog.names import stream_of
-from pyspark_pravega.connector.table import LOG
+from pyspark_pravega.connector.table import CHANGES, LOG
 from pyspark_pravega.errors import UnsupportedOperationError
 
 _INSTEAD = {
@@ -33,6 +33,11 @@ class AppendOnly:
         Raises:
             UnsupportedOperationError: always.
         """
+        if table.endswith(CHANGES):
+            raise UnsupportedOperationError(
+                f'{command} isn\'t possible on "{table}", which tells what versions have changed: change the rows of '
+                f'"{table.removesuffix(CHANGES)}"'
+            )
         if table.endswith(LOG):
             raise UnsupportedOperationError(
                 f'{command} isn\'t possible on "{table}", the events of a table with a primary key: change the rows of '

@@ -36,7 +36,7 @@ from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import commits_between, last_commit
-from pyspark_pravega.connector.table import LOG
+from pyspark_pravega.connector.table import CHANGES, LOG
 from pyspark_pravega.errors import (
     GroupNotFoundError,
     InvalidNameError,
@@ -135,8 +135,9 @@ class MetadataPage:
 
 
 def is_metadata(table: str) -> bool:
-    """Whether a table's name is one of a metadata table: streams have no `$`, and their logs are read as they are."""
-    return "$" in table and not table.endswith(LOG)
+    """Whether a table's name is one of a metadata table: streams have no `$`, and their logs and changes are read as
+    tables are."""
+    return "$" in table and not table.endswith((LOG, CHANGES))
 
 
 class MetadataTables:

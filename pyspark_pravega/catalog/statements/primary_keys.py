@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn, SchemaChange, UpdateColumnNullability
@@ -14,6 +15,7 @@ from pyspark_pravega.client import Client, StreamConfiguration
 from pyspark_pravega.connector.log import Ledger, settle
 from pyspark_pravega.connector.option_names import ROUTING_KEY
 from pyspark_pravega.connector.table import (
+    DELETE_VALUES,
     DELETED_ROW_COLUMN,
     KEY_PROPERTIES,
     KEY_TEXTS,
@@ -21,6 +23,7 @@ from pyspark_pravega.connector.table import (
     OPERATION_COLUMN,
     PRIMARY_KEY,
     ROW_COLUMN,
+    UPSERT_VALUE,
     TableDefinition,
     TableKey,
     TableProperties,
@@ -86,6 +89,8 @@ def check_key_properties(
     assert key_and_schema is not None
     key, schema = key_and_schema
     merged[PRIMARY_KEY] = listed(key.columns)
+    if any(before.get(name) != merged.get(name) for name in KEY_PROPERTIES):
+        _check_meaning(key, definition)
     if not key.is_written:
         if ROUTING_KEY in merged:
             _check_routing(merged[ROUTING_KEY], schema, key)
@@ -178,6 +183,39 @@ def check_key_schema(properties: Mapping[str, str], events: StructType, stream: 
             f'stream "{stream}" has a primary key, so its events need the field "{OPERATION}", a string that may be '
             "null: add it to the schema"
         )
+
+
+def _check_meaning(key: TableKey, definition: TableDefinition) -> None:
+    """Refuse properties of a key with which an event would mean nothing, or two things."""
+    stream = definition.stream
+    if not key.deletes:
+        raise ConfigurationError(f'"{DELETE_VALUES}" of stream "{stream}" must name texts, separated by commas')
+    if key.operation is not None:
+        kind = definition.codec.schema.field(key.operation).type
+        for name, text in [*((DELETE_VALUES, one) for one in key.deletes), (UPSERT_VALUE, key.upsert)]:
+            if not _is_value(text, kind):
+                raise ConfigurationError(
+                    f'"{name}" of stream "{stream}" can\'t be "{text}": field "{key.operation}", which says what '
+                    f"happened to a row, is {key.event_schema[key.operation].dataType.simpleString()}"
+                )
+    if key.upsert in key.deletes:
+        raise ConfigurationError(
+            f'"{UPSERT_VALUE}" of stream "{stream}" can\'t be "{key.upsert}", which is among "{DELETE_VALUES}": '
+            "each event would delete its row; give another one"
+        )
+    if key.deleted_row is not None and key.row is None:
+        raise ConfigurationError(
+            f'"{DELETED_ROW_COLUMN}" of stream "{stream}" goes with "{ROW_COLUMN}", the field of other rows: set both'
+        )
+
+
+def _is_value(text: str | None, kind: pa.DataType) -> bool:
+    """Whether a text stands for a value of a type, as an event's field gets it."""
+    try:
+        pa.scalar(text, pa.string()).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
 
 
 def _check_unchanged(

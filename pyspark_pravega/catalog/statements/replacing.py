@@ -175,7 +175,9 @@ class Replacing:
         if not isinstance(staged, StagedReplacement):
             return self._base.definition(staged.stream)
         client, settings = self._base.client, self._base.settings
-        definition = load_definition(client, settings, staged.stream, keyed=False, pinned=staged.schema)
+        definition = load_definition(
+            client, settings, staged.stream, keyed=False, staged={**staged.properties, **_pin(staged)}
+        )
         return with_key(replace(definition, properties=TableProperties(staged.properties)))
 
     def staged_table(self, staged: Staged) -> StagedTable | None:
@@ -186,10 +188,9 @@ class Replacing:
         """
         if not isinstance(staged, StagedReplacement):
             return None
-        pinned = {} if staged.pinned is None else {PINNED_SCHEMA: str(staged.pinned)}
         return StagedTable(
             id=staged.id,
-            properties={**staged.properties, **pinned},
+            properties={**staged.properties, **_pin(staged)},
             stream={
                 "configuration": staged.configuration,
                 "compatibility": staged.compatibility,
@@ -272,6 +273,8 @@ class Replacing:
             return definition
         self._base.forget(stream)
         finished = self._base.definition(stream)
+        if definition.is_changes:
+            return finished.as_changes()
         return finished.as_log() if definition.is_log else finished
 
     def _is_own(self, stream: Stream, segment_id: int) -> bool:
@@ -363,6 +366,11 @@ def unpin(registry: SchemaRegistry, stream: Stream, ledger: Ledger) -> None:
 def without(properties: Mapping[str, str], removed: set[str]) -> dict[str, str]:
     """The properties that stay when some are removed."""
     return {key: value for key, value in properties.items() if key not in removed}
+
+
+def _pin(staged: StagedReplacement) -> dict[str, str]:
+    """The property that keeps a table at the schema that its replacement has."""
+    return {} if staged.pinned is None else {PINNED_SCHEMA: str(staged.pinned)}
 
 
 def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:

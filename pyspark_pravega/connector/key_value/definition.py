@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from pyspark_pravega.client import Client, KeyValueTable, Stream, StreamConfiguration
 from pyspark_pravega.client.names import StreamSegments
@@ -24,6 +23,7 @@ from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, Schema, registered_schema, schema_for
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import BinaryType, LongType, StructField, StructType
 from pyspark_pravega.together import together
 
 KEY, SECONDARY_KEY, VALUE = "key", "secondary_key", "value"

@@ -23,8 +23,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
+
+from pyspark_pravega.errors import ConfigurationError, EventDecodeError, EventEncodeError
+from pyspark_pravega.frames.ragged import numbers
+from pyspark_pravega.serde.types import CHAR_VARCHAR, arrow_safe, cast
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import (
     BinaryType,
     BooleanType,
     ByteType,
@@ -42,10 +46,6 @@ from pyspark.sql.types import (
     TimestampType,
     VarcharType,
 )
-
-from pyspark_pravega.errors import ConfigurationError, EventDecodeError, EventEncodeError
-from pyspark_pravega.frames.ragged import numbers
-from pyspark_pravega.serde.types import CHAR_VARCHAR, arrow_safe, cast
 from pyspark_pravega.values import number
 
 Octets = npt.NDArray[np.uint8]

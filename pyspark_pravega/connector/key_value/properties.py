@@ -6,12 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.types import StructField, StructType
-
 from pyspark_pravega.connector.key_value.key_layout import parse_bytes, parse_columns
 from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.spark.types import StructField, StructType
 from pyspark_pravega.values import names_of, number
 
 TABLE_TYPE, KEY_VALUE = "table-type", "key-value"

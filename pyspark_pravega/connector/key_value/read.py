@@ -13,9 +13,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.connector.key_value.definition import METADATA_COLUMNS, VERSION, KeyValueDefinition
 from pyspark_pravega.connector.key_value.key_layout import KeyLayout
@@ -25,6 +22,9 @@ from pyspark_pravega.errors import EventDecodeError, EventEncodeError
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.serde.codec import batch_of
 from pyspark_pravega.serde.types import arrow_safe
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import DataSourceReader, InputPartition
+from pyspark_pravega.spark.types import StructType
 
 MOST_KEYS = 10_000
 """Keys that a query may ask for one by one; where it wants more, the table is gone through."""

@@ -12,11 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.errors import PySparkTypeError
-from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_pravega import settings
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, KeyValueTable
@@ -34,6 +29,9 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
+from pyspark_pravega.spark.arrow import NoArrowTypeError, to_arrow_schema
+from pyspark_pravega.spark.datasource import TaskContext, WriterCommitMessage
+from pyspark_pravega.spark.types import StructType
 
 GATHERED_BYTES, GATHERED_ENTRIES = 8 << 20, 50_000
 """What all tasks of a statement together may hand over to its end, with `ENTRY_BYTES` for each entry. It is also what
@@ -123,7 +121,7 @@ class KeyValuePlan:
             )
         try:
             empty = pa.RecordBatch.from_pylist([], schema=to_arrow_schema(arrow_safe(rows), timezone="UTC"))
-        except PySparkTypeError:
+        except NoArrowTypeError:
             # Spark says so itself, when it makes Arrow batches of them.
             return
         try:

@@ -33,7 +33,7 @@ from pyspark_pravega.connector.read.extent import (
 )
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
-from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader, HandedOver, RowsReader
+from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader, RowsReader
 from pyspark_pravega.connector.read.row_changes import (
     RowChangesPartition,
     RowChangesReader,
@@ -65,7 +65,6 @@ __all__ = [
     "CommittedPartition",
     "Era",
     "Extent",
-    "HandedOver",
     "KeyedReader",
     "Moment",
     "RowChangesPartition",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.bounds import VersionBounds
 from pyspark_pravega.connector.log import Ledger
 from pyspark_pravega.connector.read.committed import CommittedPartition, CommittedRange, committed_partitions
 from pyspark_pravega.connector.read.partitions import SlicePartition
@@ -21,6 +19,9 @@ from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, VersionNotFoundError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.serde.codec import Batch
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import InputPartition
+from pyspark_pravega.spark.types import LongType, StringType, StructField, StructType, TimestampType
 
 CHANGE_COLUMNS = StructType(
     [
@@ -33,17 +34,17 @@ CHANGE_COLUMNS = StructType(
 INSERT = "insert"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangesRange:
-    """Which versions a statement or a query wants: by number, by time, or all of them."""
+class ChangesRange(VersionBounds):
+    """Which versions a statement or a query wants."""
 
-    from_version: str | None = None
-    to_version: str | None = None
-    from_timestamp: int | None = None
-    """Microseconds since 1970, as is the next one."""
-    to_timestamp: int | None = None
-    from_inclusive: bool = True
-    to_inclusive: bool = True
+    @classmethod
+    def within(cls, bounds: VersionBounds) -> ChangesRange:
+        """The versions between bounds.
+
+        Args:
+            bounds: as the read's options say them.
+        """
+        return cls(**asdict(bounds))
 
     def versions(self, ledger: Ledger | None, stream: Stream) -> tuple[int, int]:
         """The versions between the bounds that are there now.

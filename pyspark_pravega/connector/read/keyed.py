@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.routing import key_fractions
@@ -38,6 +37,7 @@ from pyspark_pravega.errors import ConfigurationError, EventDecodeError, Unsuppo
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde.codec import Batch
+from pyspark_pravega.spark.datasource import InputPartition
 
 MOST_KEYS = 2_000_000
 """How many keys a task holds in memory at a time, where nobody says so. With 16 letters they take 28 bytes each, and at

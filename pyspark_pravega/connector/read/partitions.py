@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
-from pyspark.sql.datasource import InputPartition
-
 from pyspark_pravega.client import Client, SegmentPart
 from pyspark_pravega.client.events import split_part
+from pyspark_pravega.spark.datasource import InputPartition
 
 Item = TypeVar("Item")
 

@@ -14,9 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import EventBatch, event_batches
@@ -41,6 +38,9 @@ from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Batch, arrow_batch, takes_views
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, Decoded
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import DataSourceReader, InputPartition
+from pyspark_pravega.spark.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +65,10 @@ OFFICIAL_COLUMNS = StructType(
 class RowsReader(DataSourceReader):
     """Reads in batches that may be the native module's, while `handover.takes_views()`."""
 
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition that stands for none: those of a streaming query come with each micro-batch."""
+        return [InputPartition(None)]
+
     @abstractmethod
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, for who takes the native module's batches.
@@ -81,31 +85,6 @@ class RowsReader(DataSourceReader):
         """
         for batch in self.batches(partition):
             yield arrow_batch(batch)
-
-
-class HandedOver(DataSourceReader):
-    """A reader within a `Handover`, which takes the native module's batches as they are."""
-
-    def __init__(self, reader: RowsReader) -> None:
-        """Read by another reader.
-
-        Args:
-            reader: the other one.
-        """
-        self._reader = reader
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The reader's."""
-        return self._reader.partitions()
-
-    # Spark hands on what isn't pyarrow's as it is: behind the first batch it doesn't look at them.
-    def read(self, partition: InputPartition) -> Iterator[Batch]:  # type: ignore[override]
-        """The reader's batches.
-
-        Args:
-            partition: one of the reader's.
-        """
-        return self._reader.batches(partition)
 
 
 class BatchReader(RowsReader):

@@ -15,9 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import Client, SegmentPart
 from pyspark_pravega.connector.log import Ledger, Snapshot
@@ -32,6 +29,9 @@ from pyspark_pravega.connector.read.reader import output_schema
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.serde.codec import Batch, arrow_batch
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import InputPartition
+from pyspark_pravega.spark.types import StructType
 
 DELETE, BEFORE, AFTER = "delete", "update_preimage", "update_postimage"
 _TYPES = (INSERT, DELETE, BEFORE, AFTER)

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from pyspark_pravega.client import Client, EventBatch, Stream
 from pyspark_pravega.client.events import EventTail
@@ -36,6 +33,9 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import DataLossError, SegmentNotFoundError, SegmentTruncatedError, UnsupportedOperationError
 from pyspark_pravega.serde.codec import arrow_batch
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import InputPartition
+from pyspark_pravega.spark.types import BooleanType, LongType, StructField, StructType
 
 _log = logging.getLogger(__name__)
 

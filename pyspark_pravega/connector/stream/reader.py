@@ -6,15 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import take_snapshot
@@ -32,8 +23,19 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.errors import ConfigurationError, PravegaError
+from pyspark_pravega.errors import ConfigurationError, PravegaError, UnsupportedOperationError
 from pyspark_pravega.serde.codec import Batch
+from pyspark_pravega.spark.datasource import (
+    LIMITED,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 
 class SeveralStreamsReader(RowsReader):
@@ -70,20 +72,24 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
         """Begin a streaming read; arguments as `SeveralStreamsReader`."""
+        check_unlimited(options)
         self._reader = SeveralStreamsReader(definitions, columns, options)
         self._definitions, self._options = definitions, options
+        self._begin: SourceOffset | None = None
+        """Where the next micro-batch begins, for a Spark that doesn't tell."""
         self._source: StreamSource | None = None
         self._target: SourceOffset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks read only; what plans stays with the planner.
-        return {**self.__dict__, "_source": None, "_target": None}
+        return {**self.__dict__, "_source": None, "_target": None, "_begin": None}
 
     @told_plainly()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins."""
         self._planner().subscribe()
-        return self._planner().initial_offset().to_dict()
+        self._begin = self._planner().initial_offset()
+        return self._begin.to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limits that the options set; Spark's Python API has room for one, so the others are applied with it."""
@@ -95,11 +101,18 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if options.min_events is None else ReadMinRows(options.min_events)
 
     @told_plainly()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends."""
-        limited = not isinstance(limit, ReadAllAvailable)
-        begin = SourceOffset.from_dict(start)
-        return self._planner().latest_offset(begin, limited=limited, target=self._target).to_dict()
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Where the next micro-batch ends. A Spark before 4.2 tells neither where it begins nor limits."""
+        begin = self._begin if start is None else SourceOffset.from_dict(start)
+        if begin is None:
+            # A query goes on, and its checkpoint wasn't told yet.
+            self._begin = self._planner().tail()
+        else:
+            limited = LIMITED and not isinstance(limit, ReadAllAvailable)
+            self._begin = self._planner().latest_offset(begin, limited=limited, target=self._target)
+        return self._begin.to_dict()
 
     @told_plainly()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -166,6 +179,19 @@ class SnapshotReader(SeveralStreamsReader):
             snapshot = bounded_snapshot(client, whole, extent, fail_on_data_loss=self._options.fail_on_data_loss)
             partitions += self._readers[stream].arranged(snapshot)
         return partitions
+
+
+def check_unlimited(options: ReadOptions) -> None:
+    """Refuse limits where Spark has no word for them.
+
+    Raises:
+        UnsupportedOperationError: a limit is set, and this Spark is before 4.2.
+    """
+    if not LIMITED and (options.max_events or options.max_bytes or options.min_events) is not None:
+        raise UnsupportedOperationError(
+            'limits of micro-batches work in spark.readStream.format("pravega") since Spark 4.2; read the table by its '
+            "name in a catalog, where they work"
+        )
 
 
 def check_alike(definitions: Sequence[TableDefinition]) -> None:

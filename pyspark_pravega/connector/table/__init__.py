@@ -45,6 +45,7 @@ from pyspark_pravega.connector.table.properties import (
     COMPATIBILITY,
     COMPRESSION,
     DELETE,
+    DELETE_VALUES,
     DELETED_ROW_COLUMN,
     ENCODING_HEADER,
     EVENTS,
@@ -57,10 +58,12 @@ from pyspark_pravega.connector.table.properties import (
     PRIMARY_KEY,
     ROW_COLUMN,
     TRUNCATE_LATER,
+    UPSERT_VALUE,
     TableProperties,
     given_properties,
 )
 from pyspark_pravega.connector.table.table_key import (
+    CHANGES,
     COMPACTED,
     DELETED,
     KEY_TYPES,
@@ -75,6 +78,7 @@ from pyspark_pravega.connector.table.table_key import (
 )
 
 __all__ = [
+    "CHANGES",
     "COLUMNS",
     "COMPACTED",
     "COMPACT_WHEN",
@@ -84,6 +88,7 @@ __all__ = [
     "DELETE",
     "DELETED",
     "DELETED_ROW_COLUMN",
+    "DELETE_VALUES",
     "ENCODING_HEADER",
     "EVENTS",
     "KEY_PROPERTIES",
@@ -99,6 +104,7 @@ __all__ = [
     "PRIMARY_KEY",
     "ROW_COLUMN",
     "TRUNCATE_LATER",
+    "UPSERT_VALUE",
     "ChangeCodec",
     "Check",
     "DeadLetter",

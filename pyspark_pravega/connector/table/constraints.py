@@ -13,11 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyspark.sql.types import StructField, StructType
-
 from pyspark_pravega.errors import ConfigurationError, TableChangedError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.schemas import avro
+from pyspark_pravega.spark.types import StructField, StructType
 
 DEFAULTS, CHECKS = "_defaults", "_checks"
 """The properties that keep them: an object of column and SQL, and a list of constraints."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
-
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
-from pyspark_pravega.connector.table.properties import COMPRESSIONS, PINNED_SCHEMA, TableProperties
+from pyspark_pravega.connector.table.properties import COMPRESSIONS, TableProperties
 from pyspark_pravega.connector.table.registered import Registered, registered_in
-from pyspark_pravega.connector.table.table_key import LOG, ChangeCodec, TableKey, key_of
+from pyspark_pravega.connector.table.table_key import CHANGES, LOG, ChangeCodec, TableKey, key_of
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -28,6 +26,15 @@ from pyspark_pravega.serde.formats import FORMATS, JSON, RAW, REGISTERED, STRING
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE, TypeFilter
 from pyspark_pravega.serde.raw import EVENT, RawCodec, StringCodec
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 from pyspark_pravega.together import Begun
 
 CORRUPT_EVENT = "_corrupt_event"
@@ -81,6 +88,8 @@ class TableDefinition:
     """Where bad events go, in mode drop-malformed; None where they are only counted."""
     is_log: bool = False
     """Whether these are the events of a table that has a key, as they are."""
+    is_changes: bool = False
+    """Whether what its versions have changed is read in place of its rows."""
     segments: tuple[int, ...] | None = None
     """Those that could be written to (none of a sealed stream), looked up before all else here: a stream that was made
     again never has them. None where nothing else was looked up."""
@@ -109,6 +118,15 @@ class TableDefinition:
                 "itself"
             )
         return replace(self, key=None, is_log=True, schema=self.key.event_schema)
+
+    def as_changes(self) -> TableDefinition:
+        """What the table's versions have changed, which is only read."""
+        return replace(self, is_changes=True)
+
+    @property
+    def changes_name(self) -> str:
+        """The name in SQL of what the table's versions have changed."""
+        return self.stream.name.replace("-", "_") + CHANGES
 
     @property
     def log_name(self) -> str:
@@ -161,6 +179,11 @@ class TableDefinition:
             RegistryUnavailableError: the registry doesn't answer.
             UnsupportedOperationError: the table can only be read.
         """
+        if self.is_changes:
+            raise UnsupportedOperationError(
+                f'"{self.changes_name}" tells what versions of stream "{self.stream}" have changed: write to the table '
+                "itself"
+            )
         if self.is_log:
             raise UnsupportedOperationError(
                 f'the events of stream "{self.stream}" are changes of rows: write to the table itself'
@@ -201,7 +224,7 @@ def load_definition(
     events: EventOptions | None = None,
     *,
     keyed: bool = True,
-    pinned: int | None = None,
+    staged: Mapping[str, str] | None = None,
 ) -> TableDefinition:
     """Find out what a stream is as a table.
 
@@ -211,7 +234,7 @@ def load_definition(
         stream: the stream.
         events: what is stronger than the table's properties, if anything is.
         keyed: whether the rows are those of the table's key, where it has one; else each event is one.
-        pinned: the id of the last schema that counts; as the properties say when None.
+        staged: the properties that the table is to have; those that it has when None.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -230,7 +253,7 @@ def load_definition(
     finally:
         # That there is no such stream is said first.
         configuration = asked.result()
-    properties = TableProperties(texts if pinned is None else {**texts, PINNED_SCHEMA: str(pinned)})
+    properties = TableProperties(texts if staged is None else staged)
     definition = schema_definition(settings, stream, configuration, properties, events)
     definition = replace(
         definition,
@@ -264,7 +287,7 @@ def schema_definition(
         As `load_definition`.
     """
     custom = next((name for name in (events.format, properties.format) if name and name not in FORMATS), "")
-    type_name = events.schema_type or properties.schema_type
+    type_name = properties.schema_type if events.schema_type is None else events.schema_type
     registered = registered_in(settings, stream, properties, type_name, custom)
     if custom:
         return _custom_definition(settings, stream, configuration, properties, custom, registered)

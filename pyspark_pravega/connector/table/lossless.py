@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
+from pyspark_pravega.client import Stream
+from pyspark_pravega.errors import InvalidNameError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.spark.types import (
     ArrayType,
     BooleanType,
     ByteType,
@@ -22,9 +24,6 @@ from pyspark.sql.types import (
     TimestampType,
     VarcharType,
 )
-
-from pyspark_pravega.client import Stream
-from pyspark_pravega.errors import InvalidNameError, UnsupportedTypeError, did_you_mean
 
 _INTEGERS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 """With the digits that a decimal needs for them."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.shared import shared_registry
@@ -20,6 +19,7 @@ from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.encodings import distinct
 from pyspark_pravega.serde.formats import AVRO, FORMATS, REGISTERED, Schema, registered_schema
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST
+from pyspark_pravega.spark.types import ArrayType, DataType, MapType, StructType
 
 if TYPE_CHECKING:
     from pyspark_pravega.connector.table.definition import TableDefinition

@@ -15,22 +15,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-    VarcharType,
-)
 
 from pyspark_pravega.connector.table.flat_keys import flat_key, shown_key
 from pyspark_pravega.connector.table.properties import (
@@ -46,6 +30,22 @@ from pyspark_pravega.connector.table.properties import (
 from pyspark_pravega.errors import ConfigurationError, EventEncodeError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.codec import Codec, subschema
 from pyspark_pravega.serde.formats import REGISTERED
+from pyspark_pravega.spark.types import (
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VarcharType,
+)
 from pyspark_pravega.values import listed, names_of
 
 OPERATION = "_operation"
@@ -53,6 +53,8 @@ OPERATION = "_operation"
 written, so that the events of writers who don't know it are rows."""
 LOG = "$log"
 """Behind the name of a table with a key: its events, as they are."""
+CHANGES = "$changes"
+"""Behind the name of a table: what its versions have changed, where SQL has no CHANGES."""
 COMPACTED = "=="
 """Its value where a compaction has written a row once more, as it was when the compaction began, or an overwrite under
 isolation level snapshot in place of what it has read: all other events are newer, wherever they lie. It is short, as

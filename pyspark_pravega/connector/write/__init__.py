@@ -3,8 +3,7 @@
 needs then. `dead_letters` are rows of bad events.
 
 `read_set` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
-their keys, `unsafe_rows` reads rows that Spark's JVM has packed. It uses `connector.table`, `connector.log` and
-`connector.read`.
+their keys. It uses `connector.table`, `connector.log` and `connector.read`.
 """
 
 from pyspark_pravega.connector.write.changed_rows import ROW_OPERATION, ChangesOfKeys
@@ -41,8 +40,8 @@ from pyspark_pravega.connector.write.read_set import (
 )
 from pyspark_pravega.connector.write.retention import create_cut, release
 from pyspark_pravega.connector.write.routing import Routing, key_texts
-from pyspark_pravega.connector.write.unsafe_rows import can_unpack, unpack
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, take_over
+from pyspark_pravega.spark.unsafe_rows import can_unpack, unpack
 
 __all__ = [
     "REAL_TIME",

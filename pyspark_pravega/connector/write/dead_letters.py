@@ -10,15 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from pyspark_pravega.client import EventWriter, Stream
 from pyspark_pravega.clock import now_ms
@@ -29,6 +20,15 @@ from pyspark_pravega.connector.table import DeadLetter, TableDefinition, load_de
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import ConfigurationError, StreamNotFoundError
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
+from pyspark_pravega.spark.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 KEY = ("source", "segment", "offset")
 COLUMNS = StructType(

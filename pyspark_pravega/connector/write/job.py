@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_pravega.client import Staged
 from pyspark_pravega.client.connections import KnownEndpoints
@@ -39,6 +37,7 @@ from pyspark_pravega.errors import (
     StreamSealedError,
     TransactionError,
 )
+from pyspark_pravega.spark.datasource import TaskContext, WriterCommitMessage
 from pyspark_pravega.together import together
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"

@@ -10,8 +10,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql.datasource import WriterCommitMessage
-
 from pyspark_pravega.client import Client
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
@@ -33,6 +31,7 @@ from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, StagedTable, WritePlan
 from pyspark_pravega.connector.write.read_set import ReadSet, is_unchanged, is_unchanged_for_keys
 from pyspark_pravega.errors import ConflictError, UnsupportedOperationError, WriteConflictError
+from pyspark_pravega.spark.datasource import WriterCommitMessage
 
 
 class ReadingJob(WriteJob):

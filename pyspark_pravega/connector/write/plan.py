@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DateType,
-    LongType,
-    MapType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Progress, Replacement
@@ -33,7 +21,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TableDefinition, check_enforced
+from pyspark_pravega.connector.table import TRUNCATE_LATER, TableDefinition, check_enforced
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -53,6 +41,17 @@ from pyspark_pravega.serde.formats import RAW, STRING
 from pyspark_pravega.serde.raw import KEY_COLUMN
 from pyspark_pravega.serde.types import StoredForm, arrow_safe, same_names
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.arrow import NoArrowTypeError, to_arrow_schema
+from pyspark_pravega.spark.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    LongType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 from pyspark_pravega.together import together
 
 WRITER = "pyspark-pravega"
@@ -143,19 +142,9 @@ class WritePlan:
             UnsupportedTypeError: the event time's column has no times.
             StreamSealedError: nothing can be written to it any more.
         """
-        properties, columns = definition.properties, definition.schema.fieldNames()
+        properties = definition.properties
         check_enforced(properties.checks, checks, definition.stream)
-        key = options.routing_key or definition.routing_key
-        if definition.key is not None and key != definition.routing_key:
-            raise ConfigurationError(
-                f'stream "{definition.stream}" has a primary key ({", ".join(definition.key.columns)}), of which its '
-                f'routing keys are made: leave the option "{ROUTING_KEY}" out'
-            )
-        if options.routing_key is None and KEY_COLUMN in columns and definition.format in (RAW, STRING):
-            routing: Routing | None = Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
-        else:
-            plain = key != definition.routing_key or properties.has_plain_texts
-            routing = None if key is None else Routing.parse(key, columns, plain=plain)
+        routing = _routing(definition, options)
         mode = options.writer_mode or properties.writer_mode
         cluster = options.cluster_by_key
         if cluster is None:
@@ -165,12 +154,9 @@ class WritePlan:
                 f'"{CLUSTER_BY_KEY}" brings the rows of a routing key together: stream "{definition.stream}" needs '
                 "routing-key with a column for that"
             )
-        time = options.event_time or properties.event_time
+        time = properties.event_time if options.event_time is None else options.event_time
         if mode != EXACTLY_ONCE:
-            if options.query is not None:
-                raise ConfigurationError(f'option "{QUERY}" is for writer mode exactly-once, not for {mode}')
-            if options.event_time is not None:
-                raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
+            _check_direct(definition, options, mode)
             time = None
         codec, segment_id = together(definition.for_writing, lambda: _a_segment(definition))
         return cls(
@@ -191,6 +177,37 @@ class WritePlan:
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,
             staged=staged,
+        )
+
+
+def _routing(definition: TableDefinition, options: WriteOptions) -> Routing | None:
+    """How the events' routing keys are made: as the options say, else as the table does."""
+    columns, own, given = definition.schema.fieldNames(), definition.routing_key, options.routing_key
+    if definition.key is not None and given not in (None, own):
+        raise ConfigurationError(
+            f'stream "{definition.stream}" has a primary key ({", ".join(definition.key.columns)}), of which its '
+            f'routing keys are made: leave the option "{ROUTING_KEY}" out'
+        )
+    if given is None:
+        if KEY_COLUMN in columns and definition.format in (RAW, STRING):
+            return Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
+        return None if own is None else Routing.parse(own, columns, plain=definition.properties.has_plain_texts)
+    routing = Routing.parse(given, columns)
+    routing.check_types(definition.schema)
+    # In another spelling it is still the table's own, with the table's texts.
+    return replace(routing, plain=own not in (given, str(routing)) or definition.properties.has_plain_texts)
+
+
+def _check_direct(definition: TableDefinition, options: WriteOptions, mode: str) -> None:
+    """Refuse what needs a commit, in a writer mode that has none."""
+    if options.query is not None:
+        raise ConfigurationError(f'option "{QUERY}" is for writer mode exactly-once, not for {mode}')
+    if options.event_time is not None:
+        raise ConfigurationError(f'"{EVENT_TIME}" is told with a commit: it needs writer mode exactly-once')
+    if definition.properties.truncates_later:
+        raise ConfigurationError(
+            f'stream "{definition.stream}" can\'t be written in mode {mode}: by its property "{TRUNCATE_LATER}" a '
+            "TRUNCATE TABLE takes effect with a later commit, and would remove such rows, too; write exactly-once"
         )
 
 
@@ -251,7 +268,7 @@ def check_rows(plan: WritePlan, rows: StructType, columns: StructType, *, case_s
     """
     try:
         schema = to_arrow_schema(arrow_safe(rows), timezone="UTC")
-    except PySparkTypeError:
+    except NoArrowTypeError:
         # Spark says so itself, when it makes Arrow batches of them.
         return
     try:

@@ -16,10 +16,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, DateType, DecimalType, StructType
 
-from pyspark_pravega.connector.table import KEY_TEXTS, PLAIN
-from pyspark_pravega.errors import InvalidNameError, did_you_mean
+from pyspark_pravega.connector.table import KEY_TEXTS, KEY_TYPES, PLAIN
+from pyspark_pravega.errors import InvalidNameError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.spark.types import DataType, DateType, DecimalType, StructType
 from pyspark_pravega.values import listed, names_of, quoted
 
 _COLUMN = re.compile(r"\{(`(?:[^`]|``)+`|[^{}]+)\}")
@@ -83,6 +83,23 @@ class Routing:
     def column(self) -> str | None:
         """The one column whose text is the key, if that is all."""
         return self.columns[0] if len(self.columns) == 1 and not any(self.texts) else None
+
+    def check_types(self, columns: StructType) -> None:
+        """Refuse columns whose values don't have one text each.
+
+        Args:
+            columns: the table's.
+
+        Raises:
+            UnsupportedTypeError: it is made of one.
+        """
+        for name in self.columns:
+            kind = columns[name].dataType
+            if not isinstance(kind, KEY_TYPES):
+                raise UnsupportedTypeError(
+                    f'column "{name}" of type {kind.simpleString()} can\'t be the routing key: '
+                    "take a string, integer, decimal, boolean, date or timestamp"
+                )
 
     def __str__(self) -> str:
         if self.column is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyspark_pravega.connector.log import create_ledger, open_ledger, settle
 from pyspark_pravega.connector.option_names import EXACTLY_ONCE
@@ -15,6 +14,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import CONTINUOUS, Epoch, WritePlan, check_trigger, fenced
+from pyspark_pravega.spark.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 __all__ = ["BatchWriter", "EpochWriter", "TaskMessage", "take_over"]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.errors import ConfigurationError, SchemaError, SchemaNotFoundError
 from pyspark_pravega.frames.bad_events import BadEventError
@@ -22,6 +20,8 @@ from pyspark_pravega.serde.codec import batch_of, subschema
 from pyspark_pravega.serde.encodings import HEADER_SIZE, EncodingSource, header
 from pyspark_pravega.serde.schemas import avro as avro_schema
 from pyspark_pravega.serde.types import arrow_safe
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import StructType
 
 _Columns = Callable[[Cursor], dict[str, pa.Array]]
 

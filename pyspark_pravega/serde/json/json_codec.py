@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.serde.encodings import EncodingSource
 from pyspark_pravega.serde.json import read as json_read
 from pyspark_pravega.serde.json import write as json_write
 from pyspark_pravega.serde.one_by_one import OneByOneCodec, ReadRow, UnfitError
 from pyspark_pravega.serde.schemas import json as json_schema
+from pyspark_pravega.spark.types import StructType
 
 
 class JsonCodec(OneByOneCodec):

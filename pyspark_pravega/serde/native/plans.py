@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql.types import DecimalType
-
 from pyspark_pravega.serde.native.avro_plan import NoPlanError, Plan
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas import protobuf
 from pyspark_pravega.serde.types import field_type, is_nullable
+from pyspark_pravega.spark.types import DecimalType
 
 _MOST_FIELDS = 256
 """Of a Protobuf message that the native codec does: its MAX_FIELDS."""

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
-from pyspark.sql.types import StructType
 
 from pyspark_pravega.errors import IncompatibleSchemaError
 from pyspark_pravega.serde.encodings import EncodingSource, WriterSchema
@@ -17,6 +16,7 @@ from pyspark_pravega.serde.protobuf import read as protobuf_read
 from pyspark_pravega.serde.protobuf import write as protobuf_write
 from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
+from pyspark_pravega.spark.types import StructType
 
 _WIDER = {
     "int32": ("int64",),

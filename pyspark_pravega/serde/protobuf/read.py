@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from pyspark.sql.types import DataType, DecimalType
-
 from pyspark_pravega.serde.json import read as json_read
 from pyspark_pravega.serde.one_by_one import UnfitError
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
 from pyspark_pravega.serde.types import field_type, is_nullable
+from pyspark_pravega.spark.types import DataType, DecimalType
 
 Convert: TypeAlias = Callable[[Any], Any]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import DecimalType
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.schemas.protobuf import Field, Message
 from pyspark_pravega.serde.types import as_numbers, field_type
+from pyspark_pravega.spark.types import DecimalType
 
 Put: TypeAlias = Callable[[Any, Any], None]
 """Takes a message and a value, and sets a field."""

@@ -7,7 +7,26 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from pyspark.sql.types import (
+from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.serde.schemas import avro
+from pyspark_pravega.serde.schemas.avro import SPARK_NAME, VARIANT
+from pyspark_pravega.serde.types.common import (
+    CHAR_VARCHAR,
+    MAX_PRECISION,
+    SPARK_TYPE,
+    Names,
+    entry_of,
+    is_plain_key,
+    is_text,
+    kept_lengths,
+    map_of,
+    named_type,
+    sanitised,
+    spark_name,
+    unsupported,
+    with_lengths,
+)
+from pyspark_pravega.spark.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -28,26 +47,6 @@ from pyspark.sql.types import (
     TimestampType,
     TimeType,
     VariantType,
-)
-
-from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde.schemas import avro
-from pyspark_pravega.serde.schemas.avro import SPARK_NAME, VARIANT
-from pyspark_pravega.serde.types.common import (
-    CHAR_VARCHAR,
-    MAX_PRECISION,
-    SPARK_TYPE,
-    Names,
-    entry_of,
-    is_plain_key,
-    is_text,
-    kept_lengths,
-    map_of,
-    named_type,
-    sanitised,
-    spark_name,
-    unsupported,
-    with_lengths,
 )
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

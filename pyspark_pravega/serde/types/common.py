@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from pyspark.sql.types import (
+from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.serde.schemas.avro import SPARK_TYPE as SPARK_TYPE
+from pyspark_pravega.spark.types import (
     ArrayType,
     CharType,
     DataType,
@@ -16,9 +18,6 @@ from pyspark.sql.types import (
     TimeType,
     VarcharType,
 )
-
-from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde.schemas.avro import SPARK_TYPE as SPARK_TYPE
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key under which Spark keeps that a string column is CHAR or VARCHAR."""

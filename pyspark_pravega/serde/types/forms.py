@@ -14,13 +14,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructType, VarcharType
 
 from pyspark_pravega.errors import EventEncodeError
 from pyspark_pravega.serde.types.common import CHAR_VARCHAR, arrow_safe
 from pyspark_pravega.serde.types.fitting import cast
 from pyspark_pravega.serde.types.nesting import same_names, with_children
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.types import ArrayType, CharType, DataType, MapType, StringType, StructType, VarcharType
 
 _LENGTH = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
 _SHOWN = 40

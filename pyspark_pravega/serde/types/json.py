@@ -5,7 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyspark.sql.types import (
+from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.serde.schemas import json as json_schema
+from pyspark_pravega.serde.schemas.json import NOT_NULL, SPARK_TYPE
+from pyspark_pravega.serde.types.common import (
+    CHAR_VARCHAR,
+    Names,
+    entry_of,
+    is_plain_key,
+    is_text,
+    kept_lengths,
+    map_of,
+    named_type,
+    spark_name,
+    unsupported,
+    with_lengths,
+)
+from pyspark_pravega.spark.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -25,23 +41,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     VariantType,
-)
-
-from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde.schemas import json as json_schema
-from pyspark_pravega.serde.schemas.json import NOT_NULL, SPARK_TYPE
-from pyspark_pravega.serde.types.common import (
-    CHAR_VARCHAR,
-    Names,
-    entry_of,
-    is_plain_key,
-    is_text,
-    kept_lengths,
-    map_of,
-    named_type,
-    spark_name,
-    unsupported,
-    with_lengths,
 )
 
 _COLUMN = "spark.column"

@@ -6,7 +6,24 @@ import re
 from typing import Any
 
 from google.protobuf import descriptor_pb2
-from pyspark.sql.types import (
+
+from pyspark_pravega.errors import UnsupportedTypeError
+from pyspark_pravega.serde.schemas import protobuf
+from pyspark_pravega.serde.schemas.protobuf import MAP, NOT_NULL, TIMESTAMP, VARIANT
+from pyspark_pravega.serde.types.common import (
+    CHAR_VARCHAR,
+    Names,
+    entry_of,
+    is_text,
+    kept_lengths,
+    map_of,
+    named_type,
+    sanitised,
+    spark_name,
+    unsupported,
+    with_lengths,
+)
+from pyspark_pravega.spark.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -28,23 +45,6 @@ from pyspark.sql.types import (
     TimestampType,
     VarcharType,
     VariantType,
-)
-
-from pyspark_pravega.errors import UnsupportedTypeError
-from pyspark_pravega.serde.schemas import protobuf
-from pyspark_pravega.serde.schemas.protobuf import MAP, NOT_NULL, TIMESTAMP, VARIANT
-from pyspark_pravega.serde.types.common import (
-    CHAR_VARCHAR,
-    Names,
-    entry_of,
-    is_text,
-    kept_lengths,
-    map_of,
-    named_type,
-    sanitised,
-    spark_name,
-    unsupported,
-    with_lengths,
 )
 
 _Proto = descriptor_pb2.FieldDescriptorProto

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from pyspark_pravega.catalog.statements.evolution.avro_and_json import WIDER
 from pyspark_pravega.errors import SchemaError, UnsupportedOperationError
 from pyspark_pravega.serde.avro import Resolver
@@ -17,6 +15,7 @@ from pyspark_pravega.serde.protobuf import check_readable as check_messages
 from pyspark_pravega.serde.schemas import avro, protobuf
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.types import avro_to_spark
+from pyspark_pravega.spark.arrow import to_arrow_schema
 
 _TEXTS = ("string", "binary", "date", "timestamp", "timestamp_ntz")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.base import CatalogBase, is_internal
 from pyspark_pravega.catalog.ddl import RemoveProperty, SetProperty, TableChange, Transform
 from pyspark_pravega.catalog.names import scope_of, stream_of
-from pyspark_pravega.catalog.properties import PROVIDER
+from pyspark_pravega.catalog.properties import PROVIDER, property_name
 from pyspark_pravega.catalog.statements.key_values.request import (
     KeyValueRequest,
     check_altered,
@@ -19,9 +19,9 @@ from pyspark_pravega.catalog.statements.tables import schema_info
 from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.connector.key_value import (
-    ALTERABLE,
     KEPT_KEY,
     KEY_VALUE,
+    KEY_VALUE_PROPERTIES,
     PARTITIONS,
     TABLE_TYPE,
     KeyValueDefinition,
@@ -41,7 +41,6 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.native import describe
-from pyspark_pravega.settings import canonical_key
 from pyspark_pravega.together import together
 from pyspark_pravega.values import listed
 
@@ -187,8 +186,7 @@ class KeyValueTables:
             if isinstance(change, SetProperty):
                 given[change.property] = change.value
             elif isinstance(change, RemoveProperty):
-                name = change.property
-                removed.add(name if "." in name else canonical_key(name))
+                removed.add(property_name(change.property, KEY_VALUE_PROPERTIES))
             else:
                 raise relation.refuse(
                     f"ALTER TABLE ({type(change).__name__}) of",
@@ -196,7 +194,7 @@ class KeyValueTables:
                 )
         is_ours = KEPT_KEY in relation.properties
         wanted = check_altered(given, is_ours=is_ours, name=stream)
-        unset = removed & (ALTERABLE - {FORMAT, ISOLATION_LEVEL})
+        unset = removed & (KEY_VALUE_PROPERTIES - ({ISOLATION_LEVEL} if is_ours else {FORMAT, ISOLATION_LEVEL}))
         check_altered(dict.fromkeys(unset, ""), is_ours=is_ours, name=stream)
         made_at = made_as(relation.segments)
 

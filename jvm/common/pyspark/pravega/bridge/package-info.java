@@ -1,0 +1,2 @@
+/** The catalog process: what it is asked, what it answers, its errors as Spark's. */
+package pyspark.pravega.bridge;

@@ -1,0 +1,39 @@
+package pyspark.pravega.internals;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.streaming.Trigger;
+
+/** A streaming query that runs in this JVM. Its class has moved with Spark 4.1, so it isn't named here. */
+public final class RunningQuery {
+  private RunningQuery() {}
+
+  /** Whether a query has the real-time trigger; false where the query isn't known. */
+  public static boolean isRealTime(String query) {
+    var execution = SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+    return execution != null && isRealTime(execution.trigger());
+  }
+
+  /** Where an epoch of a query ends in its sources, as its checkpoint tells; null where that isn't known. */
+  public static List<String> offsets(String query, long epoch) {
+    // The session's own list doesn't have it: a query runs in a clone of its session.
+    var execution = SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+    if (execution == null || isRealTime(execution.trigger())) {
+      return null;
+    }
+    var noted = execution.offsetLog().get(epoch);
+    if (noted.isEmpty()) {
+      return null;
+    }
+    List<String> offsets = new ArrayList<>();
+    noted.get().offsets().foreach(offset -> offsets.add(offset.isEmpty() ? null : offset.get().json()));
+    return offsets;
+  }
+
+  /** Spark has it since 4.1. */
+  private static boolean isRealTime(Trigger trigger) {
+    return trigger.getClass().getSimpleName().equals("RealTimeTrigger");
+  }
+}

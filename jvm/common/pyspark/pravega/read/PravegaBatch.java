@@ -1,0 +1,192 @@
+package pyspark.pravega.read;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import pyspark.pravega.catalog.PravegaTable;
+import pyspark.pravega.internals.PythonTasks;
+import pyspark.pravega.internals.ScannedPartition;
+
+/** A batch read. The catalog process plans it when Spark first asks about it: its ends are fixed from then on. */
+final class PravegaBatch implements Batch {
+  private final Read read;
+  private JsonNode plan;
+  private JsonNode narrowed;
+  private Scan scan;
+
+  PravegaBatch(Read read) {
+    this.read = read;
+  }
+
+  /**
+   * What is read, and when.
+   *
+   * @param moments of the query
+   * @param predicates that only narrow what is read
+   * @param limit how many rows are enough; null for all
+   */
+  record Read(
+      Moments moments,
+      PravegaTable table,
+      StructType columns,
+      Map<String, String> options,
+      List<Predicate> predicates,
+      Integer limit) {
+    private JsonNode plan() {
+      return moments.ask(
+          table.stream(),
+          known ->
+              table.process.callAgain(
+                  "planScan",
+                  "namespace", table.identifier.namespace(),
+                  "table", table.identifier.name(),
+                  "columns", columns.fieldNames(),
+                  "schema", table.allFields().json(),
+                  "options", options,
+                  "position", table.position(),
+                  "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
+                  "limit", limit,
+                  "moments", known));
+    }
+
+    /** Whether both are the same rows: of one moment, so of one query. */
+    private boolean gives(Read other) {
+      return moments == other.moments
+          && table.isSame(other.table)
+          && columns.equals(other.columns)
+          && options.equals(other.options)
+          && predicates.equals(other.predicates)
+          && Objects.equals(limit, other.limit);
+    }
+  }
+
+  /** Spark reads once what two scans of a query both read. What only came out when the query ran doesn't count. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof PravegaBatch batch && read.gives(batch.read);
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(read.table.stream(), read.columns, read.predicates, read.limit);
+  }
+
+  /** Says which scan it belongs to. */
+  void belongsTo(Scan scan) {
+    this.scan = scan;
+  }
+
+  /** Plans it, unless that is done. */
+  synchronized JsonNode plan() {
+    if (plan == null) {
+      plan = read.plan();
+    }
+    return plan;
+  }
+
+  /** Leaves out what predicates don't want that were only known when the query ran. Its ends stay as they are. */
+  synchronized void narrow(Predicate[] predicates) {
+    JsonNode planned = plan();
+    JsonNode left =
+        read.table.process.callAgain(
+            "narrowScan",
+            "namespace", read.table.identifier.namespace(),
+            "table", read.table.identifier.name(),
+            "options", read.options,
+            "partitions", planned.get("partitions"),
+            "seen", planned.get("seen"),
+            "routing", planned.get("routing"),
+            "predicates", Predicates.of(predicates));
+    narrowed = left.isNull() ? null : left;
+  }
+
+  /** What is read of it: all that was planned, or less. */
+  private JsonNode left() {
+    return narrowed == null ? plan() : narrowed;
+  }
+
+  /** What it reads, once it is planned; Spark asks also where nothing is read. */
+  synchronized String extent() {
+    if (plan == null) {
+      return "";
+    }
+    JsonNode extent = left().get("extent");
+    if (extent != null) {
+      return " [" + extent.asText() + "]";
+    }
+    return " [" + left().get("segments").asInt() + " segments with events, " + size() + " bytes]";
+  }
+
+  /** What a statement that replaces the table's rows has read of it; null of a moment of the past, or nothing yet. */
+  synchronized String seen() {
+    return plan == null || plan.get("seen").isNull() ? null : left().get("seen").asText();
+  }
+
+  long size() {
+    return plan().get("size").asLong();
+  }
+
+  /** About how many rows. */
+  OptionalLong rows() {
+    JsonNode rows = plan().get("rows");
+    return rows.isNull() ? OptionalLong.empty() : OptionalLong.of(rows.asLong());
+  }
+
+  @Override
+  public synchronized InputPartition[] planInputPartitions() {
+    JsonNode planned = left().get("partitions");
+    InputPartition[] partitions = new InputPartition[planned.size()];
+    for (int i = 0; i < partitions.length; i++) {
+      partitions[i] = new ScannedPartition(i, Base64.getDecoder().decode(planned.get(i).asText()), scan);
+    }
+    return partitions;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return readerFactory(
+        read.table.process.python(),
+        Base64.getDecoder().decode(plan().get("function").asText()),
+        read.columns,
+        (StructType) DataType.fromJson(plan().get("schema").asText()),
+        read.limit != null,
+        plan().get("sharedMemory").asLong());
+  }
+
+  /** Whether tasks hand over batches of columns. */
+  static Scan.ColumnarSupportMode columnarSupportMode() {
+    return ColumnarReaderFactory.available()
+        ? Scan.ColumnarSupportMode.SUPPORTED
+        : Scan.ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  /**
+   * Reads what a pickled function gives: columnar where this Spark can do it.
+   *
+   * @param endsSoon whether it ends by itself right behind what the query takes of it
+   * @param sharedMemory how many bytes a task's worker may share with it; 0 for none
+   */
+  static PartitionReaderFactory readerFactory(
+      UserDefinedPythonDataSource python,
+      byte[] function,
+      StructType readSchema,
+      StructType batchSchema,
+      boolean endsSoon,
+      long sharedMemory) {
+    if (ColumnarReaderFactory.available()) {
+      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon, sharedMemory);
+    }
+    return PythonTasks.readers(python, function, batchSchema);
+  }
+}
