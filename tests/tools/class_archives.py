@@ -27,11 +27,12 @@ from pathlib import Path
 
 from java_tools import PRAVEGA_MAIN, find_java, make_home
 
+from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.files import RELEASES, chosen
 from pyspark_pravega.sandbox.places import cache_folder
 
 _HERE = Path(__file__).parent
-_SANDBOX = _HERE.parents[1] / "pyspark_pravega" / "sandbox"
+_SANDBOX = Path(places.__file__).parent
 _ARTIFACTS = _SANDBOX / "artifacts"
 _LIMIT_S = 300
 _UNUSED_DAYS = 30
