@@ -106,8 +106,9 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
     spark = find()
     yield _of("packages", _packages)
     yield _spark(spark)
-    yield _java(spark)
-    yield from _jvm(spark)
+    java = _java(spark)
+    yield java
+    yield from _jvm(spark, java)
     yield _codec()
     try:
         settings = settle()
@@ -164,7 +165,7 @@ def _java(spark: Spark | None) -> Finding:
     return _of("java", _java_version)
 
 
-def _jvm(spark: Spark | None) -> Iterator[Finding]:
+def _jvm(spark: Spark | None, java: Finding) -> Iterator[Finding]:
     """The jar for the Spark that is here, and what this package uses of that Spark's internals."""
     what = "catalog jar"
     if spark is None:
@@ -174,6 +175,9 @@ def _jvm(spark: Spark | None) -> Iterator[Finding]:
     yield fitting
     if not fitting.ok:
         yield Finding(_INTERNALS, Level.SKIPPED, "not looked at, as no jar fits this Spark")
+        return
+    if not java.ok:
+        yield Finding(_INTERNALS, Level.SKIPPED, "not looked at, as Java doesn't run")
         return
     try:
         problems = checks.internals(places.java(), spark)

@@ -97,7 +97,7 @@ def test_all_faults_are_told_not_only_the_first(tmp_path: Path) -> None:
     assert "controller-uri must look like" in found["configuration"]["text"]
     assert [what for what in found if found[what]["level"] == "bad"] == ["java", "configuration"]
     skipped = [what for what in found if found[what]["level"] == "skipped"]
-    assert skipped == ["controller", "segment store", "schema registry"]
+    assert skipped == ["Spark's internals", "controller", "segment store", "schema registry"]
 
 
 def test_an_authority_that_cannot_be_read_is_told(sandbox: Sandbox) -> None:

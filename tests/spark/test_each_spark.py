@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from streaming_tools import workers_of
 
 from pyspark_pravega.spark import versions
 from pyspark_pravega.spark.jars import installed
@@ -57,6 +58,18 @@ def test_many_rows_come_as_columns(spark: SparkSession, namespace: str) -> None:
     assert rows(spark, query) == [(100000, 4999950000, 5000050000, 4999950000, 4999950000, 3600000)]
     assert len(rows(spark, f"SELECT * FROM {table} LIMIT 5")) == 5
     assert "BatchScan" in str(spark.sql(f"EXPLAIN SELECT id FROM {table}").collect())
+
+
+def test_workers_are_taken_again(spark: SparkSession, namespace: str) -> None:
+    """One that hasn't read all that Spark has sent it would end with its task."""
+    table = f"{namespace}.again"
+    spark.sql(f"CREATE TABLE {table} AS SELECT id FROM range(10)")
+    assert rows(spark, f"SELECT sum(id) FROM {table} WHERE id > 0") == [(45,)]
+    workers = workers_of(spark)
+    assert workers
+    for _ in range(3):
+        assert rows(spark, f"SELECT sum(id) FROM {table} WHERE id > 0") == [(45,)]
+        assert workers_of(spark) & workers
 
 
 def test_statements_on_a_table(spark: SparkSession, namespace: str) -> None:

@@ -37,7 +37,9 @@ def pickled_read(reader: DataSourceReader, schema: StructType) -> tuple[Text64, 
     read: Callable[[Any], Any] = reader.batches if isinstance(reader, RowsReader) else reader.read
 
     def batches(argument: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
-        rows: Iterator[Batch] = read(unpickle(next(argument).column(0)[0].as_py()))
+        # To its end: Spark takes a worker again only when it has read all that it was given.
+        (partition,) = argument
+        rows: Iterator[Batch] = read(unpickle(partition.column(0)[0].as_py()))
         return rows
 
     # By this Spark knows functions of data sources: for its profiler.
