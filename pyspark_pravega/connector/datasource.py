@@ -40,7 +40,7 @@ from pyspark_pravega.connector.options import (
 )
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, resolve_extents
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.stream import PravegaStreamReader, RefusedStreamReader, SnapshotReader, check_alike
 from pyspark_pravega.connector.table import (
     CORRUPT_EVENT,
@@ -113,7 +113,7 @@ class DefaultSource(DataSource):
         """
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
-            return MetadataReader(Settings.resolve().for_statement(options), options)
+            return MetadataReader(statement_settings(options), options)
         definitions = self._definitions(options, schema)
         read = ReadOptions.parse(options)
         definitions = [with_dead_letters(one, read.events) for one in definitions]
@@ -199,7 +199,7 @@ class DefaultSource(DataSource):
         return definition, parsed
 
     def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
-        settings = Settings.resolve().for_statement(options)
+        settings = statement_settings(options)
         definitions = [self._load(options, settings, stream) for stream in streams_of(options, settings)]
         check_alike(definitions)
         if planned is not None:
@@ -208,7 +208,7 @@ class DefaultSource(DataSource):
         return definitions
 
     def _definition(self, options: dict[str, str]) -> TableDefinition:
-        settings = Settings.resolve().for_statement(options)
+        settings = statement_settings(options)
         return self._load(options, settings, stream_of(options, settings))
 
     def _load(self, options: dict[str, str], settings: Settings, stream: Stream) -> TableDefinition:

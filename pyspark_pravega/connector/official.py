@@ -17,7 +17,7 @@ from pyspark_pravega.connector import option_names as keys
 from pyspark_pravega.connector.options import stream_of, streams_of, writer_mode
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, UnsupportedTypeError, did_you_mean
 from pyspark_pravega.serde.formats import JSON, RAW, STRING, SYNONYMS
@@ -190,7 +190,7 @@ def create_missing(options: Mapping[str, str]) -> bool:
     if keys.SCHEMA_TYPE in options or SYNONYMS.get(wanted, wanted) not in (RAW, STRING, JSON):
         return False
     configuration, is_new = new_stream(options), False
-    settings = Settings.resolve().for_statement(options)
+    settings = statement_settings(options)
     controller = shared_client(settings).controller
     for stream in streams_of(options, settings):
         if may_scope and not controller.scope_exists(stream.scope):
