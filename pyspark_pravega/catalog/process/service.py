@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TextIO
 
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
@@ -85,10 +86,12 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     lock = threading.Lock()
 
     def send(answer: dict[str, Any]) -> None:
-        for line in lines_of(answer):
-            with lock:
-                answers.write(line + "\n")
-                answers.flush()
+        # The JVM may have ended meanwhile: nobody is there to hear the answer.
+        with suppress(BrokenPipeError):
+            for line in lines_of(answer):
+                with lock:
+                    answers.write(line + "\n")
+                    answers.flush()
 
     configuration = json.loads(requests.readline())
     try:
