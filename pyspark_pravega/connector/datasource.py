@@ -14,10 +14,12 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.official import (
     MetadataReader,
+    asks_to_create,
     create_missing,
     event_rows,
     metadata_schema,
     new_stream,
+    not_there,
     streaming_options,
     takes_events,
     without_official,
@@ -90,9 +92,9 @@ class DefaultSource(DataSource):
         bounds = ReadOptions.parse(options)
         try:
             definitions = self._definitions(options)
-        except NotFoundError:
-            if not create_missing(options):
-                raise
+        except NotFoundError as error:
+            if not (asks_to_create(options) and create_missing(options)):
+                raise not_there(error, options) from None
             definitions = self._definitions(options)
         definition = definitions[0]
         # Here, because Spark asks for this when the query is defined.
