@@ -47,7 +47,7 @@ SETTINGS = (
         name="controller-uri",
         environment="PRAVEGA_CONTROLLER_URI",
         value="`tcp://host:port` or `tls://...`, or several",
-        unset=f"`{DEFAULT_CONTROLLER_URI}`",
+        unset=f"the running sandbox's, else `{DEFAULT_CONTROLLER_URI}`",
         about="where the controller is",
     ),
     Setting(
