@@ -11,7 +11,7 @@ from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.settings import controller_addresses
 
 START = "pravega-spark sandbox start --detach"
-_told: set[tuple[int, str]] = set()
+_announcements: set[tuple[int, str]] = set()
 
 
 def running() -> state.State | None:
@@ -35,8 +35,8 @@ def variables(program: str) -> Mapping[str, str]:
     if sandbox is None:
         return {}
     addresses = sandbox.addresses()
-    if (os.getpid(), addresses) not in _told:
-        _told.add((os.getpid(), addresses))
+    if (os.getpid(), addresses) not in _announcements:
+        _announcements.add((os.getpid(), addresses))
         print(f"{program}: using the running sandbox, {addresses}", file=sys.stderr, flush=True)
     return sandbox.environment()
 

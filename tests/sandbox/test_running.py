@@ -27,7 +27,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("PRAVEGA_")]:
         monkeypatch.delenv(name)
-    running._told.clear()
+    running._announcements.clear()
 
 
 def start(folder: Path) -> None:
