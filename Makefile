@@ -112,6 +112,7 @@ screenshots: $(STAMP) servers browser
 	$(BIN)/python tests/live/screenshots.py
 
 demo:
+	@test -e $(STAMP) || echo "setting up $(VENV) (Spark, Python packages, the Java part, the native codec, the servers): about 5 minutes, the first time only"
 	@$(MAKE) --no-print-directory -j2 $(STAMP) servers
 	$(BIN)/python examples/nyc_flights.py $(if $(KEEP),--keep)
 

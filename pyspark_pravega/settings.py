@@ -2,7 +2,7 @@
 
 From the strongest to the weakest: an explicit option of a read or write (or a program argument), the catalog's
 configuration (`spark.sql.catalog.<name>.*`), the session's (`spark.pravega.*`), the environment (`PRAVEGA_*`),
-a default.
+the running sandbox where none of these names a controller, a default.
 
 An option may be part of a statement that somebody else has stored, as in a view. So options neither send the
 configuration's credentials to another address, nor say what is trusted, called or opened (`Settings.for_statement`).
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -47,7 +47,7 @@ SETTINGS = (
         name="controller-uri",
         environment="PRAVEGA_CONTROLLER_URI",
         value="`tcp://host:port` or `tls://...`, or several",
-        unset=f"`{DEFAULT_CONTROLLER_URI}`",
+        unset=f"the running sandbox's, else `{DEFAULT_CONTROLLER_URI}`",
         about="where the controller is",
     ),
     Setting(
@@ -148,6 +148,8 @@ _CREDENTIALS = (
     frozenset({"credentials-provider"}),
 )
 """The ways to give credentials, of which a stronger place's replaces a weaker place's."""
+CREDENTIAL_KEYS = frozenset[str]().union(*_CREDENTIALS)
+"""The settings that say who asks."""
 _SCHEMES = {"tcp": "tcp", "pravega": "tcp", "tls": "tls", "ssl": "tls", "pravegas": "tls"}
 
 
@@ -246,6 +248,7 @@ class Settings:
         catalog: Mapping[str, str] | None = None,
         session: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
+        otherwise: Callable[[], Mapping[str, str]] | None = None,
     ) -> Settings:
         """Settle the connection from every place where a user may have put it.
 
@@ -254,6 +257,7 @@ class Settings:
             catalog: the catalog's configuration, keys without `spark.sql.catalog.<name>.`; likewise.
             session: the session's configuration; keys begin with `spark.pravega.`, others are passed over.
             environ: the environment; `os.environ` when None.
+            otherwise: asked where no place names a controller; gives variables as of the environment, or none.
 
         Returns:
             The settings.
@@ -270,13 +274,11 @@ class Settings:
                 if name not in KEYS:
                     raise ConfigurationError(f'unknown configuration "{key}"{did_you_mean(name, KEYS)}')
                 from_session[name] = value
-        layers = [_canonical(options), _canonical(catalog), from_session, _from_environment(environ, _ENVIRONMENT)]
-        values = _from_environment(environ, _JAVA_ENVIRONMENT)
-        for layer in reversed(layers):
-            layer_values = {key: value.strip() for key, value in layer.items() if value.strip()}
-            way = _way_of_credentials(layer_values)
-            weaker = [key for other in _CREDENTIALS if way and other is not way for key in other]
-            values = {key: value for key, value in values.items() if key not in weaker} | layer_values
+        environments = [_from_environment(environ, names) for names in (_ENVIRONMENT, _JAVA_ENVIRONMENT)]
+        layers = [_canonical(options), _canonical(catalog), from_session, *environments]
+        if otherwise is not None and not any(layer.get("controller-uri", "").strip() for layer in layers):
+            layers.append(_from_environment(otherwise(), _ENVIRONMENT))
+        values = _strongest(layers)
         registry = values.get("schema-registry-uri")
         settings = cls(
             controller_uri=_controller_uri(values.get("controller-uri", DEFAULT_CONTROLLER_URI)),
@@ -414,6 +416,17 @@ def _canonical(layer: Mapping[str, str] | None) -> dict[str, str]:
 
 def _from_environment(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
     return {key: environ[variable] for key, variable in variables.items() if variable in environ}
+
+
+def _strongest(layers: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The value of each key in the first layer that has it; one way of credentials replaces the others below it."""
+    values: dict[str, str] = {}
+    for layer in reversed(layers):
+        layer_values = {key: value.strip() for key, value in layer.items() if value.strip()}
+        way = _way_of_credentials(layer_values)
+        weaker = [key for other in _CREDENTIALS if way and other is not way for key in other]
+        values = {key: value for key, value in values.items() if key not in weaker} | layer_values
+    return values
 
 
 def _shared_memory(text: str | None) -> int:

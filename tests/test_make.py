@@ -131,3 +131,18 @@ def _meet(folder: Path, target: str, step: str, *, installed: tuple[str, ...]) -
             make.communicate()
     assert make.returncode == 0, errors
     return (venv / "native.log").read_text()
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_the_demo_says_that_its_first_set_up_takes_minutes(tmp_path: Path, ready: bool) -> None:
+    tools, venv = tmp_path / "tools", tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    _link_tools(tools)
+    # One that is set up, and one in which each step fails.
+    _write_program(venv / "bin" / "python", tools, "exit 1")
+    if ready:
+        for stamp in (".tools", ".package", ".native", ".ready"):
+            (venv / stamp).touch()
+    said = _make(tools, f"VENV={venv}", "PYTHON=false", "demo").stdout
+    assert said.startswith(f"setting up {venv} (Spark") != ready
+    assert ("about 5 minutes" in said) != ready

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.official import (
     MetadataReader,
+    asks_to_create,
     create_missing,
     event_rows,
     metadata_schema,
     new_stream,
+    not_there,
     streaming_options,
     takes_events,
     without_official,
@@ -31,7 +33,7 @@ from pyspark_pravega.connector.options import (
 )
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, resolve_extents
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.stream import PravegaStreamReader, RefusedStreamReader, SnapshotReader, check_alike
 from pyspark_pravega.connector.table import (
     CORRUPT_EVENT,
@@ -90,9 +92,9 @@ class DefaultSource(DataSource):
         bounds = ReadOptions.parse(options)
         try:
             definitions = self._definitions(options)
-        except NotFoundError:
-            if not create_missing(options):
-                raise
+        except NotFoundError as error:
+            if not (asks_to_create(options) and create_missing(options)):
+                raise not_there(error, options) from None
             definitions = self._definitions(options)
         definition = definitions[0]
         # Here, because Spark asks for this when the query is defined.
@@ -113,7 +115,7 @@ class DefaultSource(DataSource):
         """
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
-            return MetadataReader(Settings.resolve().for_statement(options), options)
+            return MetadataReader(statement_settings(options), options)
         definitions = self._definitions(options, schema)
         read = ReadOptions.parse(options)
         definitions = [with_dead_letters(one, read.events) for one in definitions]
@@ -204,7 +206,7 @@ class DefaultSource(DataSource):
         return definition, parsed
 
     def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
-        settings = Settings.resolve().for_statement(options)
+        settings = statement_settings(options)
         definitions = [self._load(options, settings, stream) for stream in streams_of(options, settings)]
         check_alike(definitions)
         if planned is not None:
@@ -213,7 +215,7 @@ class DefaultSource(DataSource):
         return definitions
 
     def _definition(self, options: dict[str, str]) -> TableDefinition:
-        settings = Settings.resolve().for_statement(options)
+        settings = statement_settings(options)
         return self._load(options, settings, stream_of(options, settings))
 
     def _load(self, options: dict[str, str], settings: Settings, stream: Stream) -> TableDefinition:

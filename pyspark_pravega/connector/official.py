@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,9 +16,15 @@ from pyspark_pravega.connector import option_names as keys
 from pyspark_pravega.connector.options import stream_of, streams_of, writer_mode
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.errors import ConfigurationError, UnsupportedTypeError, did_you_mean
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    NotFoundError,
+    StreamNotFoundError,
+    UnsupportedTypeError,
+    did_you_mean,
+)
 from pyspark_pravega.serde.formats import JSON, RAW, STRING, SYNONYMS
 from pyspark_pravega.serde.raw import EVENT, KEY_COLUMN, EventCodec
 from pyspark_pravega.settings import Settings
@@ -169,6 +177,35 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
+def asks_to_create(options: Mapping[str, str]) -> bool:
+    """Whether a read makes the streams that aren't there: one of the options about that says so.
+
+    Args:
+        options: canonical options.
+    """
+    return bool(options.keys() & keys.MAKING_KEYS)
+
+
+def not_there(error: NotFoundError, options: Mapping[str, str]) -> NotFoundError:
+    """An error about a stream that a read doesn't find, with the nearest name of the scope.
+
+    Args:
+        error: what is missing.
+        options: canonical options.
+    """
+    if not isinstance(error, StreamNotFoundError):
+        return error
+    settings = statement_settings(options)
+    controller = shared_client(settings).controller
+    words = str(error)
+    for stream in streams_of(options, settings):
+        with suppress(NotFoundError):
+            names = [name for name in controller.list_streams(stream.scope) if not name.startswith("_")]
+            near = difflib.get_close_matches(stream.name, names, n=1) if stream.name not in names else []
+            words += f'; did you mean "{stream.scope}/{near[0]}"?' if near else ""
+    return StreamNotFoundError(f'{words} (a read makes a stream only with the option "{keys.CREATE_STREAM}" = true)')
+
+
 def create_missing(options: Mapping[str, str]) -> bool:
     """Make the streams that aren't there, and their scopes, unless options forbid it.
 
@@ -190,7 +227,7 @@ def create_missing(options: Mapping[str, str]) -> bool:
     if keys.SCHEMA_TYPE in options or SYNONYMS.get(wanted, wanted) not in (RAW, STRING, JSON):
         return False
     configuration, is_new = new_stream(options), False
-    settings = Settings.resolve().for_statement(options)
+    settings = statement_settings(options)
     controller = shared_client(settings).controller
     for stream in streams_of(options, settings):
         if may_scope and not controller.scope_exists(stream.scope):

@@ -59,6 +59,7 @@ WHICH, EVENTS, BOUNDS, VERSIONS, TRIGGERS, WRITES, MAKING, READS_OF_OTHERS, WRIT
 _BOOLEAN = "`true`, `false`"
 _CUT = "`earliest`, `latest`, a stream cut, or a cut's name"
 _TIME = "ISO 8601, or ms since 1970"
+_MADE = "`true`; of a read without any of these: `false`"
 
 
 def _option(name: str, group: str, value: str, about: str, unset: str = "") -> Declared:
@@ -101,8 +102,8 @@ OPTIONS = (
     _option(MERGE_SCHEMA, WRITES, _BOOLEAN, "whether a streaming query adds its rows' columns to the table", "`false`"),
     _option(METADATA, READS_OF_OTHERS, "`Streams`, `StreamInfo`, ...", "tells of streams in place of their events"),
     _option(APPROX_BYTES, READS_OF_OTHERS, "a number", f"as `{MAX_BYTES}`"),
-    _option(CREATE_SCOPE, MAKING, _BOOLEAN, "whether the scope is made", "`true`"),
-    _option(CREATE_STREAM, MAKING, _BOOLEAN, "whether the stream is made", "`true`"),
+    _option(CREATE_SCOPE, MAKING, _BOOLEAN, "whether the scope is made", _MADE),
+    _option(CREATE_STREAM, MAKING, _BOOLEAN, "whether the stream is made", _MADE),
     _option(DEFAULT_SEGMENTS, MAKING, "a number", "its segments", "1"),
     _option(DEFAULT_FACTOR, MAKING, "a number", "into how many a busy segment splits"),
     _option(DEFAULT_BYTES_RATE, MAKING, "a number", "the rate that one segment should take"),
@@ -129,6 +130,8 @@ BOUND_KEYS = named(BOUNDS)
 """Options that say what of a stream is read, and how."""
 TRIGGER_KEYS = named(TRIGGERS)
 """Options of streaming reads, without a meaning for others."""
+MAKING_KEYS = named(MAKING)
+"""Options about a stream that isn't there."""
 OFFICIAL_READ_KEYS = named(MAKING, READS_OF_OTHERS)
 """Options of Pravega's own Spark connector for reads, beyond those that are ours, too."""
 OFFICIAL_WRITE_KEYS = named(MAKING, WRITES_OF_OTHERS)

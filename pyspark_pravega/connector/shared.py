@@ -1,15 +1,30 @@
-"""One client and one registry connection per process and settings, for whoever needs them."""
+"""Where Pravega is for this process, and one client and one registry connection per process and settings."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from pyspark_pravega.client import Client
+from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.connector.memory import keep_freed_memory, spare_what_is_loaded
 from pyspark_pravega.registry import SchemaRegistry
-from pyspark_pravega.settings import Settings
+from pyspark_pravega.settings import Settings, canonical_key
+
+
+def statement_settings(options: Mapping[str, str]) -> Settings:
+    """The connection of a read or write without the catalog: its options, else the environment, else the sandbox.
+
+    Args:
+        options: keys that aren't connection settings are passed over.
+
+    Raises:
+        ConfigurationError: as of `Settings.resolve` and `Settings.for_statement`.
+    """
+    names_one = "controller-uri" in map(canonical_key, options)
+    return Settings.resolve(otherwise=None if names_one else running_sandbox).for_statement(options)
 
 
 def shared_client(settings: Settings) -> Client:

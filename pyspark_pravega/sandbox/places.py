@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.spark import find
 
 CACHE_VARIABLE = "PYSPARK_PRAVEGA_CACHE"
 IVY_SETTINGS_VARIABLE = "PYSPARK_PRAVEGA_IVY_SETTINGS"
@@ -59,25 +58,6 @@ def java() -> Path:
             "the sandbox needs Java 11 or newer, and found no `java`: install one, or set JAVA_HOME to it"
         )
     return Path(command)
-
-
-def ivy_jar() -> Path:
-    """The Ivy of the Spark that is here, else the one that comes with this package.
-
-    Returns:
-        The jar.
-
-    Raises:
-        SandboxError: there is none.
-    """
-    spark = find()
-    own = Path(__file__).parents[1] / "jars"
-    for jars in ([spark.home / "jars"] if spark else []) + [own]:
-        if ivy_jars := sorted(jars.glob("ivy-*.jar")):
-            return ivy_jars[-1]
-    raise SandboxError(
-        f"{own} holds no ivy-*.jar, with which the sandbox fetches its servers: install the package again"
-    )
 
 
 def ivy_settings() -> Path | None:

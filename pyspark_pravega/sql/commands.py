@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.sandbox import places, state
+from pyspark_pravega.sandbox import running
 from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, SETTINGS, Settings
 from pyspark_pravega.spark import HOME_VARIABLE, Spark, needed
 from pyspark_pravega.sql.session import DEFAULT_CATALOG, GROUP_FILTER, spark_conf
@@ -116,7 +116,7 @@ def resolve_settings(arguments: argparse.Namespace) -> Settings:
         "tls-ca": arguments.tls_ca,
     }
     options = {key: value for key, value in values.items() if value}
-    return Settings.resolve(options, environ={**_sandbox_environment(options), **os.environ})
+    return Settings.resolve(options, otherwise=lambda: running.variables("pravega-spark"))
 
 
 def nobodys_flags(settings: Settings, catalog: str) -> list[str]:
@@ -171,18 +171,6 @@ def flags(settings: Settings, catalog: str) -> list[str]:
     for key, value in conf.items():
         arguments += ["--conf", f"{key}={value}"]
     return arguments
-
-
-def _sandbox_environment(options: dict[str, str]) -> dict[str, str]:
-    """Where no controller is named at all, that of the sandbox that this user has running."""
-    if "controller-uri" in options or "PRAVEGA_CONTROLLER_URI" in os.environ:
-        return {}
-    sandbox = state.load(places.state_folder())
-    if sandbox is None or sandbox.health() is not state.Health.RUNNING:
-        return {}
-    print(f"pravega-spark: using the running sandbox, {sandbox.addresses()}", file=sys.stderr)
-    own = Settings.resolve() != _nobodys(Settings.resolve())
-    return sandbox.environment(secrets=not own)
 
 
 _CONNECTION = {

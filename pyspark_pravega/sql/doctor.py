@@ -22,7 +22,7 @@ from pyspark_pravega.connector import handover
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.frames import native_module
 from pyspark_pravega.registry import SchemaRegistry
-from pyspark_pravega.sandbox import places, state
+from pyspark_pravega.sandbox import places, running, state
 from pyspark_pravega.serde.native import SLOWER
 from pyspark_pravega.settings import DEFAULT_CONTROLLER_URI, Settings
 from pyspark_pravega.spark import INSTALL, Spark, checks, find
@@ -123,7 +123,7 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
         yield _shared_memory(settings)
     options = ", ".join(f"{key}={value}" for key, value in _shown(settings).items())
     yield Finding("configuration", Level.OK, f"{options}; {who}")
-    yield from _sandbox(settings)
+    yield _sandbox(settings)
     with ExitStack() as stack:
         try:
             client = stack.enter_context(Client(settings))
@@ -221,18 +221,23 @@ def _why_unreadable(size: int) -> str | None:
     return f"files of another process can't be opened in /proc here ({reason})" if done.returncode else None
 
 
-def _sandbox(settings: Settings) -> Iterator[Finding]:
-    """The sandbox of this user, if there's one and these settings mean it, or mean nothing in particular."""
+def _sandbox(settings: Settings) -> Finding:
+    """The sandbox of this user. It is bad only where these settings mean it, or mean nothing in particular."""
     folder = places.state_folder()
     sandbox = state.load(folder)
-    if sandbox is None or settings.controller_uri not in (sandbox.controller_uri, DEFAULT_CONTROLLER_URI):
-        return
+    if sandbox is None:
+        return Finding("sandbox", Level.OK, f"none runs; `{running.START}` starts one")
     ended = " and ".join(sandbox.ended())
-    if ended:
-        words = f"{ended} ended without `pravega-spark sandbox stop` (killed, crashed, or this machine went down)"
-        yield Finding("sandbox", Level.BAD, f"the one in {folder} is broken: {words}; {_LOOK_AT_LOGS}")
-    else:
-        yield Finding("sandbox", Level.OK, f"the one in {folder} is {sandbox.health().value}, {sandbox.addresses()}")
+    unused = "" if settings.controller_uri == sandbox.controller_uri else "; it isn't used: another address is named"
+    if not ended:
+        words = f"the one in {folder} is {sandbox.health().value}, {sandbox.addresses()}{unused}"
+        return Finding("sandbox", Level.OK, words)
+    meant = settings.controller_uri in (sandbox.controller_uri, DEFAULT_CONTROLLER_URI)
+    words = f"{ended} ended without `pravega-spark sandbox stop` (killed, crashed, or this machine went down)"
+    level = Level.BAD if meant else Level.OK
+    return Finding(
+        "sandbox", level, f"the one in {folder} is broken: {words}; {_LOOK_AT_LOGS}{'' if meant else unused}"
+    )
 
 
 def _shown(settings: Settings) -> dict[str, str]:

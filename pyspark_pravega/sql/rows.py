@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from pyspark_pravega.progress import Bar
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import JSON, schema_for
+from pyspark_pravega.spark.types import DecimalType
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.completion import completes_tables
 from pyspark_pravega.sql.streams import named_stream
@@ -214,6 +216,8 @@ class _Printer:
     def __init__(self, definition: TableDefinition, *, as_json: bool) -> None:
         self._codec, self._names, self._as_json = json_codec(definition), definition.schema.fieldNames(), as_json
         self._widths = [min(_WIDEST, len(name)) for name in self._names]
+        decimals = {one.name: one.dataType for one in definition.schema if isinstance(one.dataType, DecimalType)}
+        self._scales = {name: kind.scale for name, kind in decimals.items()}
 
     def print_table(self, rows: pa.Table) -> None:
         """The first rows, below the columns' names."""
@@ -241,6 +245,11 @@ class _Printer:
 
     def _cells(self, text: str) -> list[str]:
         values = json.loads(text)
+        # As SQL shows them: with all digits, which JSON's numbers lose.
+        exact = json.loads(text, parse_float=Decimal, parse_int=Decimal) if self._scales else {}
+        for name, scale in self._scales.items():
+            if exact.get(name) is not None:
+                values[name] = f"{Decimal(exact[name]):.{scale}f}"
         return [_cell(values.get(name)) for name in self._names]
 
     def _line(self, cells: Sequence[str]) -> str:

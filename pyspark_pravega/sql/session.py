@@ -6,11 +6,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.settings import SESSION_PREFIX, SHARED_MEMORY_VARIABLE, Settings
+from pyspark_pravega.settings import (
+    CREDENTIAL_KEYS,
+    SECRET_KEYS,
+    SESSION_PREFIX,
+    SHARED_MEMORY_VARIABLE,
+    Settings,
+    canonical_key,
+)
 from pyspark_pravega.spark.jars import jar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
 CATALOG_CLASS = "pyspark.pravega.PravegaCatalog"
@@ -19,6 +29,9 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINT_FILES = "pyspark.pravega.CheckpointFiles"
 GROUP_FILTER = "spark.sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled"
 """With it Spark can't analyse a MERGE whose source has metadata columns, of whatever table."""
+
+_WRITTEN: dict[str, str] = {}
+"""What `configure` has written into Spark's configuration: nobody was submitted with that."""
 
 
 def spark_conf(settings: Settings, *, catalog: str = DEFAULT_CATALOG) -> dict[str, str]:
@@ -57,10 +70,11 @@ def configure(
     Args:
         builder: `SparkSession.builder`.
         catalog: the catalog's name in SQL.
-        controller: `tcp://host:port`; from the environment, or a default, when None.
-        schema_registry: `http://host:port`; from the environment when None.
-        scope: the default scope; from the environment when None.
-        username: who asks; from the environment when None.
+        controller: `tcp://host:port`; when None what the program was submitted with, else the environment's, else the
+            running sandbox's, else a default.
+        schema_registry: `http://host:port`; likewise, without a default.
+        scope: the default scope; likewise.
+        username: who asks; likewise.
         password: that user's; likewise.
         credentials_file: a file that holds both, on every machine that takes part; likewise.
         tls_ca: a PEM file with the authorities to trust, on every machine that takes part; likewise.
@@ -83,35 +97,92 @@ def configure(
         "credentials-file": credentials_file,
         "tls-ca": tls_ca,
     }
-    settings = Settings.resolve({key: value for key, value in values.items() if value})
+    given = {key: value for key, value in values.items() if value}
+    # What is wrong with them is said here, whatever the program is submitted with.
+    Settings.resolve(given)
     # Spark's workers and the catalog process must be the Python in which this package is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key, value in spark_conf(settings, catalog=catalog).items():
-        builder = builder.config(key, value)
-    public, whole = settings.to_options(secrets=False), settings.to_options()
-    secrets = {key: value for key, value in whole.items() if key not in public}
-    return _then_set_up(builder, catalog, secrets)
-
-
-def _then_set_up(builder: SparkSession.Builder, catalog: str, secrets: dict[str, str]) -> SparkSession.Builder:
-    """Let a builder do more when it has made the session, or got one that was there: see that it has the jar and this
-    program's environment, say how checkpoints are written, and hand secrets to the JVM."""
     make = builder.getOrCreate
 
     def get_or_create() -> SparkSession:
+        settings = _complete(builder, catalog, given)
         session = make()
-        _bring_jar(session)
+        _bring_to_executors(session)
         _set_if_missing(session, _CHECKPOINTS, _CHECKPOINT_FILES)
         _set_if_missing(session, GROUP_FILTER, "false")
-        jvm: Any = session.sparkContext._jvm
         _bring_shared_memory(session)
+        jvm: Any = session.sparkContext._jvm
         jvm.pyspark.pravega.Secrets.clear(catalog)
-        for key, value in secrets.items():
-            jvm.pyspark.pravega.Secrets.put(catalog, key, value)
+        for key in SECRET_KEYS & settings.to_options().keys():
+            jvm.pyspark.pravega.Secrets.put(catalog, key, settings.to_options()[key])
         return session
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
     return builder
+
+
+def _complete(builder: SparkSession.Builder, catalog: str, given: Mapping[str, str]) -> Settings:
+    """Add to a builder what the program wasn't submitted with: a builder's own settings win over all others."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    options: dict[str, Any] = builder._options
+    session: Any = SparkSession._instantiatedSession
+    running = session is not None and session._sc._jsc is not None
+    if not running:
+        # Only the JVM knows what is in its command line and in spark-defaults.conf.
+        own = SparkConf()
+        for key, value in options.items():
+            own.set(key, value)
+        SparkContext._ensure_initialized(conf=own)
+    submitted = dict(session.conf.getAll if running else SparkConf().getAll()) | options
+    _bring_to_driver(SparkContext._jvm)
+    settings, missing = completion(submitted, catalog, given)
+    for key, value in missing.items():
+        builder.config(key, value)
+        _WRITTEN[key] = value
+    return settings
+
+
+def completion(submitted: Mapping[str, str], catalog: str, given: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:
+    """What is to be added to a program's configuration for a catalog.
+
+    Args:
+        submitted: the configuration.
+        catalog: the catalog's name in SQL.
+        given: connection settings that win over those of the configuration.
+
+    Returns:
+        The connection, and configuration key to value; without secrets, unless one takes another one's place.
+    """
+    prefix = f"spark.sql.catalog.{catalog}"
+    theirs = {key: value for key, value in submitted.items() if _WRITTEN.get(key) != value}
+    own = {key.removeprefix(f"{prefix}."): value for key, value in theirs.items() if key.startswith(f"{prefix}.")}
+    in_session = {key: value for key, value in theirs.items() if key.startswith(SESSION_PREFIX)}
+    looked: list[Mapping[str, str]] = []
+
+    def look() -> Mapping[str, str]:
+        looked.append(running_sandbox())
+        return looked[-1]
+
+    settings = Settings.resolve(given, catalog=own, session=in_session, otherwise=look)
+    whole = settings.to_options()
+    named = {*map(canonical_key, own), *(canonical_key(key.removeprefix(SESSION_PREFIX)) for key in in_session)}
+    # The default address stays unsaid, so that a catalog process finds a sandbox that is started later.
+    unsaid = SECRET_KEYS | {"shared-memory"} | ({"controller-uri"} if looked == [{}] else set())
+    missing = {} if prefix in theirs else {prefix: CATALOG_CLASS}
+    for key in whole.keys() - unsaid:
+        if key in given or key not in named:
+            missing[f"{prefix}.{key}"] = whole[key]
+    for key in own:
+        name = canonical_key(key)
+        if name in given or (name in CREDENTIAL_KEYS and name not in whole):
+            # However it is spelled; an empty one is none.
+            missing[f"{prefix}.{key}"] = whole.get(name, "")
+    jars, shim = [path for path in submitted.get("spark.jars", "").split(",") if path], str(jar())
+    if not any(path.endswith(shim) for path in jars):
+        missing["spark.jars"] = ",".join([*jars, shim])
+    return settings, {key: value for key, value in missing.items() if theirs.get(key) != value}
 
 
 def _set_if_missing(session: SparkSession, key: str, value: str) -> None:
@@ -131,24 +202,31 @@ def _bring_shared_memory(session: SparkSession) -> None:
         _set_if_missing(session, f"{SESSION_PREFIX}shared-memory", value)
 
 
-def _bring_jar(session: SparkSession) -> None:
-    """Give the jar to a JVM that was there before the builder: that of a session of a shell or notebook, or one whose
-    session was stopped. Spark reads `spark.jars` when it starts a JVM only."""
-    from py4j.java_gateway import JavaPackage, get_java_class  # type: ignore[import-untyped]
+def _bring_to_driver(jvm: Any) -> None:
+    """Give the jar to the driver's JVM, which reads `spark.jars` only when it starts."""
+    from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    if not isinstance(jvm.pyspark.pravega.Secrets, JavaPackage):
+        return
+    shim = jar()
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.net.URL(shim.as_uri()))
+    except Py4JError:
+        raise ConfigurationError(
+            f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={shim} "
+            "(pravega-spark config prints all settings)"
+        ) from None
+
+
+def _bring_to_executors(session: SparkSession) -> None:
+    """Give the jar to executors of a context that was there before the builder."""
+    from py4j.java_gateway import get_java_class
 
     context: Any = session.sparkContext
     jvm, shim = context._jvm, jar(session.version)
-    address, secrets = jvm.java.net.URL(shim.as_uri()), jvm.pyspark.pravega.Secrets
-    if isinstance(secrets, JavaPackage):
-        try:
-            jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(address)
-        except Py4JError:
-            raise ConfigurationError(
-                f"Spark runs already, and takes no further jar: end it, or start it with spark.jars={shim} "
-                "(pravega-spark config prints all settings)"
-            ) from None
-    elif get_java_class(secrets).getProtectionDomain().getCodeSource().getLocation() != address:
+    source = get_java_class(jvm.pyspark.pravega.Secrets).getProtectionDomain().getCodeSource().getLocation()
+    if source != jvm.java.net.URL(shim.as_uri()):
         # It is among the jars of Spark itself, on each machine.
         return
     scala_context = context._jsc.sc()

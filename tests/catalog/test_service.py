@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -325,3 +326,20 @@ def test_the_process_ends_with_its_input_though_a_request_still_waits(silent: st
     finally:
         service.process.stdin = None
         service.close()
+
+
+def test_a_program_that_ends_while_it_is_answered_hears_nothing_of_it(settings: Settings) -> None:
+    """The JVM is gone, and its process still makes answers."""
+    leaving = Service(settings.to_options())
+    assert leaving.process.stdout
+    assert leaving.process.stdin
+    assert leaving.process.stderr
+    leaving.process.stdout.close()
+    for _ in range(5):
+        leaving.send("listNamespaces")
+    # It has made one, and found nobody, before its input ends.
+    assert select.select([leaving.process.stderr], [], [], 1.0)[0] == []
+    leaving.process.stdin.close()
+    assert leaving.process.wait(30) == 0
+    assert leaving.process.stderr.read() == ""
+    leaving.process.stderr.close()

@@ -1,6 +1,7 @@
 """The tables of docs/reference.md that are made from the code: settings, properties, options.
 
-`python tests/docs/reference_tables.py` writes them; with `--check` it says whether they are as they should be.
+`.venv/bin/python tests/docs/reference_tables.py` writes them; with `--check` it says whether they are as they should
+be.
 """
 
 from __future__ import annotations
@@ -78,6 +79,6 @@ if __name__ == "__main__":
     before = PAGE.read_text()
     if sys.argv[1:] == ["--check"]:
         if before != made(before):
-            sys.exit(f"{PAGE.name} isn't what the code says: run python tests/docs/{Path(__file__).name}")
+            sys.exit(f"{PAGE.name} isn't what the code says: run .venv/bin/python tests/docs/{Path(__file__).name}")
     else:
         PAGE.write_text(made(before))

@@ -1,6 +1,7 @@
 """What stands on the pages runs, block after block, on real servers; each page has a namespace of its own.
 
-A block that can't run has a comment right above it, `<!-- not run: why -->`. Summaries of a run say how many ran.
+README.md is run as a stranger would (`test_readme.py`). A block that can't run has a comment right above it,
+`<!-- not run: why -->`. Summaries of a run say how many ran.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def test_statements_are_told_apart() -> None:
     assert statements(text) == ["SELECT 'a;b--c' \n  AS x", "SELECT `a;b`, 1 - 2"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)])
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md" and runs(page)])
 def test_what_a_page_shows_runs(page: str, reader: Reader, record_property: Callable[[str, object], None]) -> None:
     reader.sql(MADE_BEFORE.get(page, ""))
     ran = 0

@@ -199,6 +199,21 @@ def test_what_names_no_table_is_told(run: Run, scope: str) -> None:
     assert "-n must be" in run("tail", "a.b", "-n", "-1")[2]
 
 
+def test_decimals_are_shown_as_sql_shows_them(run: Run, settings: Settings, scope: str) -> None:
+    columns = (
+        StructType([*FEW]).add("amount", DecimalType(10, 2)).add("exact", DecimalType(38, 18)).add("n", DecimalType(38))
+    )
+    table = make(settings, scope, "decimals", columns)
+    values = {"amount": "12.5", "exact": "12345678901234567890.000000000000000001", "n": "7" * 38}
+    numbers = ", ".join(f'"{name}": {value}' for name, value in values.items())
+    assert run("put", table, lines=f'{{"id": 1, {numbers}}}\n{{"id": 2}}\n')[0] == 0
+    shown = [line.split() for line in run("tail", table)[1].splitlines()[2:]]
+    assert sorted(shown) == [
+        ["1", "NULL", "12.50", values["exact"], values["n"]],
+        ["2", *["NULL"] * 4],
+    ]
+
+
 def test_events_of_others_are_shown_over_a_scale(run: Run, client: Client, scope: str) -> None:
     """A stream without a schema and a commit log."""
     stream = Stream(scope, "bytes")

@@ -61,10 +61,12 @@ def test_all_is_well_with_a_sandbox(request: pytest.FixtureRequest, sandbox: San
         "codec",
         "shared memory",
         "configuration",
+        "sandbox",
         "controller",
         "segment store",
     ]
     assert list(found) == [*expected, "schema registry"]
+    assert found["sandbox"]["text"] == "none runs; `pravega-spark sandbox start --detach` starts one"
     assert re.search(r"answers in \d+ ms; Pravega 0\.1\d", found["segment store"]["text"])
     assert running.environment().get("PRAVEGA_PASSWORD", "no secret") not in printed
 
@@ -156,9 +158,10 @@ def test_a_sandbox_that_crashed_is_told(sandbox: Sandbox, tmp_path: Path, names:
         assert found["sandbox"]["level"] == "bad"
         assert words in found["sandbox"]["text"]
         assert "pravega-spark sandbox logs" in found["sandbox"]["text"]
-    # Who uses another Pravega doesn't miss it.
+    # Who uses another Pravega doesn't miss it, and is told that.
     _, found, _ = doctor({"PRAVEGA_CONTROLLER_URI": "tcp://127.0.0.1:1", "XDG_STATE_HOME": str(tmp_path)})
-    assert "sandbox" not in found
+    assert found["sandbox"]["ok"]
+    assert found["sandbox"]["text"].endswith("it isn't used: another address is named")
 
 
 def test_a_sandbox_that_runs_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -166,6 +169,7 @@ def test_a_sandbox_that_runs_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
     code, found, _ = doctor({"XDG_STATE_HOME": str(tmp_path)})
     assert code == 0
     assert found["sandbox"]["level"] == "ok"
+    assert "isn't used" not in found["sandbox"]["text"]
     assert found["controller"]["level"] == "ok"
 
 

@@ -162,4 +162,7 @@ def test_its_defaults_and_its_rows(spark: SparkSession, client: Client, programs
         programs.place(spark.read.format("pravega"), "misspelt").option("allow_create_stream", "false").load()
     with pytest.raises(AnalysisException, match="does not exist"):
         programs.place(spark.read.format("pravega"), "misspelt").option("format", "avro").load()
+    for reader in (spark.read, spark.readStream):
+        with pytest.raises(AnalysisException, match=f'does not exist; did you mean "{programs.scope}/ticks"'):
+            programs.place(reader.format("pravega"), "tiks", allow=False).load()
     assert list(client.controller.list_streams(programs.scope)) == ["ticks"]

@@ -24,11 +24,10 @@ from pyspark_pravega.connector.option_names import METADATA, READ_KEYS
 from pyspark_pravega.connector.options import canonical, streams_of
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Extent, Moment, moment_at, moment_of, rows_at, snapshot_until
-from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
 from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError
-from pyspark_pravega.settings import Settings
 
 Definition = TypeVar("Definition", bound="TableDefinition | KeyValueDefinition")
 
@@ -244,7 +243,7 @@ class Planner:
         written = str(stream_of(namespace, table))
         for options in reads:
             given = canonical(options, READ_KEYS, "read option")
-            settings = Settings.resolve().for_statement(given)
+            settings = statement_settings(given)
             if METADATA not in given and written in map(str, streams_of(given, settings)):
                 raise UnsupportedOperationError(
                     f'stream "{written}" can\'t be replaced or changed by a statement that reads a stream of this name '

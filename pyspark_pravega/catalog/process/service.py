@@ -14,12 +14,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TextIO
 
 from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
 from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.protocol import Method, call
+from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.connector.option_names import BOUND_KEYS, TRIGGER_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (
@@ -84,10 +86,12 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     lock = threading.Lock()
 
     def send(answer: dict[str, Any]) -> None:
-        for line in lines_of(answer):
-            with lock:
-                answers.write(line + "\n")
-                answers.flush()
+        # The JVM may have ended meanwhile: nobody is there to hear the answer.
+        with suppress(BrokenPipeError):
+            for line in lines_of(answer):
+                with lock:
+                    answers.write(line + "\n")
+                    answers.flush()
 
     configuration = json.loads(requests.readline())
     try:
@@ -154,7 +158,7 @@ def settle_settings(options: dict[str, str], session: dict[str, str]) -> Setting
         name = canonical_key(key)
         if name not in KEYS:
             raise ConfigurationError(f'unknown catalog configuration "{key}"{did_you_mean(name, KEYS)}')
-    return Settings.resolve(catalog=options, session=session)
+    return Settings.resolve(catalog=options, session=session, otherwise=running_sandbox)
 
 
 def describe(error: BaseException) -> Failure:

@@ -14,6 +14,7 @@ from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.progress import Reports, megabytes
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.processes import Kept
+from pyspark_pravega.spark import find
 
 FLAT = "[artifact]-[revision](-[classifier]).[ext]"
 """All files side by side."""
@@ -76,7 +77,7 @@ def command(ivy_file: Path, ivy_home: Path, *more: str, settings: Path | None, j
         jvm: options for Java.
     """
     return [
-        str(places.java()), *jvm, f"-Divy.default.ivy.user.dir={ivy_home}", "-jar", str(places.ivy_jar()),
+        str(places.java()), *jvm, f"-Divy.default.ivy.user.dir={ivy_home}", "-jar", str(_ivy_jar()),
         *(["-settings", str(settings)] if settings else []),
         "-cache", str(ivy_home / "cache"), "-ivy", str(ivy_file.absolute()), *more,
     ]  # fmt: skip
@@ -146,3 +147,15 @@ def _last(output: str) -> str:
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if line.lstrip().startswith(("::", "ERROR", "WARN", "\t::"))] or lines
     return "\n".join(f"  {line.strip()}" for line in telling[-_LAST_LINES:])
+
+
+def _ivy_jar() -> Path:
+    """The Ivy of the Spark that is here, else the one that comes with this package."""
+    spark = find()
+    own = Path(__file__).parents[2] / "jars"
+    for jars in ([spark.home / "jars"] if spark else []) + [own]:
+        if ivy_jars := sorted(jars.glob("ivy-*.jar")):
+            return ivy_jars[-1]
+    raise SandboxError(
+        f"{own} holds no ivy-*.jar, with which the sandbox fetches its servers: install the package again"
+    )

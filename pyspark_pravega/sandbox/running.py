@@ -1,0 +1,70 @@
+"""The sandbox that a user has running, for programs in which nothing else names a controller."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from pyspark_pravega.sandbox import places, state
+from pyspark_pravega.settings import controller_addresses
+
+START = "pravega-spark sandbox start --detach"
+_announcements: set[tuple[int, str]] = set()
+
+
+def running() -> state.State | None:
+    """The sandbox that was started from the command line without naming a folder; None when it doesn't run."""
+    sandbox = state.load(places.state_folder())
+    return sandbox if sandbox is not None and sandbox.health() is state.Health.RUNNING else None
+
+
+def variables(program: str) -> Mapping[str, str]:
+    """The running sandbox's environment, with the user and the password where it asks for them.
+
+    That it is used is said on standard error, once in a process.
+
+    Args:
+        program: who says so.
+
+    Returns:
+        Nothing when no sandbox runs.
+    """
+    sandbox = running()
+    if sandbox is None:
+        return {}
+    addresses = sandbox.addresses()
+    if (os.getpid(), addresses) not in _announcements:
+        _announcements.add((os.getpid(), addresses))
+        print(f"{program}: using the running sandbox, {addresses}", file=sys.stderr, flush=True)
+    return sandbox.environment()
+
+
+def way_out(controllers: Sequence[tuple[str, int]]) -> str:
+    """What to do where no controller answers at an address of this machine.
+
+    Args:
+        controllers: host and port of those that were asked.
+
+    Returns:
+        A part of a sentence; empty for other machines' addresses.
+    """
+    if not all(_is_here(host) for host, _ in controllers):
+        return ""
+    sandbox = running()
+    if sandbox is None:
+        return f"; `{START}` starts a Pravega on this machine"
+    if not set(controllers).isdisjoint(controller_addresses(sandbox.controller_uri)):
+        return "; it is the sandbox's, whose log `pravega-spark sandbox logs` shows"
+    return (
+        f"; a sandbox runs on this machine ({sandbox.addresses()}) and isn't used, because another address is named: "
+        "leave that out, or name the sandbox's; a program that is older than the sandbox must begin anew"
+    )
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
