@@ -79,6 +79,7 @@ class StagedReplacement:
     configuration: dict[str, str]
     """The stream's, as properties."""
     compatibility: str | None
+    """The group's policy."""
     schema: int | None
     """The id of its new schema; None where it keeps its own."""
     pinned: int | None
@@ -160,7 +161,7 @@ class Replacing:
             stream=stream,
             properties={key: value for key, value in request.properties.items() if key != "compatibility"},
             configuration=shown(request.configuration),
-            compatibility=request.properties.get("compatibility"),
+            compatibility=request.compatibility,
             schema=new_schema,
             pinned=kept if new_schema is None else new_schema,
         )
