@@ -138,7 +138,8 @@ class Tables:
         """
         stream = stream_of(namespace, table)
         ledger = open_ledger(self._base.client, stream)
-        if ledger is not None and TableProperties(ledger.properties()).truncates_later:
+        properties = TableProperties({} if ledger is None else ledger.properties(), of=f'stream "{stream}"')
+        if ledger is not None and properties.truncates_later:
             truncate_later(self._base.client, ledger)
         else:
             truncate_visible(self._base.client, stream)

@@ -8,6 +8,8 @@ It uses the commit log (`connector.log`), the registry and serde.
 """
 
 from pyspark_pravega.connector.table.constraints import (
+    CHECKS,
+    DEFAULTS,
     Check,
     added_check,
     avro_defaults,
@@ -77,12 +79,14 @@ from pyspark_pravega.connector.table.table_key import (
 )
 
 __all__ = [
+    "CHECKS",
     "COLUMNS",
     "COMPACTED",
     "COMPACT_WHEN",
     "COMPATIBILITY",
     "COMPRESSION",
     "CORRUPT_EVENT",
+    "DEFAULTS",
     "DELETE",
     "DELETED",
     "DELETED_ROW_COLUMN",

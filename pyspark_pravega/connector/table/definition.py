@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
+from pyspark_pravega.connector.option_names import FORMAT, SCHEMA_TYPE
 from pyspark_pravega.connector.options import EventOptions
+from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
-from pyspark_pravega.connector.table.properties import COMPRESSIONS, TableProperties
+from pyspark_pravega.connector.table.properties import (
+    COMPRESSIONS,
+    ENCODING_HEADER,
+    KEY_PROPERTIES,
+    PINNED_SCHEMA,
+    TableProperties,
+)
 from pyspark_pravega.connector.table.registered import Registered, registered_in
 from pyspark_pravega.connector.table.table_key import LOG, ChangeCodec, TableKey, key_of
+from pyspark_pravega.declared import unreadable
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -86,6 +95,10 @@ class TableDefinition:
     again never has them. None where nothing else was looked up."""
     encodings: RegistryEncodings | None = None
     """What the ids in events' headers stand for; None for events without a schema."""
+    fault: ConfigurationError | None = None
+    """Why nothing can be read or written: a property that is kept with the table means nothing here."""
+    mode_fault: ConfigurationError | None = None
+    """The same of its mode, with which it would be read."""
 
     @property
     def schema_name(self) -> str:
@@ -202,6 +215,7 @@ def load_definition(
     *,
     keyed: bool = True,
     staged: Mapping[str, str] | None = None,
+    with_faults: bool = False,
 ) -> TableDefinition:
     """Find out what a stream is as a table.
 
@@ -212,6 +226,8 @@ def load_definition(
         events: what is stronger than the table's properties, if anything is.
         keyed: whether the rows are those of the table's key, where it has one; else each event is one.
         staged: the properties that the table is to have; those that it has when None.
+        with_faults: whether properties that mean nothing here become the table's faults, so that they can be shown and
+            changed; else they are errors.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -230,8 +246,18 @@ def load_definition(
     finally:
         # That there is no such stream is said first.
         configuration = asked.result()
-    properties = TableProperties(texts if staged is None else staged)
-    definition = schema_definition(settings, stream, configuration, properties, events)
+    properties = TableProperties(texts if staged is None else staged, of=f'stream "{stream}"')
+
+    def made(properties: TableProperties) -> TableDefinition:
+        return schema_definition(settings, stream, configuration, properties, events)
+
+    try:
+        definition = made(properties)
+    except ConfigurationError as error:
+        if not with_faults:
+            raise
+        has_registry = shared_registry(settings) is not None
+        definition = _without_fault(properties, made, error, has_registry=has_registry)
     definition = replace(
         definition,
         replaced_table=state.replaced_table,
@@ -239,9 +265,56 @@ def load_definition(
         cleaning=state.cleaning,
         segments=tuple(segments),
     )
-    definition = with_key(definition) if keyed else definition
-    mode = events.mode or properties.mode or (DROP_MALFORMED if properties.bad_events else None)
-    return definition.with_mode(mode) if mode else definition
+    try:
+        definition = with_key(definition) if keyed and definition.fault is None else definition
+    except ConfigurationError as error:
+        if not with_faults:
+            raise
+        definition = replace(definition, fault=_key_fault(properties, error))
+    try:
+        mode = events.mode or properties.mode or (DROP_MALFORMED if properties.bad_events else None)
+        return definition.with_mode(mode) if mode else definition
+    except ConfigurationError as error:
+        if not with_faults:
+            raise
+        return replace(definition, mode_fault=error)
+
+
+def _without_fault(
+    properties: TableProperties,
+    made: Callable[[TableProperties], TableDefinition],
+    error: ConfigurationError,
+    *,
+    has_registry: bool,
+) -> TableDefinition:
+    """What is known of a table without the one of its properties that means nothing here, with that as its fault.
+
+    Raises:
+        ConfigurationError: it isn't one of its properties, as where no registry is configured.
+    """
+    suspects = [SCHEMA_TYPE, PINNED_SCHEMA]
+    if ENCODING_HEADER in properties.not_parsed():
+        suspects.append(ENCODING_HEADER)
+    if properties.format not in FORMATS and (has_registry or properties.get(ENCODING_HEADER) != "true"):
+        suspects.append(FORMAT)
+    for name in suspects:
+        if name not in properties:
+            continue
+        others = {key: text for key, text in properties.items() if key != name}
+        try:
+            definition = made(TableProperties(others, of=properties.of))
+        except ConfigurationError:
+            continue
+        fault = unreadable(properties.of, name, properties[name], error)
+        return replace(definition, properties=properties, fault=fault)
+    raise error
+
+
+def _key_fault(properties: TableProperties, error: ConfigurationError) -> ConfigurationError:
+    names = ", ".join(f"'{name}'" for name in sorted(KEY_PROPERTIES & properties.keys()))
+    return ConfigurationError(
+        f"{error}. Take the release that has set it, or ALTER TABLE ... UNSET TBLPROPERTIES ({names})"
+    )
 
 
 def schema_definition(
@@ -312,14 +385,18 @@ def with_key(definition: TableDefinition) -> TableDefinition:
 
 
 def check_schema_is_there(definition: TableDefinition) -> None:
-    """Refuse to read events with columns, or write them, as if they were bytes.
+    """Refuse to read events with columns, or write them, as if they were bytes, or with properties that mean nothing
+    here.
 
     Args:
         definition: what the stream is as a table.
 
     Raises:
+        ConfigurationError: a property that is kept with the table means nothing here.
         GroupNotFoundError: the table was made with a schema, and the schema is gone.
     """
+    if definition.fault is not None:
+        raise definition.fault
     made_as = definition.properties.format
     if made_as in REGISTERED and definition.format == RAW:
         raise GroupNotFoundError(
