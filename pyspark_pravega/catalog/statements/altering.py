@@ -135,6 +135,11 @@ class Altering:
         if columns:
             removals = [change.column for change in columns if isinstance(change, DeleteColumn)]
             dropped = [column[0] for column in removals if len(column) == 1]
+            added = [change.column[0] for change in columns if isinstance(change, AddColumn)]
+            stale = [name for name in added if name in definition.properties.defaults.keys() - definition.schema.names]
+            if stale:
+                # A DROP COLUMN has failed behind the registry.
+                self._constraints.forget_defaults(stream, stale)
             self._alter_columns(stream, columns)
             if definition.properties.defaults.keys() & dropped:
                 self._constraints.forget_defaults(stream, dropped)
@@ -260,7 +265,7 @@ class Altering:
         if text and table_format not in REGISTERED:
             raise ConfigurationError(f'table property "{SCHEMA}" goes with a "format" that has schemas')
         first_schema = definition.format not in REGISTERED and table_format in REGISTERED
-        if text and not first_schema:
+        if text and not first_schema and not _is_schema_of(definition, table_format, text):
             raise ConfigurationError(
                 f'stream "{stream}" has a schema already: change its columns with ALTER TABLE, or CALL register_schema'
             )
@@ -297,17 +302,17 @@ class Altering:
             policy = check_compatibility(table_format, {})
         if policy is not None:
             check_compatibility(table_format, {COMPATIBILITY: policy})
-        # All of it is in order: from here on it is done.
+        # All of it is in order: from here on it is done. What queries see of it comes last, so that a statement that
+        # fails in between can be run again. The configuration comes first, as a sealed stream refuses it.
+        if changed != configuration:
+            self._base.client.controller.update_stream(
+                stream, lambda before: stream_configuration(before, wanted, removed)
+            )
         if first_schema:
             self._schemas.register(
                 stream, table_format=table_format, text=next(iter(text.values())), compatibility=policy
             )
-        if changed != configuration:
-            # Before the rest, as a sealed stream refuses it.
-            self._base.client.controller.update_stream(
-                stream, lambda before: stream_configuration(before, wanted, removed)
-            )
-        if policy is not None and not first_schema:
+        elif policy is not None:
             self._schemas.set_compatibility(stream, policy)
         known = definition.properties
         gone = {key for key in known if key not in merged and not key.startswith("_")}
@@ -378,6 +383,12 @@ class Altering:
         if PRIMARY_KEY not in merged:
             primary_keys.settle_texts(definition, schema, merged)
         return merged
+
+
+def _is_schema_of(definition: TableDefinition, table_format: str, text: Mapping[str, str]) -> bool:
+    """Whether a table has the schema already that a statement gives it, as when the statement is run again."""
+    (written,) = text.values()
+    return schema_of(definition.stream, table_format, written, None).columns() == definition.event_schema
 
 
 def _not_read(definition: TableDefinition, changed: Collection[str]) -> dict[str, str]:

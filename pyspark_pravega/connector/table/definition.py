@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
-from pyspark_pravega.connector.option_names import FORMAT, SCHEMA_TYPE
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
-from pyspark_pravega.connector.table.properties import (
-    COMPRESSIONS,
-    ENCODING_HEADER,
-    KEY_PROPERTIES,
-    PINNED_SCHEMA,
-    TableProperties,
-)
+from pyspark_pravega.connector.table.faults import key_fault, without_fault
+from pyspark_pravega.connector.table.properties import COMPRESSIONS, TableProperties
 from pyspark_pravega.connector.table.registered import Registered, registered_in
 from pyspark_pravega.connector.table.table_key import LOG, ChangeCodec, TableKey, key_of
-from pyspark_pravega.declared import unreadable
 from pyspark_pravega.errors import (
     ConfigurationError,
     GroupNotFoundError,
@@ -257,7 +250,7 @@ def load_definition(
         if not with_faults:
             raise
         has_registry = shared_registry(settings) is not None
-        definition = _without_fault(properties, made, error, has_registry=has_registry)
+        definition = without_fault(properties, made, error, has_registry=has_registry)
     definition = replace(
         definition,
         replaced_table=state.replaced_table,
@@ -270,7 +263,7 @@ def load_definition(
     except ConfigurationError as error:
         if not with_faults:
             raise
-        definition = replace(definition, fault=_key_fault(properties, error))
+        definition = replace(definition, fault=key_fault(properties, error))
     try:
         mode = events.mode or properties.mode or (DROP_MALFORMED if properties.bad_events else None)
         return definition.with_mode(mode) if mode else definition
@@ -278,43 +271,6 @@ def load_definition(
         if not with_faults:
             raise
         return replace(definition, mode_fault=error)
-
-
-def _without_fault(
-    properties: TableProperties,
-    made: Callable[[TableProperties], TableDefinition],
-    error: ConfigurationError,
-    *,
-    has_registry: bool,
-) -> TableDefinition:
-    """What is known of a table without the one of its properties that means nothing here, with that as its fault.
-
-    Raises:
-        ConfigurationError: it isn't one of its properties, as where no registry is configured.
-    """
-    suspects = [SCHEMA_TYPE, PINNED_SCHEMA]
-    if ENCODING_HEADER in properties.not_parsed():
-        suspects.append(ENCODING_HEADER)
-    if properties.format not in FORMATS and (has_registry or properties.get(ENCODING_HEADER) != "true"):
-        suspects.append(FORMAT)
-    for name in suspects:
-        if name not in properties:
-            continue
-        others = {key: text for key, text in properties.items() if key != name}
-        try:
-            definition = made(TableProperties(others, of=properties.of))
-        except ConfigurationError:
-            continue
-        fault = unreadable(properties.of, name, properties[name], error)
-        return replace(definition, properties=properties, fault=fault)
-    raise error
-
-
-def _key_fault(properties: TableProperties, error: ConfigurationError) -> ConfigurationError:
-    names = ", ".join(f"'{name}'" for name in sorted(KEY_PROPERTIES & properties.keys()))
-    return ConfigurationError(
-        f"{error}. Take the release that has set it, or ALTER TABLE ... UNSET TBLPROPERTIES ({names})"
-    )
 
 
 def schema_definition(

@@ -1,0 +1,67 @@
+"""Properties that are kept with a table and mean nothing here, as a later release or another program has set them: so
+that they can be shown and changed, the table is what it is without them, and is neither read nor written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark_pravega.connector.option_names import FORMAT, SCHEMA_TYPE
+from pyspark_pravega.connector.table.properties import ENCODING_HEADER, KEY_PROPERTIES, PINNED_SCHEMA, TableProperties
+from pyspark_pravega.declared import unreadable
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.serde.formats import FORMATS
+
+if TYPE_CHECKING:
+    from pyspark_pravega.connector.table.definition import TableDefinition
+
+
+def without_fault(
+    properties: TableProperties,
+    made: Callable[[TableProperties], TableDefinition],
+    error: ConfigurationError,
+    *,
+    has_registry: bool,
+) -> TableDefinition:
+    """What is known of a table without the one of its properties that means nothing here, with that as its fault.
+
+    Args:
+        properties: the table's.
+        made: makes the definition of properties.
+        error: why it can't be made of all of them.
+        has_registry: whether a schema registry is configured.
+
+    Raises:
+        ConfigurationError: it isn't one of its properties, as where no registry is configured.
+    """
+    suspects = [SCHEMA_TYPE, PINNED_SCHEMA]
+    if ENCODING_HEADER in properties.not_parsed():
+        suspects.append(ENCODING_HEADER)
+    if properties.format not in FORMATS and (has_registry or properties.get(ENCODING_HEADER) != "true"):
+        suspects.append(FORMAT)
+    for name in suspects:
+        if name not in properties:
+            continue
+        others = {key: text for key, text in properties.items() if key != name}
+        try:
+            definition = made(TableProperties(others, of=properties.of))
+        except ConfigurationError:
+            continue
+        fault = unreadable(properties.of, name, properties[name], error)
+        return replace(definition, properties=properties, fault=fault)
+    raise error
+
+
+def key_fault(properties: TableProperties, error: ConfigurationError) -> ConfigurationError:
+    """The error of a table whose events don't have the key that its properties tell.
+
+    Args:
+        properties: the table's.
+        error: what is wrong with them.
+    """
+    names = ", ".join(f"'{name}'" for name in sorted(KEY_PROPERTIES & properties.keys()))
+    return ConfigurationError(
+        f"{error}. Take the release that has set it, or ALTER TABLE ... UNSET TBLPROPERTIES ({names})"
+    )
