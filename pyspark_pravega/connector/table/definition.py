@@ -250,7 +250,8 @@ def load_definition(
         if not with_faults:
             raise
         has_registry = shared_registry(settings) is not None
-        definition = without_fault(properties, made, error, has_registry=has_registry)
+        definition, fault = without_fault(properties, made, error, has_registry=has_registry)
+        definition = replace(definition, properties=properties, fault=fault)
     definition = replace(
         definition,
         replaced_table=state.replaced_table,

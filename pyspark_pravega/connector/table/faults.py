@@ -5,8 +5,7 @@ that they can be shown and changed, the table is what it is without them, and is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from pyspark_pravega.connector.option_names import FORMAT, SCHEMA_TYPE
 from pyspark_pravega.connector.table.properties import ENCODING_HEADER, KEY_PROPERTIES, PINNED_SCHEMA, TableProperties
@@ -14,18 +13,17 @@ from pyspark_pravega.declared import unreadable
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.formats import FORMATS
 
-if TYPE_CHECKING:
-    from pyspark_pravega.connector.table.definition import TableDefinition
+Made = TypeVar("Made")
 
 
 def without_fault(
     properties: TableProperties,
-    made: Callable[[TableProperties], TableDefinition],
+    made: Callable[[TableProperties], Made],
     error: ConfigurationError,
     *,
     has_registry: bool,
-) -> TableDefinition:
-    """What is known of a table without the one of its properties that means nothing here, with that as its fault.
+) -> tuple[Made, ConfigurationError]:
+    """What is known of a table without the one of its properties that means nothing here, and the error of that one.
 
     Args:
         properties: the table's.
@@ -49,8 +47,7 @@ def without_fault(
             definition = made(TableProperties(others, of=properties.of))
         except ConfigurationError:
             continue
-        fault = unreadable(properties.of, name, properties[name], error)
-        return replace(definition, properties=properties, fault=fault)
+        return definition, unreadable(properties.of, name, properties[name], error)
     raise error
 
 
