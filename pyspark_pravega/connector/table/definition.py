@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, VariantType
 
@@ -241,16 +242,17 @@ def load_definition(
         configuration = asked.result()
     properties = TableProperties(texts if staged is None else staged, of=f'stream "{stream}"')
 
-    def made(properties: TableProperties) -> TableDefinition:
+    def define(properties: TableProperties) -> TableDefinition:
         return schema_definition(settings, stream, configuration, properties, events)
 
     try:
-        definition = made(properties)
+        definition = define(properties)
     except ConfigurationError as error:
         if not with_faults:
             raise
         has_registry = shared_registry(settings) is not None
-        definition, fault = without_fault(properties, made, error, has_registry=has_registry)
+        bare = partial(raw_definition, settings, stream, configuration, properties)
+        definition, fault = without_fault(properties, define, bare, error, has_registry=has_registry)
         definition = replace(definition, properties=properties, fault=fault)
     definition = replace(
         definition,

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pyspark_pravega.connector.option_names import FORMAT, SCHEMA_TYPE
 from pyspark_pravega.connector.table.properties import ENCODING_HEADER, KEY_PROPERTIES, PINNED_SCHEMA, TableProperties
 from pyspark_pravega.declared import unreadable
-from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import FORMATS
 
 Made = TypeVar("Made")
@@ -18,7 +18,8 @@ Made = TypeVar("Made")
 
 def without_fault(
     properties: TableProperties,
-    made: Callable[[TableProperties], Made],
+    define: Callable[[TableProperties], Made],
+    bare: Callable[[], Made],
     error: ConfigurationError,
     *,
     has_registry: bool,
@@ -27,7 +28,8 @@ def without_fault(
 
     Args:
         properties: the table's.
-        made: makes the definition of properties.
+        define: makes the definition of properties.
+        bare: makes one of nothing but the stream.
         error: why it can't be made of all of them.
         has_registry: whether a schema registry is configured.
 
@@ -44,9 +46,14 @@ def without_fault(
             continue
         others = {key: text for key, text in properties.items() if key != name}
         try:
-            definition = made(TableProperties(others, of=properties.of))
+            definition = define(TableProperties(others, of=properties.of))
         except ConfigurationError:
             continue
+        except UnsupportedOperationError:
+            # Its schema is one of a format of somebody's own, whose class isn't there.
+            if name != FORMAT:
+                continue
+            definition = bare()
         return definition, unreadable(properties.of, name, properties[name], error)
     raise error
 
