@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar, overload
 
+from pyspark_pravega.errors import ConfigurationError, PravegaError
+
 Value = TypeVar("Value")
+_NOT_PARSED = (PravegaError, ValueError, TypeError, LookupError)
+"""What `Property.parse` raises: kept texts may be JSON that others have written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +54,28 @@ class Property(Declared, Generic[Value]):
         if properties is None:
             return self
         text = properties.get(self.name)
-        return self.default if text is None else self.parse(self.name, text)
+        if text is None:
+            return self.default
+        try:
+            return self.parse(self.name, text)
+        except _NOT_PARSED as error:
+            if not properties.of:
+                raise
+            raise unreadable(properties.of, self.name, text, error) from None
 
 
 class Properties(Mapping[str, str]):
     """Texts under the names of properties, with parsed values by attribute. Of names that mean nothing here the text is
     kept."""
 
-    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None, *, of: str = "") -> None:
         """Hold texts.
 
         Args:
             texts: by name; nothing of them is parsed before somebody asks.
+            of: what they are kept with, as `stream "x/y"`: others may have put them there, such as a later release.
         """
-        self.texts = dict(texts or {})
+        self.texts, self.of = dict(texts or {}), of
 
     def __getitem__(self, name: str) -> str:
         """A text."""
@@ -95,6 +107,16 @@ class Properties(Mapping[str, str]):
         """
         return frozenset(name for name, one in cls.declared().items() if not groups or one.group in groups)
 
+    def not_parsed(self) -> dict[str, str]:
+        """The texts that can't be parsed."""
+        texts = {}
+        for name, one in self.declared().items():
+            try:
+                one.__get__(self, type(self))
+            except _NOT_PARSED:
+                texts[name] = self.texts[name]
+        return texts
+
     def spelled(self, *groups: str) -> dict[str, str]:
         """Texts in their usual spelling.
 
@@ -110,3 +132,19 @@ class Properties(Mapping[str, str]):
                 one.parse(name, self.texts[name])
                 spelled[name] = one.spell(self.texts[name])
         return spelled
+
+
+def unreadable(of: str, name: str, text: str, reason: Exception) -> ConfigurationError:
+    """The error of a property that is kept with a value which means nothing here.
+
+    Args:
+        of: what it is kept with.
+        name: the property.
+        text: its value.
+        reason: what is wrong with that.
+    """
+    unset = "" if name.startswith(("_", "spark.")) else f"ALTER TABLE ... UNSET TBLPROPERTIES ('{name}'), or "
+    return ConfigurationError(
+        f'table property "{name}" of {of} is "{text[:100]}", with which this release can do nothing ({reason}): '
+        f"{unset}take the release that has set it"
+    )

@@ -128,7 +128,9 @@ class CatalogBase:
             StreamNotFoundError: there is no such stream.
         """
         known = self._streams.recent(stream, age_s)
-        return known or self._streams.look(stream, lambda: load_definition(self.client, self.settings, stream))
+        return known or self._streams.look(
+            stream, lambda: load_definition(self.client, self.settings, stream, with_faults=True)
+        )
 
     def key_value(self, stream: Stream) -> KeyValueDefinition | None:
         """A key-value table, looked up now; None where there is none that SQL shows this user."""

@@ -30,21 +30,22 @@ from pyspark_pravega.connector.table import (
     KEY_PROPERTIES,
     OWN_PROPERTIES,
     PRIMARY_KEY,
+    ROW_COLUMN,
     TRUNCATE_LATER,
     Check,
     TableDefinition,
     TableProperties,
     check_key,
+    event_fields,
     given_properties,
     routing_key_of,
     split_defaults,
-    with_operation,
     with_rules,
 )
 from pyspark_pravega.connector.write import Routing, key_texts, time_column
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
-from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, STRING, SYNONYMS
+from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
 from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
@@ -123,20 +124,17 @@ def check_request(
     configuration = configured(StreamConfiguration(), kept)
     for name in STREAM_PROPERTIES:
         kept.pop(name, None)
-    declared = sorted(kept.keys() & (KEY_PROPERTIES - {PRIMARY_KEY}))
-    if declared:
-        raise ConfigurationError(
-            f'table property "{declared[0]}" tells of events that another program writes: set it on a stream that is '
-            "there, ALTER TABLE ... SET TBLPROPERTIES"
-        )
     if _CDC_KEYS in kept:
         kept.setdefault(PRIMARY_KEY, listed(json.loads(kept[_CDC_KEYS])))
+    declared = sorted(kept.keys() & KEY_PROPERTIES)
+    if declared and PRIMARY_KEY not in kept:
+        raise ConfigurationError(f'table property "{declared[0]}" goes with "{PRIMARY_KEY}": set both')
     check_keys(schema, table_format, configuration, kept)
     check_writes(schema, kept)
     kept.update(key_texts(kept.get(ROUTING_KEY), schema))
     compatibility = check_compatibility(table_format, kept)
     if PRIMARY_KEY in kept:
-        schema = with_operation(schema, names_of(kept[PRIMARY_KEY]))
+        schema = event_fields(schema, TableProperties(kept))
     return TableRequest(
         schema=schema,
         format=table_format,
@@ -147,13 +145,14 @@ def check_request(
 
 
 def check_keys(schema: StructType, table_format: str, configuration: StreamConfiguration, kept: dict[str, str]) -> None:
-    """Check the properties of a table with a key that rows are written to, and bring them into their usual spelling.
+    """Check the properties of a table with a key, and bring them into their usual spelling.
 
     Args:
         schema: the table's columns.
         table_format: its format.
         configuration: the stream's.
-        kept: the properties; changed in place: the key's columns make the routing key, where none is given.
+        kept: the properties; changed in place: where rows are written here, the key's columns make the routing key
+            that isn't given.
 
     Raises:
         ConfigurationError: they contradict each other.
@@ -164,8 +163,11 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
         return
     columns = check_key(key_of_history(given, schema), schema, table_format)
     kept[PRIMARY_KEY] = listed(columns)
-    routing = kept.setdefault(ROUTING_KEY, routing_key_of(columns, schema))
-    if not is_of_key(routing, columns, schema):
+    is_written = ROW_COLUMN not in kept
+    if is_written:
+        kept.setdefault(ROUTING_KEY, routing_key_of(columns, schema))
+    routing = kept.get(ROUTING_KEY)
+    if routing is not None and not is_of_key(routing, columns, schema):
         raise ConfigurationError(
             f"the routing key ({routing}) must be made of columns of the primary key ({', '.join(columns)}), so that "
             f'all events of a key lie in one segment: leave "{ROUTING_KEY}", CLUSTERED BY or CLUSTER BY out'
@@ -175,7 +177,7 @@ def check_keys(schema: StructType, table_format: str, configuration: StreamConfi
             "a table with a primary key can't be read in mode permissive: the row of an event that can't be decoded "
             "has no key"
         )
-    if configuration.retention is not None:
+    if is_written and configuration.retention is not None:
         raise UnsupportedOperationError(
             'a table with a primary key can\'t have "retention": rows that nobody has changed for that long would be '
             "lost with their events"
@@ -335,10 +337,8 @@ def check_format(schema: StructType, kept: dict[str, str], allows_format: Callab
             f'table properties "{BAD_EVENTS}" and "{MODE}" = "{properties.mode}" contradict each other: bad events '
             "either go to another table or become what the mode says; leave one of them out"
         )
-    if SCHEMA_TYPE in kept:
-        raise ConfigurationError(
-            '"schema-type" chooses among the types of events that others have written: a new table has one'
-        )
+    if SCHEMA_TYPE in kept and table_format not in REGISTERED:
+        raise ConfigurationError(f'table property "{SCHEMA_TYPE}" is for formats with a schema, not for {table_format}')
     if custom:
         # Its class has to agree before anything is made.
         CustomCodec(given, schema, kept, allows=allows_format)

@@ -146,7 +146,25 @@ def test_a_replaced_table_has_new_columns_rows_and_properties(
     assert after.schema == OTHERS
     assert after.properties == {"format": "avro", "team.x": "y"}
     assert (after.configuration.tags, after.configuration.scaling.min_segments) == ((), 2)
-    assert registry.group(scope, "t").compatibility == "Full"
+    assert registry.group(scope, "t").compatibility == "Backward", "as of a table that is made"
+
+
+@pytest.mark.parametrize(("table_format", "given", "expected"), [
+    ("avro", None, "Backward"),
+    ("avro", "Forward", "Forward"),
+    ("json", None, "AllowAny"),
+    ("protobuf", None, "AllowAny"),
+])  # fmt: skip
+def test_a_replaced_table_has_the_policy_of_its_statement_or_the_default(
+    catalog: Catalog, registry: SchemaRegistry, scope: str, table_format: str, given: str | None, expected: str
+) -> None:
+    make(catalog, scope, format=table_format, compatibility="DenyAll")
+    for columns in (OTHERS, OTHERS):
+        registry.update_compatibility(scope, "t", "DenyAll")
+        properties = {"format": table_format, **({} if given is None else {"compatibility": given})}
+        _, staged = stage(catalog, scope, columns, properties)
+        catalog.replacing.commit(staged, written=False)
+        assert registry.group(scope, "t").compatibility == expected
 
 
 def test_a_replacement_that_fails_leaves_everything_as_it_was(

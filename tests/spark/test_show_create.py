@@ -8,6 +8,8 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES
+from pyspark_pravega.connector.table import OWN_PROPERTIES
 from pyspark_pravega.values import listed, quoted
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
@@ -72,3 +74,99 @@ def test_what_show_create_table_says_makes_the_table_again(spark: SparkSession, 
     with ThreadPoolExecutor(4) as threads:
         found = threads.map(partial(wrong, spark, namespace), CASES)
         assert [one for one in found if one is not None] == []
+
+
+KEYED = {"primary-key": "id"}
+RECORDS = {**KEYED, "row-column": "after", "operation-column": "op"}
+PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
+    "format": ("json", {}),
+    "compression": ("gzip", {}),
+    "encoding-header": ("false", {"format": "json"}),
+    "mode": ("permissive", {}),
+    "bad-events": ("stream:a.b", {}),
+    "schema-type": ("com.acme.Order", {}),
+    "compatibility": ("FullTransitive", {}),
+    "primary-key": ("id", {}),
+    "operation-column": ("op", KEYED),
+    "delete-values": ("d,r", KEYED),
+    "upsert-value": ("u", {**KEYED, "operation-column": "op"}),
+    "row-column": ("after", {**RECORDS, "delete-values": "d", "retention": "1 days"}),
+    "deleted-row-column": ("before", RECORDS),
+    "compact-when": ("64 MiB", KEYED),
+    "routing-key": ("<{id}/{name}>", {}),
+    "writer-mode": ("at-least-once", {}),
+    "cluster-by-key": ("true", {"routing-key": "id"}),
+    "event-time": ("id", {}),
+    "isolation-level": ("snapshot", {}),
+    "truncate-with-next-write": ("true", {}),
+    "history": ("30 days", {}),
+    "version-every": ("1 minute", {}),
+    "segments": ("3", {}),
+    "scaling": ("100 events/s", {}),
+    "scale-factor": ("4", {"scaling": "100 events/s"}),
+    "retention": ("7 days", {}),
+    "retention-limit": ("30 days", {"retention": "7 days"}),
+    "tags": ("a, b", {}),
+    "rollover-size": ("64 MB", {}),
+}
+"""Each property with a value, and what goes with it."""
+
+
+def test_each_property_is_in_the_product() -> None:
+    assert PROPERTIES.keys() == OWN_PROPERTIES | STREAM_PROPERTIES
+
+
+def of(spark: SparkSession, table: str) -> dict[str, str]:
+    return {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+
+
+def wrong_with(spark: SparkSession, namespace: str, case: tuple[str, str]) -> str | None:
+    """What is wrong with the copies of a table with a property; None where nothing is."""
+    name, table_format = case
+    value, more = PROPERTIES[name]
+    table = f"{namespace}.{name.replace('-', '_')}_{table_format}"
+    given = {"format": table_format, **more, name: value}
+    try:
+        words = ", ".join(f"'{key}' = '{text}'" for key, text in given.items())
+        spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, name STRING) TBLPROPERTIES ({words})")
+        ((shown,),) = spark.sql(f"SHOW CREATE TABLE {table}").collect()
+        properties = of(spark, table)
+        assert properties[name] == value
+        spark.sql(shown.replace(table.split(".")[-1], f"{table.split('.')[-1]}_again"))
+        spark.sql(f"CREATE TABLE {table}_like LIKE {table}")
+        for copy in ("again", "like"):
+            assert of(spark, f"{table}_{copy}") == properties, copy
+            assert spark.table(f"{table}_{copy}").schema == spark.table(table).schema
+        if "row-column" in given:
+            assert spark.table(f"{table}_again").collect() == []
+            return None
+        spark.sql(f"INSERT INTO {table}_again VALUES (1, 'a'), (2, 'b')")
+        if "primary-key" in given:
+            spark.sql(f"DELETE FROM {table}_again WHERE id = 1")
+            assert spark.sql(f"SELECT id FROM {table}_again").collect() == [(2,)]
+    except Exception as error:
+        return f"{name}, {table_format}: {str(error)[:300]}"
+    return None
+
+
+def test_each_property_is_made_again(spark: SparkSession, namespace: str) -> None:
+    cases = [(name, "avro") for name in PROPERTIES]
+    cases += [(name, kind) for name in ("schema-type", "row-column", "upsert-value") for kind in ("json", "protobuf")]
+    with ThreadPoolExecutor(4) as threads:
+        assert [one for one in threads.map(partial(wrong_with, spark, namespace), cases) if one is not None] == []
+
+
+def test_change_records_of_another_program_are_made_again(spark: SparkSession, namespace: str) -> None:
+    """A table that became one of change records: its copies have the same columns and properties, and no rows."""
+    table = f"{namespace}.records"
+    row = "STRUCT<id: BIGINT, name: STRING>"
+    spark.sql(f"CREATE TABLE {table} (before {row}, after {row}, op STRING, at BIGINT)")
+    words = "'row-column' = 'after', 'deleted-row-column' = 'before', 'operation-column' = 'op', 'delete-values' = 'd'"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('primary-key' = 'id', {words})")
+    ((shown,),) = spark.sql(f"SHOW CREATE TABLE {table}").collect()
+    spark.sql(shown.replace("records", "records_again"))
+    spark.sql(f"CREATE TABLE {table}_like LIKE {table}")
+    for copy in ("again", "like"):
+        assert of(spark, f"{table}_{copy}") == of(spark, table)
+        assert spark.table(f"{table}_{copy}").schema == spark.table(table).schema
+        assert spark.table(f"{table}_{copy}").collect() == []

@@ -151,8 +151,11 @@ def with_read_options(
         streamed: whether a streaming query reads it.
 
     Raises:
-        ConfigurationError: the columns contradict the options, or there are no dead letters where they say.
+        ConfigurationError: the columns contradict the options, there are no dead letters where they say, or the
+            table's own mode means nothing here.
     """
+    if definition.mode_fault is not None and events.mode is None and events.bad_events is None:
+        raise definition.mode_fault
     if events.mode is not None:
         definition = _in_mode(definition, events.mode, columns)
     return with_dead_letters(definition, events, streamed=streamed)

@@ -12,7 +12,7 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import note_others, open_ledger
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, TableProperties
-from pyspark_pravega.errors import AuthenticationError, ConflictError, NotFoundError, PravegaError
+from pyspark_pravega.errors import AuthenticationError, ConfigurationError, ConflictError, NotFoundError, PravegaError
 from pyspark_pravega.settings import Settings
 
 _MOST = 1_000
@@ -40,6 +40,7 @@ class Sampling:
         """Begin with nothing."""
         self._changed = threading.Condition()
         self._tables: dict[tuple[str, Stream], _Sampled] = {}
+        self._refused: set[tuple[str, Stream]] = set()
         self._running = False
         self._is_full = False
 
@@ -49,10 +50,17 @@ class Sampling:
         Args:
             definition: the table.
         """
-        every = definition.properties.version_every
+        table = (definition.settings.controller_uri, definition.stream)
+        try:
+            every = definition.properties.version_every
+        except ConfigurationError as error:
+            # The table can be shown and altered all the same.
+            if table not in self._refused:
+                self._refused.add(table)
+                _log.warning('versions of stream "%s" aren\'t noted: %s', definition.stream, error)
+            return
         if every is None:
             return
-        table = (definition.settings.controller_uri, definition.stream)
         with self._changed:
             known = self._tables.get(table)
             if known is not None and known.every == every:
@@ -133,7 +141,7 @@ def sample(settings: Settings, stream: Stream) -> float | None:
     client = shared_client(settings)
     ledger = open_ledger(client, stream)
     properties, state = ({}, None) if ledger is None else ledger.properties_and_state()
-    every = TableProperties(properties).version_every
+    every = TableProperties(properties, of=f'stream "{stream}"').version_every
     if ledger is None or state is None or every is None:
         return None
     age = every if state.committed_at is None else (now_ms() - state.committed_at) / 1000

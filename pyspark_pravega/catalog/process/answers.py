@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +18,8 @@ from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
-from pyspark_pravega.connector.table import Check, TableDefinition, avro_defaults, with_defaults
+from pyspark_pravega.connector.table import CHECKS, DEFAULTS, Check, TableDefinition, avro_defaults, with_defaults
+from pyspark_pravega.errors import InvalidNameError
 
 
 def table(definition: TableDefinition | KeyValueDefinition) -> messages.Table:
@@ -30,20 +32,22 @@ def table(definition: TableDefinition | KeyValueDefinition) -> messages.Table:
 
 
 def _stream_table(definition: TableDefinition) -> messages.Table:
-    defaults = definition.properties.defaults
+    # Where a later release has written them, the table can be shown and altered all the same: who writes is told.
+    not_parsed = definition.properties.not_parsed()
+    defaults = {} if DEFAULTS in not_parsed else definition.properties.defaults
     if definition.registered is not None:
         # Of a schema that others have made, its own ones.
         schema = definition.registered[0]
         defaults = {**avro_defaults(schema.serialization_format, schema.schema_data), **defaults}
     message: messages.Table = {
         "schema": with_defaults(definition.schema, defaults).json(),
-        "checks": _checks(definition.properties.checks),
+        "checks": [] if CHECKS in not_parsed else _checks(definition.properties.checks),
         "properties": shown_properties(definition),
         "stream": str(definition.stream),
         "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
         "primaryKey": [] if definition.key is None else list(definition.key.columns),
         "rowId": _row_id(definition),
-        "lookup": list(routing_columns(definition)),
+        "lookup": _lookup(definition),
     }
     if definition.is_changes:
         message |= {"schema": with_changes(definition.schema).json(), "checks": [], "primaryKey": [], "rowId": []}
@@ -57,6 +61,13 @@ def with_changes(schema: StructType) -> StructType:
         schema: the table's.
     """
     return StructType([*schema, *CHANGE_COLUMNS])
+
+
+def _lookup(definition: TableDefinition) -> list[str]:
+    # That a routing key names no columns is told who reads or writes.
+    with suppress(InvalidNameError):
+        return list(routing_columns(definition))
+    return []
 
 
 def _row_id(definition: TableDefinition) -> list[str]:

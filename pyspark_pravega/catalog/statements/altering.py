@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -41,26 +41,31 @@ from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
-from pyspark_pravega.connector.option_names import FORMAT, ROUTING_KEY, SCHEMA_TYPE
+from pyspark_pravega.connector.option_names import EVENT_TIME, FORMAT, ROUTING_KEY, SCHEMA_TYPE
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.table import (
     COMPATIBILITY,
+    COMPRESSION,
+    ENCODING_HEADER,
     KEY_PROPERTIES,
     PINNED_SCHEMA,
     PRIMARY_KEY,
     TableDefinition,
+    TableProperties,
+    check_schema_is_there,
     given_properties,
     load_definition,
 )
-from pyspark_pravega.connector.write import ReadSet
+from pyspark_pravega.connector.write import ReadSet, Routing, time_column
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
     PravegaError,
     SchemaError,
     UnsupportedOperationError,
+    UnsupportedTypeError,
 )
-from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
+from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
 
 SCHEMA = "schema"
@@ -130,6 +135,11 @@ class Altering:
         if columns:
             removals = [change.column for change in columns if isinstance(change, DeleteColumn)]
             dropped = [column[0] for column in removals if len(column) == 1]
+            added = [change.column[0] for change in columns if isinstance(change, AddColumn)]
+            stale = [name for name in added if name in definition.properties.defaults.keys() - definition.schema.names]
+            if stale:
+                # A DROP COLUMN has failed behind the registry.
+                self._constraints.forget_defaults(stream, stale)
             self._alter_columns(stream, columns)
             if definition.properties.defaults.keys() & dropped:
                 self._constraints.forget_defaults(stream, dropped)
@@ -226,6 +236,7 @@ class Altering:
                 f'stream "{stream}" holds events without a schema, so its columns can\'t be changed: give it a schema '
                 "with CALL register_schema"
             )
+        check_schema_is_there(definition)
         changes = due(definition.event_schema, changes)
         check_uses(definition, changes)
         info, _ = definition.registered
@@ -254,7 +265,7 @@ class Altering:
         if text and table_format not in REGISTERED:
             raise ConfigurationError(f'table property "{SCHEMA}" goes with a "format" that has schemas')
         first_schema = definition.format not in REGISTERED and table_format in REGISTERED
-        if text and not first_schema:
+        if text and not first_schema and not _is_schema_of(definition, table_format, text):
             raise ConfigurationError(
                 f'stream "{stream}" has a schema already: change its columns with ALTER TABLE, or CALL register_schema'
             )
@@ -262,6 +273,10 @@ class Altering:
         merged = {**without(definition.properties, removed), **kept, FORMAT: table_format}
         merged.pop(COMPATIBILITY, None)
         merged.pop(PINNED_SCHEMA, None)
+        unread = _not_read(definition, wanted.keys() | removed)
+        for name in unread:
+            merged.pop(name, None)
+        merged[FORMAT] = table_format
         schema = definition.schema
         if first_schema:
             (written,) = text.values()
@@ -277,25 +292,27 @@ class Altering:
         def check_key(versions: int) -> None:
             columns[:] = primary_keys.check_key_properties(definition, merged, changed, rows, versions=versions)
 
-        if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES:
+        # A key that means nothing here is left as it is.
+        is_new_key = any(merged.get(name) != definition.properties.get(name) for name in KEY_PROPERTIES)
+        if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES and (is_new_key or not definition.fault):
             check_key(create_ledger(self._base.client, stream).state().version)
-        merged = self._checked(definition, schema, merged)
+        merged = self._checked(definition, schema, merged) | unread
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:
             policy = check_compatibility(table_format, {})
         if policy is not None:
             check_compatibility(table_format, {COMPATIBILITY: policy})
-        # All of it is in order: from here on it is done.
+        # All of it is in order: from here on it is done. What queries see of it comes last, so that a statement that
+        # fails in between can be run again. The configuration comes first, as a sealed stream refuses it.
+        if changed != configuration:
+            self._base.client.controller.update_stream(
+                stream, lambda before: stream_configuration(before, wanted, removed)
+            )
         if first_schema:
             self._schemas.register(
                 stream, table_format=table_format, text=next(iter(text.values())), compatibility=policy
             )
-        if changed != configuration:
-            # Before the rest, as a sealed stream refuses it.
-            self._base.client.controller.update_stream(
-                stream, lambda before: stream_configuration(before, wanted, removed)
-            )
-        if policy is not None and not first_schema:
+        elif policy is not None:
             self._schemas.set_compatibility(stream, policy)
         known = definition.properties
         gone = {key for key in known if key not in merged and not key.startswith("_")}
@@ -304,7 +321,8 @@ class Altering:
         def changed_properties(before: dict[str, str]) -> dict[str, str]:
             # Others may have changed other ones since they were looked up.
             after = {**without(before, gone), **new}
-            check_writes(schema, given_properties(after))
+            not_read = {*unread, *TableProperties(after).not_parsed()}
+            check_writes(schema, given_properties(without(after, not_read)))
             return after
 
         if (gone | new.keys()) & KEY_PROPERTIES:
@@ -357,13 +375,37 @@ class Altering:
         if merged[FORMAT] == definition.format and FORMAT not in definition.properties:
             # Others have made the stream: what its format is, its group says.
             del merged[FORMAT]
-        if type_name is not None:
+        if type_name is not None and type_name != definition.properties.get(SCHEMA_TYPE):
             load_definition(self._base.client, self._base.settings, stream, EventOptions(schema_type=type_name))
+        if type_name is not None:
             merged[SCHEMA_TYPE] = type_name
         check_writes(schema, merged)
         if PRIMARY_KEY not in merged:
             primary_keys.settle_texts(definition, schema, merged)
         return merged
+
+
+def _is_schema_of(definition: TableDefinition, table_format: str, text: Mapping[str, str]) -> bool:
+    """Whether a table has the schema already that a statement gives it, as when the statement is run again."""
+    (written,) = text.values()
+    return schema_of(definition.stream, table_format, written, None).columns() == definition.event_schema
+
+
+def _not_read(definition: TableDefinition, changed: Collection[str]) -> dict[str, str]:
+    """The properties that a table keeps with values which mean nothing here: they stay as they are, unless changed."""
+    kept = definition.properties
+    names = set(kept.not_parsed())
+    if kept.get(FORMAT, definition.format) not in (*FORMATS, definition.format):
+        names |= {FORMAT, COMPRESSION, ENCODING_HEADER}
+    try:
+        Routing.parse(kept.get(ROUTING_KEY, "''"), definition.schema.fieldNames())
+    except InvalidNameError:
+        names.add(ROUTING_KEY)
+    try:
+        time_column(definition.schema, kept.get(EVENT_TIME, ""))
+    except (InvalidNameError, UnsupportedTypeError):
+        names.add(EVENT_TIME)
+    return {name: kept[name] for name in names - set(changed) if name in kept}
 
 
 def _cluster(columns: Sequence[str], given: dict[str, str], removed: set[str]) -> None:

@@ -27,6 +27,7 @@ from pyspark_pravega.connector.table import (
     TableDefinition,
     TableKey,
     TableProperties,
+    check_meaning,
     key_of,
 )
 from pyspark_pravega.connector.write import key_texts
@@ -188,8 +189,7 @@ def check_key_schema(properties: Mapping[str, str], events: StructType, stream: 
 def _check_meaning(key: TableKey, definition: TableDefinition) -> None:
     """Refuse properties of a key with which an event would mean nothing, or two things."""
     stream = definition.stream
-    if not key.deletes:
-        raise ConfigurationError(f'"{DELETE_VALUES}" of stream "{stream}" must name texts, separated by commas')
+    check_meaning(key, stream)
     if key.operation is not None:
         kind = definition.codec.schema.field(key.operation).type
         for name, text in [*((DELETE_VALUES, one) for one in key.deletes), (UPSERT_VALUE, key.upsert)]:
@@ -198,15 +198,6 @@ def _check_meaning(key: TableKey, definition: TableDefinition) -> None:
                     f'"{name}" of stream "{stream}" can\'t be "{text}": field "{key.operation}", which says what '
                     f"happened to a row, is {key.event_schema[key.operation].dataType.simpleString()}"
                 )
-    if key.upsert in key.deletes:
-        raise ConfigurationError(
-            f'"{UPSERT_VALUE}" of stream "{stream}" can\'t be "{key.upsert}", which is among "{DELETE_VALUES}": '
-            "each event would delete its row; give another one"
-        )
-    if key.deleted_row is not None and key.row is None:
-        raise ConfigurationError(
-            f'"{DELETED_ROW_COLUMN}" of stream "{stream}" goes with "{ROW_COLUMN}", the field of other rows: set both'
-        )
 
 
 def _is_value(text: str | None, kind: pa.DataType) -> bool:

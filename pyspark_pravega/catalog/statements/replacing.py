@@ -21,11 +21,12 @@ from pyspark_pravega.catalog.ddl import Transform
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.catalog.statements.evolution import revised
-from pyspark_pravega.catalog.statements.tables import Tables, schema_info
+from pyspark_pravega.catalog.statements.tables import Tables, schema_info, typed_schema
 from pyspark_pravega.catalog.stream_properties import shown, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
+from pyspark_pravega.connector.option_names import SCHEMA_TYPE
 from pyspark_pravega.connector.table import (
     PINNED_SCHEMA,
     Check,
@@ -36,6 +37,7 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.connector.write import StagedTable, forget_replacement, is_replaced, replace_all
 from pyspark_pravega.errors import (
+    ConfigurationError,
     ConflictError,
     IncompatibleSchemaError,
     NotFoundError,
@@ -45,7 +47,6 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaRegistry
-from pyspark_pravega.serde.formats import REGISTERED, Schema, registered_schema, schema_for
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class StagedReplacement:
     configuration: dict[str, str]
     """The stream's, as properties."""
     compatibility: str | None
+    """The group's policy."""
     schema: int | None
     """The id of its new schema; None where it keeps its own."""
     pinned: int | None
@@ -160,7 +162,7 @@ class Replacing:
             stream=stream,
             properties={key: value for key, value in request.properties.items() if key != "compatibility"},
             configuration=shown(request.configuration),
-            compatibility=request.properties.get("compatibility"),
+            compatibility=request.compatibility,
             schema=new_schema,
             pinned=kept if new_schema is None else new_schema,
         )
@@ -319,7 +321,12 @@ class Replacing:
             return None
         info, version = before.registered
         stream = before.stream
-        new = _renamed(request, info.type, stream)
+        if request.properties.get(SCHEMA_TYPE, info.type) != info.type:
+            raise ConfigurationError(
+                f'the events of stream "{before.stream}" are of type {info.type}, and will stay so: leave '
+                f'"{SCHEMA_TYPE}" out'
+            )
+        new = typed_schema(request, info.type, before.stream)
         if new.data == info.schema_data or new.columns() == before.event_schema:
             return None
         registry = self._base.registry_of(stream)
@@ -371,15 +378,6 @@ def without(properties: Mapping[str, str], removed: set[str]) -> dict[str, str]:
 def _pin(staged: StagedReplacement) -> dict[str, str]:
     """The property that keeps a table at the schema that its replacement has."""
     return {} if staged.pinned is None else {PINNED_SCHEMA: str(staged.pinned)}
-
-
-def _renamed(request: TableRequest, type_name: str, stream: Stream) -> Schema:
-    """The schema of a replaced table, of the type that the group holds."""
-    space, _, name = type_name.rpartition(".")
-    if request.format == "json" or not name:
-        new_schema = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
-        return registered_schema(REGISTERED[request.format], type_name, new_schema.data)
-    return schema_for(request.format, request.schema, name=name, namespace=space)
 
 
 def _is_left(ledger: Ledger, state: State) -> bool:

@@ -25,6 +25,7 @@ from pyspark_pravega.connector.log import (
     settle,
     take_snapshot,
 )
+from pyspark_pravega.connector.option_names import SCHEMA_TYPE
 from pyspark_pravega.connector.table import Check, TableDefinition, TableProperties
 from pyspark_pravega.connector.write import replace_all
 from pyspark_pravega.deadlines import Limit
@@ -37,7 +38,7 @@ from pyspark_pravega.errors import (
     TableBeingDroppedError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
-from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, schema_for
+from pyspark_pravega.serde.formats import FORMATS, REGISTERED, Schema, registered_schema, schema_for
 from pyspark_pravega.together import Begun, together
 
 CLAIM_S = 30.0
@@ -102,7 +103,7 @@ class Tables:
                     "PRAVEGA_SCHEMA_REGISTRY_URI), or make a table of raw events, (event BINARY) with "
                     "TBLPROPERTIES ('format' = 'raw')"
                 )
-            formed = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
+            formed = _formed(request, stream)
         self._base.scope(namespace, make=True)
         exists, (view, other) = together(
             lambda: self._base.exists(stream),
@@ -138,7 +139,8 @@ class Tables:
         """
         stream = stream_of(namespace, table)
         ledger = open_ledger(self._base.client, stream)
-        if ledger is not None and TableProperties(ledger.properties()).truncates_later:
+        properties = TableProperties({} if ledger is None else ledger.properties(), of=f'stream "{stream}"')
+        if ledger is not None and properties.truncates_later:
             truncate_later(self._base.client, ledger)
         else:
             truncate_visible(self._base.client, stream)
@@ -288,6 +290,32 @@ def schema_info(formed: Schema) -> SchemaInfo:
     return SchemaInfo(
         type=formed.type, serialization_format=REGISTERED.get(formed.format, formed.format), schema_data=formed.data
     )
+
+
+def _formed(request: TableRequest, stream: Stream) -> Schema:
+    """The schema of a new table, of the type that its property names, where it does."""
+    wanted = request.properties.get(SCHEMA_TYPE)
+    if wanted is None:
+        return schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
+    formed = typed_schema(request, wanted, stream)
+    if formed.type != wanted:
+        raise ConfigurationError(f'table property "{SCHEMA_TYPE}": no type can be called "{wanted}" in {formed.format}')
+    return formed
+
+
+def typed_schema(request: TableRequest, type_name: str, stream: Stream) -> Schema:
+    """The schema of a table, of a type.
+
+    Args:
+        request: the CREATE TABLE or REPLACE TABLE.
+        type_name: the type.
+        stream: the table's stream.
+    """
+    space, _, name = type_name.rpartition(".")
+    if request.format == "json" or not name:
+        new_schema = schema_for(request.format, request.schema, name=stream.name, namespace=stream.scope)
+        return registered_schema(REGISTERED[request.format], type_name, new_schema.data)
+    return schema_for(request.format, request.schema, name=name, namespace=space)
 
 
 def truncate_later(client: Client, ledger: Ledger) -> None:

@@ -85,7 +85,7 @@ from pyspark_pravega.connector.log.job_log import (
 )
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
 from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
-from pyspark_pravega.errors import ConflictError
+from pyspark_pravega.errors import ConfigurationError, ConflictError
 
 KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
@@ -454,8 +454,13 @@ class Ledger:
     def _sweep(self, version: int) -> None:
         """Remove what isn't needed any more. Other processes may do it at the same time."""
         text = self.properties().get(HISTORY)
-        history = History(versions=KEPT_VERSIONS) if text is None else History.parse(text)
-        forget_versions(self._table, version, history)
+        try:
+            history = History(versions=KEPT_VERSIONS) if text is None else History.parse(text)
+        except ConfigurationError as error:
+            # A later release may have set it. The version is made, and nothing is lost with more of them.
+            _log.warning('no versions of stream "%s" are removed: %s', self.stream, error)
+        else:
+            forget_versions(self._table, version, history)
         forget_abandoned(self._table)
 
     def _change(self, old: State, new: State, *changes: Change) -> State:

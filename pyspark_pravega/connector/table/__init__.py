@@ -1,13 +1,15 @@
 """What a stream is as a table: `definition` (columns, format, codec), `properties` (names and values), `table_key`
 (tables whose events change rows; structs in keys: `flat_keys`), `constraints` (defaults and CHECKs of columns),
-`encodings` (schemas of the registry by id), `registered` (a stream's schema there), `planned` (what a query was planned
-with, held against the table), `dead_letters` (what is told of bad events) and `lossless` (which columns hold all of
-others).
+`encodings` (schemas of the registry by id), `faults` (properties that mean nothing here), `registered` (a stream's
+schema there), `planned` (what a query was planned with, held against the table), `dead_letters` (what is told of bad
+events) and `lossless` (which columns hold all of others).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
 
 from pyspark_pravega.connector.table.constraints import (
+    CHECKS,
+    DEFAULTS,
     Check,
     added_check,
     avro_defaults,
@@ -72,19 +74,22 @@ from pyspark_pravega.connector.table.table_key import (
     ChangeCodec,
     TableKey,
     check_key,
+    check_meaning,
+    event_fields,
     key_of,
     routing_key_of,
-    with_operation,
 )
 
 __all__ = [
     "CHANGES",
+    "CHECKS",
     "COLUMNS",
     "COMPACTED",
     "COMPACT_WHEN",
     "COMPATIBILITY",
     "COMPRESSION",
     "CORRUPT_EVENT",
+    "DEFAULTS",
     "DELETE",
     "DELETED",
     "DELETED_ROW_COLUMN",
@@ -120,10 +125,12 @@ __all__ = [
     "check_enforced",
     "check_field_ids",
     "check_key",
+    "check_meaning",
     "check_planned",
     "check_same_stream",
     "check_schema_is_there",
     "document_definition",
+    "event_fields",
     "flat_fields",
     "flat_key",
     "given_properties",
@@ -140,6 +147,5 @@ __all__ = [
     "whole_key",
     "with_defaults",
     "with_key",
-    "with_operation",
     "with_rules",
 ]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.options import EventOptions
+from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
+from pyspark_pravega.connector.table.faults import key_fault, without_fault
 from pyspark_pravega.connector.table.properties import COMPRESSIONS, TableProperties
 from pyspark_pravega.connector.table.registered import Registered, registered_in
 from pyspark_pravega.connector.table.table_key import CHANGES, LOG, ChangeCodec, TableKey, key_of
@@ -95,6 +98,10 @@ class TableDefinition:
     again never has them. None where nothing else was looked up."""
     encodings: RegistryEncodings | None = None
     """What the ids in events' headers stand for; None for events without a schema."""
+    fault: ConfigurationError | None = None
+    """Why nothing can be read or written: a property that is kept with the table means nothing here."""
+    mode_fault: ConfigurationError | None = None
+    """The same of its mode, with which it would be read."""
 
     @property
     def schema_name(self) -> str:
@@ -225,6 +232,7 @@ def load_definition(
     *,
     keyed: bool = True,
     staged: Mapping[str, str] | None = None,
+    with_faults: bool = False,
 ) -> TableDefinition:
     """Find out what a stream is as a table.
 
@@ -235,6 +243,8 @@ def load_definition(
         events: what is stronger than the table's properties, if anything is.
         keyed: whether the rows are those of the table's key, where it has one; else each event is one.
         staged: the properties that the table is to have; those that it has when None.
+        with_faults: whether properties that mean nothing here become the table's faults, so that they can be shown and
+            changed; else they are errors.
 
     Raises:
         StreamNotFoundError: there is no such stream.
@@ -253,8 +263,20 @@ def load_definition(
     finally:
         # That there is no such stream is said first.
         configuration = asked.result()
-    properties = TableProperties(texts if staged is None else staged)
-    definition = schema_definition(settings, stream, configuration, properties, events)
+    properties = TableProperties(texts if staged is None else staged, of=f'stream "{stream}"')
+
+    def define(properties: TableProperties) -> TableDefinition:
+        return schema_definition(settings, stream, configuration, properties, events)
+
+    try:
+        definition = define(properties)
+    except ConfigurationError as error:
+        if not with_faults:
+            raise
+        has_registry = shared_registry(settings) is not None
+        bare = partial(raw_definition, settings, stream, configuration, properties)
+        definition, fault = without_fault(properties, define, bare, error, has_registry=has_registry)
+        definition = replace(definition, properties=properties, fault=fault)
     definition = replace(
         definition,
         replaced_table=state.replaced_table,
@@ -262,9 +284,19 @@ def load_definition(
         cleaning=state.cleaning,
         segments=tuple(segments),
     )
-    definition = with_key(definition) if keyed else definition
-    mode = events.mode or properties.mode or (DROP_MALFORMED if properties.bad_events else None)
-    return definition.with_mode(mode) if mode else definition
+    try:
+        definition = with_key(definition) if keyed and definition.fault is None else definition
+    except ConfigurationError as error:
+        if not with_faults:
+            raise
+        definition = replace(definition, fault=key_fault(properties, error))
+    try:
+        mode = events.mode or properties.mode or (DROP_MALFORMED if properties.bad_events else None)
+        return definition.with_mode(mode) if mode else definition
+    except ConfigurationError as error:
+        if not with_faults:
+            raise
+        return replace(definition, mode_fault=error)
 
 
 def schema_definition(
@@ -335,14 +367,18 @@ def with_key(definition: TableDefinition) -> TableDefinition:
 
 
 def check_schema_is_there(definition: TableDefinition) -> None:
-    """Refuse to read events with columns, or write them, as if they were bytes.
+    """Refuse to read events with columns, or write them, as if they were bytes, or with properties that mean nothing
+    here.
 
     Args:
         definition: what the stream is as a table.
 
     Raises:
+        ConfigurationError: a property that is kept with the table means nothing here.
         GroupNotFoundError: the table was made with a schema, and the schema is gone.
     """
+    if definition.fault is not None:
+        raise definition.fault
     made_as = definition.properties.format
     if made_as in REGISTERED and definition.format == RAW:
         raise GroupNotFoundError(

@@ -162,23 +162,61 @@ def key_of(properties: TableProperties, events: StructType, stream: object) -> t
     return found_key, schema
 
 
-def with_operation(schema: StructType, key: Sequence[str]) -> StructType:
+def event_fields(schema: StructType, properties: TableProperties) -> StructType:
     """The fields of the events of a table that is made with a key.
 
     Args:
         schema: the table's columns.
-        key: those of the key.
+        properties: the table's properties; the key's columns are in their own spelling.
 
     Raises:
-        ConfigurationError: a column has the name of the field that is added.
+        ConfigurationError: they contradict each other, or a column has the name of a field that is added.
     """
-    if OPERATION in (name.lower() for name in schema.fieldNames()):
+    key = properties.primary_key or ()
+    fields = [StructField(f.name, f.dataType, f.nullable and f.name not in key, f.metadata) for f in schema]
+    row, deleted_row, operation = (
+        None if name is None else name.strip()
+        for name in (properties.row_column, properties.deleted_row_column, properties.operation_column)
+    )
+    names = [name for name in (row, deleted_row, operation if row else operation or OPERATION) if name is not None]
+    there = [*names, *(schema.fieldNames() if row is None else ())]
+    twice = next((name for name in names if [one.lower() for one in there].count(name.lower()) > 1), None)
+    if twice is not None:
         raise ConfigurationError(
-            f'a table with a key can\'t have a column "{OPERATION}": the events have a field of this name that says '
+            f'a table with a key can\'t have a column "{twice}": the events have a field of this name that says '
             "what happened to a row"
         )
-    columns = [StructField(f.name, f.dataType, f.nullable and f.name not in key, f.metadata) for f in schema]
-    return StructType([*columns, StructField(OPERATION, StringType(), True)])
+    structs = [StructField(name, StructType(fields), True) for name in (row, deleted_row) if name is not None]
+    said = [StructField(name, StringType(), True) for name in names if name not in (row, deleted_row)]
+    events = StructType([*(fields if row is None else ()), *structs, *said])
+    key_and_schema = key_of(properties, events, "")
+    assert key_and_schema is not None
+    check_meaning(key_and_schema[0])
+    return events
+
+
+def check_meaning(key: TableKey, stream: object = "") -> None:
+    """Refuse a key with which an event would mean nothing, or two things.
+
+    Args:
+        key: the table's.
+        stream: the stream, for messages.
+
+    Raises:
+        ConfigurationError: it is such a one.
+    """
+    of_stream = f' of stream "{stream}"' if stream else ""
+    if not key.deletes:
+        raise ConfigurationError(f'"{DELETE_VALUES}"{of_stream} must name texts, separated by commas')
+    if key.upsert in key.deletes:
+        raise ConfigurationError(
+            f'"{UPSERT_VALUE}"{of_stream} can\'t be "{key.upsert}", which is among "{DELETE_VALUES}": '
+            "each event would delete its row; give another one"
+        )
+    if key.deleted_row is not None and key.row is None:
+        raise ConfigurationError(
+            f'"{DELETED_ROW_COLUMN}"{of_stream} goes with "{ROW_COLUMN}", the field of other rows: set both'
+        )
 
 
 def check_key(text: str, schema: StructType, table_format: str, stream: object = "") -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TRUNCATE_LATER, TableDefinition, check_enforced
 from pyspark_pravega.connector.write.routing import Routing
+from pyspark_pravega.declared import unreadable
 from pyspark_pravega.errors import (
     ConfigurationError,
     DataLossError,
@@ -143,6 +144,8 @@ class WritePlan:
             StreamSealedError: nothing can be written to it any more.
         """
         properties = definition.properties
+        # Those that can't be read are refused: rows without values in their columns get them from Spark.
+        _ = properties.defaults
         check_enforced(properties.checks, checks, definition.stream)
         routing = _routing(definition, options)
         mode = options.writer_mode or properties.writer_mode
@@ -167,7 +170,7 @@ class WritePlan:
             routing=routing,
             mode=mode,
             lease_ms=options.transaction_timeout_ms,
-            event_time=None if time is None else time_column(definition.schema, time),
+            event_time=None if time is None else _event_time(definition, options, time),
             cluster_by=routing.columns if cluster and routing is not None else (),
             query=options.query,
             epoch=options.epoch,
@@ -191,11 +194,26 @@ def _routing(definition: TableDefinition, options: WriteOptions) -> Routing | No
     if given is None:
         if KEY_COLUMN in columns and definition.format in (RAW, STRING):
             return Routing(columns=(KEY_COLUMN,), texts=("", ""), scatters=True)
-        return None if own is None else Routing.parse(own, columns, plain=definition.properties.has_plain_texts)
+        if own is None:
+            return None
+        try:
+            return Routing.parse(own, columns, plain=definition.properties.has_plain_texts)
+        except InvalidNameError as error:
+            raise unreadable(f'stream "{definition.stream}"', ROUTING_KEY, own, error) from None
     routing = Routing.parse(given, columns)
     routing.check_types(definition.schema)
     # In another spelling it is still the table's own, with the table's texts.
     return replace(routing, plain=own not in (given, str(routing)) or definition.properties.has_plain_texts)
+
+
+def _event_time(definition: TableDefinition, options: WriteOptions, name: str) -> str:
+    """The column of the event time, as the options name it, else the table."""
+    try:
+        return time_column(definition.schema, name)
+    except (InvalidNameError, UnsupportedTypeError) as error:
+        if options.event_time is not None:
+            raise
+        raise unreadable(f'stream "{definition.stream}"', EVENT_TIME, name, error) from None
 
 
 def _check_direct(definition: TableDefinition, options: WriteOptions, mode: str) -> None:
