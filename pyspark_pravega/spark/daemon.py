@@ -55,6 +55,8 @@ def leave_archives() -> None:
                     _leave(archive)
     for jar in [entry for entry in sys.path if Path(entry).name.startswith("spark-core_")]:
         _leave(jar)
+    # Python's own `copy` and `pickle` look for Jython's classes, and have found Java's packages in the jar.
+    sys.modules.pop("org", None)
 
 
 def _leave(archive: str) -> None:

@@ -129,7 +129,7 @@ def test_a_class_that_can_not_be_used_is_named(name: str, message: str) -> None:
 
 
 def test_a_type_that_python_can_not_be_given_is_refused() -> None:
-    with pytest.raises(UnsupportedTypeError, match="YearMonthInterval"):
+    with pytest.raises(UnsupportedTypeError, match="interval year to month"):
         CustomCodec("ini_format:Ini", StructType([StructField("a", YearMonthIntervalType())]), {})
 
 
