@@ -18,6 +18,7 @@ pytestmark = pytest.mark.server
 VALUES: dict[Any, Any] = {
     fields.INT: 1,
     fields.LONG: 1 << 40 | 7,
+    fields.LATER_LONG: 1 << 40 | 8,
     fields.FLAG: True,
     fields.TEXT: "s/t/0.#epoch.0 \0 é € 🚀",
     fields.TOKEN: "token",
