@@ -77,6 +77,8 @@ def _pythons() -> list[Path]:
 
 def test_each_goes_on_with_what_others_have_written(sandbox: Sandbox, tmp_path: Path) -> None:
     pythons = _pythons()
+    if len(pythons) == 2:
+        pytest.skip("no other Spark is here: make test SPARK=4.1, or make jars, brings one")
     environment = clean_environment(sandbox.environment())
     ran = []
     for turn, python in enumerate(pythons):
