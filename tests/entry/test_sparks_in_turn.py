@@ -69,7 +69,7 @@ spark.stop()
 def _pythons() -> list[Path]:
     """The Python of each Spark that is here: this one's first, and last, as what newer ones wrote older ones read."""
     here = Path(sys.executable)
-    base = here.parents[3] if here.parents[1].name.startswith("spark-") else here.parents[1]
+    base = here.parents[2] if here.parents[1].name.startswith("spark-") else here.parents[1]
     others = [base / f"spark-{version}" / "bin" / "python" for version in versions.SUPPORTED]
     found = [python for python in [base / "bin" / "python", *others] if (python.parents[1] / ".ready").exists()]
     return [*found, found[0]]
