@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.connector.memory import keep_freed_memory, spare_what_is_loaded
+from pyspark_pravega.found import running_sandbox
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings, canonical_key
 

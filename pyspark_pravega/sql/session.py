@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.found import running_sandbox
 from pyspark_pravega.settings import (
     CREDENTIAL_KEYS,
     SECRET_KEYS,
@@ -113,8 +113,9 @@ def configure(
         _bring_shared_memory(session)
         jvm: Any = session.sparkContext._jvm
         jvm.pyspark.pravega.Secrets.clear(catalog)
-        for key in SECRET_KEYS & settings.to_options().keys():
-            jvm.pyspark.pravega.Secrets.put(catalog, key, settings.to_options()[key])
+        whole = settings.to_options()
+        for key in SECRET_KEYS & whole.keys():
+            jvm.pyspark.pravega.Secrets.put(catalog, key, whole[key])
         return session
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]

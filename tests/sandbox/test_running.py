@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_pravega.catalog.process.service import settle_settings
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.connector.shared import statement_settings
 from pyspark_pravega.errors import ControllerUnavailableError
+from pyspark_pravega.found import running_sandbox
 from pyspark_pravega.sandbox import running
 from pyspark_pravega.sandbox.processes import ProcessId
 from pyspark_pravega.sandbox.state import State

@@ -21,7 +21,6 @@ from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
 from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.protocol import Method, call
-from pyspark_pravega.connector.found import running_sandbox
 from pyspark_pravega.connector.option_names import BOUND_KEYS, TRIGGER_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (
@@ -36,6 +35,7 @@ from pyspark_pravega.errors import (
     ViewNotFoundError,
     did_you_mean,
 )
+from pyspark_pravega.found import running_sandbox
 from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.settings import KEYS, Settings, canonical_key
 

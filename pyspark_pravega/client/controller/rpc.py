@@ -22,6 +22,7 @@ from pyspark_pravega.errors import (
     UnclearAnswerError,
     UnsupportedOperationError,
 )
+from pyspark_pravega.found import way_out
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.settings import controller_addresses
 
@@ -223,7 +224,7 @@ class ControllerRpc:
             raise ControllerUnavailableError(
                 f"no Pravega controller answers at {self.uri}{waited}: "
                 "check the address (option controller-uri, or PRAVEGA_CONTROLLER_URI) and that the server is up"
-                f"{_way_out(self.uri)}"
+                f"{way_out(controller_addresses(self.uri))}"
             ) from None
         if code is grpc.StatusCode.UNKNOWN and not details and self._credentials is not None:
             raise AuthenticationError(
@@ -263,15 +264,6 @@ class ControllerRpc:
             f"the Pravega controller at {self.uri} refused the credentials for {method}: check username and password, "
             "or the token"
         ) from None
-
-
-def _way_out(uri: str) -> str:
-    try:
-        from pyspark_pravega.sandbox import running
-    except ModuleNotFoundError:
-        # It isn't in the archives of `pravega-spark pack`.
-        return ""
-    return running.way_out(controller_addresses(uri))
 
 
 def _is_about_certificates(details: str) -> bool:
