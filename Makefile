@@ -194,7 +194,7 @@ quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos -m "not server and not spark" $(ARGS)
 
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`. SPARK=4.1 takes another pyspark: tests/spark/test_each_spark.py is what all run.
+# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one.
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)

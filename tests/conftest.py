@@ -23,13 +23,13 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
 from server_tools import FORMAT_CLASSES, KINDS, Servers, kinds_named, wants_thrift
+from since import SPARK, is_missing
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark import versions
-from pyspark_pravega.spark.jars import installed
 
 if TYPE_CHECKING:
     from entry_tools import ThriftServer, ThriftServers
@@ -48,10 +48,10 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("patient")
 
-SPARK = versions.numbers(installed())
-"""Which Spark there is, by major and minor version."""
 _SERVERS = pytest.StashKey[Servers]()
 _THRIFT_SERVERS = pytest.StashKey["ThriftServers"]()
+_LACKED = pytest.StashKey[set[str]]()
+"""The Sparks that a test needs and that are newer than this one."""
 SERVER_FIXTURES = set(KINDS)
 SPARK_FIXTURES = {"spark", "thrift"}
 FIRST_FILES = {"test_dbt.py", "test_sqlalchemy.py", "test_thriftserver.py"}
@@ -172,12 +172,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if wanted & SPARK_FIXTURES:
             item.add_marker("spark")
-        for mark in item.iter_markers("since_spark"):
-            if versions.numbers(mark.args[0]) > SPARK:
-                item.add_marker(pytest.mark.skip(reason=f"needs Spark {mark.args[0]}"))
         names.setdefault(item.path, set()).update(wanted, {mark.name for mark in item.iter_markers()})
     places = {path: _place(path, used) for path, used in names.items()}
     items.sort(key=lambda item: places[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Find out what needs a newer Spark; a mark of a Spark that there is none of is an error."""
+    report = yield
+    for item in report.result or ():
+        if isinstance(item, pytest.Item):
+            try:
+                named = {mark.args[0] for mark in item.iter_markers("since_spark")}
+                item.stash[_LACKED] = {version for version in named if is_missing(version)}
+            except (IndexError, ValueError) as error:
+                report.outcome, report.longrepr = "failed", f"{item.nodeid}: {error}"
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a newer Spark: here, and not by a mark, so that the summary counts all in one line."""
+    if lacked := item.stash.get(_LACKED, None):
+        pytest.skip(f"needs Spark {max(lacked, key=versions.numbers)}")
 
 
 def _place(file: Path, used: set[str]) -> int:

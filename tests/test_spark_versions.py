@@ -8,6 +8,9 @@ from pathlib import Path
 
 import jars
 import pytest
+import since
+from since import is_missing
+from sql_scripts import statements
 
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.spark import here, versions
@@ -85,3 +88,16 @@ def _version(path: Path) -> list[int]:
 
 def _numbers(version: str) -> list[int]:
     return [int(number) for number in version.split(".")]
+
+
+def test_what_a_test_needs_is_a_spark_that_there_is() -> None:
+    assert not is_missing("4.0")
+    with pytest.raises(ValueError, match=r"since Spark '4\.9': this package runs on 4\.0, 4\.1"):
+        is_missing("4.9")
+
+
+def test_a_script_leaves_out_what_a_newer_spark_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(since, "SPARK", (4, 1))
+    script = "SELECT 1;\n--> 1\n\n-- since 4.1\nSELECT 2;\n-- since 4.2\nSELECT 3;\n--> 3\nSELECT 4;\n\nSELECT 5;"
+    found = [(one.text, one.line, one.answer) for one in statements(script)]
+    assert found == [("SELECT 1;", 1, ["1"]), ("SELECT 2;", 5, []), ("SELECT 5;", 11, [])]

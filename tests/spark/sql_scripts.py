@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from since import is_missing
+
 
 @dataclass
 class Statement:
@@ -16,10 +18,21 @@ class Statement:
 
 
 def statements(script: str, *, first_line: int = 1) -> list[Statement]:
-    """The statements of a script; a line that begins with `-->` belongs to the answer of the one before."""
+    """The statements of a script that this Spark has.
+
+    A line that begins with `-->` belongs to the answer of the one before. What stands behind a line `-- since 4.2`, up
+    to an empty line, is left out where Spark is older.
+    """
     found: list[Statement] = []
     lines: list[str] = []
+    lacks = False
     for number, line in enumerate(script.splitlines(), first_line):
+        if since := re.fullmatch(r"-- since (\S+)", line):
+            lacks = is_missing(since[1])
+        elif not line:
+            lacks = False
+        if lacks:
+            continue
         if line.startswith("-->"):
             found[-1].answer.append(line.removeprefix("-->").removeprefix(" ").rstrip())
         elif line.strip() and not line.startswith("--"):

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from since import SPARK
 from streaming_tools import workers_of
-
-from pyspark_pravega.spark import versions
-from pyspark_pravega.spark.jars import installed
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
-SPARK = versions.numbers(installed())
 COLUMNS = """
   a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(38, 10), i STRING, j BINARY, k DATE,
   l TIMESTAMP, m TIMESTAMP_NTZ, n INTERVAL DAY TO SECOND, p ARRAY<STRUCT<x: INT, y: STRING>>,
