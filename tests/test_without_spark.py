@@ -44,6 +44,7 @@ def columns(of: Any) -> Any:
     return made.add("named", "string", False, {"comment": "a name"}).add("last", of.TimestampType(), False)
 
 
+@pytest.mark.since_spark("4.1")
 def test_stand_ins_say_of_themselves_what_sparks_types_say() -> None:
     ours, theirs = columns(plain), columns(sparks)
     for own, other in zip(ours, theirs, strict=True):
@@ -57,6 +58,7 @@ def test_stand_ins_say_of_themselves_what_sparks_types_say() -> None:
     assert (ours.names, ours.fieldNames(), len(ours)) == (theirs.names, theirs.fieldNames(), len(theirs))
 
 
+@pytest.mark.since_spark("4.1")
 def test_stand_ins_are_read_from_sparks_json() -> None:
     text = columns(sparks).json()
     again = plain.StructType.fromJson(json.loads(text))
@@ -76,6 +78,7 @@ def test_columns_are_found_by_name_and_place() -> None:
         ours["nowhere"]
 
 
+@pytest.mark.since_spark("4.1")
 def test_types_differ_where_sparks_do() -> None:
     def kinds(of: Any) -> list[Any]:
         made = [getattr(of, name)() for name in _SIMPLE]
@@ -88,6 +91,7 @@ def test_types_differ_where_sparks_do() -> None:
     assert equal(plain) == equal(sparks)
 
 
+@pytest.mark.since_spark("4.2")
 def test_arrow_has_the_same_types_for_them() -> None:
     def arrow_ones(of: Any) -> Any:
         return of.StructType(
@@ -101,6 +105,7 @@ def test_arrow_has_the_same_types_for_them() -> None:
         arrow.to_arrow_schema(sparks.StructType().add("c", sparks.CharType(3)))
 
 
+@pytest.mark.since_spark("4.1")
 def test_each_of_sparks_types_that_is_used_has_a_stand_in() -> None:
     for name in types.__all__:
         assert getattr(types, name) is getattr(sparks, name)
@@ -182,6 +187,7 @@ for name in ("avro", "json", "protobuf"):
 """
 
 
+@pytest.mark.since_spark("4.1")
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_formats_are_the_same_without_spark(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PRAVEGA_NATIVE", native)

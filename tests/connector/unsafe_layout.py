@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -29,6 +28,7 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.frames.native_module import SWITCH, module
 from pyspark_pravega.serde.types import with_children
+from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.unsafe_rows import unpack
 
 _WIDTHS: dict[type[DataType], str] = {

@@ -39,6 +39,14 @@ MADE_BEFORE = {
     "docs/ingestion.md": ORDERS,
     "docs/keyed-tables.md": ORDERS,
 }
+SINCE = {
+    "docs/formats.md": "4.1",
+    "docs/key-value-tables.md": "4.1",
+    "docs/keyed-tables.md": "4.2",
+    "docs/sql.md": "4.2",
+    "docs/streaming.md": "4.3",
+}
+"""Which Spark has all that a page shows."""
 _FILE = re.compile(r"# (\w+\.py)\n")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|;|[^'`;-]+|-")
 
@@ -170,7 +178,14 @@ def test_statements_are_told_apart() -> None:
     assert statements(text) == ["SELECT 'a;b--c' \n  AS x", "SELECT `a;b`, 1 - 2"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md" and runs(page)])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.since_spark(SINCE[page]) if page in SINCE else ())
+        for page in PAGES
+        if page != "README.md" and runs(page)
+    ],
+)
 def test_what_a_page_shows_runs(page: str, reader: Reader, record_property: Callable[[str, object], None]) -> None:
     reader.sql(MADE_BEFORE.get(page, ""))
     ran = 0

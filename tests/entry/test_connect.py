@@ -122,6 +122,7 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
     assert 'DELETE isn\'t possible on stream "by-connect/t"' in error
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_pipeline_runs_again_and_its_view_is_never_empty(seen: dict[str, Future[Any]], flights: Path) -> None:
     answer = seen["pipeline_client.py"].result()
     table = pd.read_csv(flights, usecols=["month", "carrier", "origin", "dep_time", "dep_delay"], na_values="NA")
@@ -144,6 +145,7 @@ def test_a_pipeline_runs_again_and_its_view_is_never_empty(seen: dict[str, Futur
     assert answer["key"] == "carrier"
 
 
+@pytest.mark.since_spark("4.1")
 def test_auto_cdc_keeps_the_last_rows_and_the_history_of_each_key(seen: dict[str, Future[Any]]) -> None:
     """SCD types 1 and 2 into tables with keys, against a dict: changes come late, delete, and change nothing; the
     pipeline is run again, after compactions, and with a full refresh.

@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
+import pyspark
 import pytest
 from entry_tools import CLI, ThriftServer, ask, clean_environment
 from pyhive.exc import DatabaseError
@@ -22,7 +23,7 @@ from run_dbt_suite import run_suite
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.2")]
 
 ROOT = Path(__file__).parents[2]
 DEMO = runpy.run_path(str(ROOT / "examples" / "nyc_flights.py"))
@@ -43,16 +44,20 @@ for line in sys.stdin:
 """
 """Commands of dbt as they come, all in one process: dbt is loaded once, and the target `session` has one JVM."""
 BUILT_IN_S = 550
+PREFIX = Path(sys.prefix)
+VENV = PREFIX.parent if PREFIX.name.startswith("spark-") else PREFIX
+"""The environment with all tools, which that of another Spark lies in."""
+OTHER_SPARK = [] if VENV == PREFIX else [str(Path(pyspark.__file__).parents[1])]
+"""Where another Spark is, for programs of dbt's environment."""
 
 
 @pytest.fixture(scope="session")
 def dbt() -> Path:
     """The program `dbt`, in the environment that `make test` makes once and keeps."""
-    venv = Path(sys.prefix)
-    command = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={sys.executable}", f"-o{venv}/.tools"]
+    command = ["make", "--no-print-directory", f"VENV={VENV}", f"PYTHON={VENV}/bin/python", f"-o{VENV}/.tools"]
     command += ["dbt-suite-tools"]
     subprocess.run(command, cwd=ROOT, check=True)
-    return venv / "dbt" / "bin" / "dbt"
+    return VENV / "dbt" / "bin" / "dbt"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +151,7 @@ def running(
         "FLIGHTS_THRIFT_HOST": host,
         "FLIGHTS_THRIFT_PORT": str(port),
         "PYSPARK_SUBMIT_ARGS": f"{flags} {few_tasks} pyspark-shell",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *OTHER_SPARK, os.environ.get("PYTHONPATH")])),
     }
     with Dbt(dbt, project, environment) as process:
         process.run("thrift", "deps")

@@ -51,6 +51,8 @@ def check_realtime(output: Shown) -> None:
     assert int(counts.group(1)) >= int(counts.group(2)) > 0
 
 
+SINCE = {"quickstart": "4.2", "realtime": "4.3"}
+"""Which Spark has all that a notebook shows."""
 CHECKS = {"quickstart": check_quickstart, "streaming": check_streaming, "realtime": check_realtime}
 
 SOONER = {
@@ -112,7 +114,10 @@ def kernel(sandbox: Sandbox, folder: Path) -> Iterator[Kernel]:
 @pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.since_spark(SINCE[name]) if name in SINCE else ()) for name in CHECKS],
+)
 def test_a_notebook_runs(name: str, kernel: Kernel, folder: Path) -> None:
     notebook = kernel.execute(name, SOONER.get(name))
     CHECKS[name](output_of(notebook))

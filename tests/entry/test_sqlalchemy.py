@@ -52,6 +52,7 @@ def engine(thrift: ThriftServer, scope: str) -> Iterator[Engine]:
     first.dispose()
 
 
+@pytest.mark.since_spark("4.2")
 def test_sqlalchemy_and_pandas(thrift: ThriftServer) -> None:
     host, port = thrift.address
     engine = sqlalchemy.create_engine(f"pravega://ann@{host}:{port}/default")
@@ -118,6 +119,7 @@ class _Person(_Base):
     first: Mapped[str | None] = mapped_column()
 
 
+@pytest.mark.since_spark("4.1")
 def test_values_land_in_the_columns_that_a_statement_names(engine: Engine) -> None:
     with engine.connect() as connection:
         connection.execute(
@@ -163,6 +165,7 @@ def test_values_land_in_the_columns_that_a_statement_names(engine: Engine) -> No
     assert [dict(row) for row in found] == wanted
 
 
+@pytest.mark.since_spark("4.2")
 def test_what_is_made_is_what_reflection_tells(engine: Engine, scope: str) -> None:
     made = MetaData()
     kept = Table(

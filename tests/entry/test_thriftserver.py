@@ -15,6 +15,7 @@ import pytest
 from entry_tools import CLI, ThriftServer, ask, clean_environment, descendants
 from pyhive.exc import OperationalError
 from shared_memory_tools import mapped, opened
+from since import is_missing
 from sql_scripts import Statement, differences, statements
 from waiting import eventually
 
@@ -150,7 +151,7 @@ TREE = [
     "CREATE TABLE spark_catalog.default.elsewhere (n DOUBLE) USING parquet",
     "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one",
     "CREATE NAMESPACE my_keys",
-    "CREATE TABLE my_keys.my_pairs (a INT NOT NULL, v INT, b STRING NOT NULL, PRIMARY KEY (a, b) NOT ENFORCED)",
+    "CREATE TABLE my_keys.my_pairs (a INT NOT NULL, v INT, b STRING NOT NULL) TBLPROPERTIES ('primary-key' = 'a, b')",
 ]
 ORDERS = "pravega bi orders TABLE all orders"
 ORDERS_2 = "pravega bi_2 orders TABLE"
@@ -195,6 +196,9 @@ ASKED = {
     "getImportedKeys|null|bi|orders": [],
     "getCrossReference|my_keys|my_pairs|bi|orders": [],
 }
+if is_missing("4.2"):
+    TREE = [statement for statement in TREE if "CREATE VIEW" not in statement]
+    ASKED = {call: [line for line in lines if " bi large " not in f" {line} "] for call, lines in ASKED.items()}
 
 
 def test_jdbc_sees_the_tree(thrift: ThriftServer) -> None:

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.spark import versions
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+# The environment of another Spark has nothing that builds.
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark(versions.SUPPORTED[-1])]
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "requirements.lock", "jvm")

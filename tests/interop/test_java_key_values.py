@@ -18,8 +18,9 @@ def test_java_puts_and_sql_reads_and_the_other_way_round(
 ) -> None:
     scope, t = namespace.removeprefix("pravega.").replace("_", "-"), f"{namespace}.t"
     spark.sql(
-        f"CREATE TABLE {t} (id BIGINT, code STRING, name STRING, n INT, PRIMARY KEY (id, code) NOT ENFORCED) "
-        "TBLPROPERTIES ('table-type' = 'key-value', 'key-bytes' = 'code=8', 'partitions' = '3')"
+        f"CREATE TABLE {t} (id BIGINT, code STRING, name STRING, n INT) "
+        "TBLPROPERTIES ('primary-key' = 'id, code', 'table-type' = 'key-value', 'key-bytes' = 'code=8', "
+        "'partitions' = '3')"
     )
     ((schema, _, _),) = registry.history(scope, "t")
     java.run("interop.KeyedPuts", scope, "t", "-3", "ä", schema.text, "from Java")

@@ -28,12 +28,12 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     VariantType,
 )
 
 from pyspark_pravega.serde import variant
 from pyspark_pravega.serde.json import read as json_read
+from pyspark_pravega.spark.types import TimeType
 
 scalars = st.sampled_from(
     [

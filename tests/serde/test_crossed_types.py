@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from crossed_types import LEAVES, columns
 
 TYPES = Path(__file__).parents[2] / "docs" / "types.md"
@@ -21,6 +22,7 @@ def names_in_docs() -> set[str]:
     return names
 
 
+@pytest.mark.since_spark("4.1")
 def test_every_type_of_the_docs_is_crossed() -> None:
     types = " ".join(kind for kind, _ in LEAVES.values())
     types += " ".join(column.type for column in columns("avro"))

@@ -26,11 +26,11 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
-    TimeType,
     VarcharType,
     YearMonthIntervalType,
 )
 from random_tables import structs, types
+from since import is_missing
 
 from pyspark_pravega.errors import SchemaError, UnsupportedTypeError
 from pyspark_pravega.serde.types import (
@@ -41,6 +41,7 @@ from pyspark_pravega.serde.types import (
     spark_to_json,
     spark_to_protobuf,
 )
+from pyspark_pravega.spark.types import TimeType
 
 
 def one(kind: DataType, nullable: bool = True) -> StructType:
@@ -126,7 +127,9 @@ def test_json_schemas_that_are_no_tables(text: str, words: str) -> None:
         json_to_spark(text)
 
 
-NO_FORMAT = [YearMonthIntervalType(), CalendarIntervalType(), TimeType(9), NullType(), StringType("UTF8_LCASE")]
+NO_FORMAT = [YearMonthIntervalType(), CalendarIntervalType(), NullType(), StringType("UTF8_LCASE")]
+if not is_missing("4.1"):
+    NO_FORMAT.append(TimeType(9))
 
 
 @pytest.mark.parametrize("kind", [*NO_FORMAT, MapType(NullType(), LongType()), ArrayType(NullType())])

@@ -25,11 +25,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     VarcharType,
     VariantType,
 )
 from random_tables import decimals, rows_of, scalars, structs, values
+from since import is_missing
 
 from pyspark_pravega.errors import EventEncodeError, UnsupportedTypeError
 from pyspark_pravega.frames.bad_events import BadEventError
@@ -39,13 +39,15 @@ from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema, header
 from pyspark_pravega.serde.formats import Schema, schema_for
 from pyspark_pravega.serde.native.native_codec import describe
+from pyspark_pravega.spark.types import TimeType
 
+TIMES = [] if is_missing("4.1") else [TimeType(6), TimeType(0)]
 FORMATS = ["avro", "json", "protobuf"]
 KEYS = [IntegerType(), LongType(), DateType(), TimestampType(), TimestampNTZType(), BinaryType(), DecimalType(20, 3)]
 stored_kinds = st.one_of(
     scalars,
     decimals,
-    st.sampled_from([DayTimeIntervalType(), DayTimeIntervalType(1, 2), TimeType(6), TimeType(0), VariantType()]),
+    st.sampled_from([DayTimeIntervalType(), DayTimeIntervalType(1, 2), *TIMES, VariantType()]),
 )
 wide: st.SearchStrategy[DataType] = st.recursive(
     stored_kinds,
@@ -163,6 +165,7 @@ def unordered(column: pa.Array) -> list[Any]:
     return [one(column.type, scalar) for scalar in column]
 
 
+@pytest.mark.since_spark("4.1")
 def test_they_are_told_in_the_schemas() -> None:
     table = StructType(
         [
@@ -267,6 +270,7 @@ class TestDocuments:
         assert unordered(plain.decode(pa.array([b"[1]"], pa.binary()), ["value"]).column(0)) == ["[1]"]
 
 
+@pytest.mark.since_spark("4.1")
 class TestRefused:
     def json(self) -> Codec:
         return codecs("json", StructType([StructField("v", VariantType()), StructField("t", TimeType(6))]))[1]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from since import is_missing
+
 LEAVES = {
     "bo": ("BOOLEAN", ["true", "false"]),
     "i8": ("TINYINT", ["-128Y", "127Y", "0Y"]),
@@ -37,6 +39,8 @@ LEAVES = {
                        "parse_json('[]')"]),
 }  # fmt: skip
 """Each type that isn't made of others, with its extreme values."""
+if is_missing("4.1"):
+    del LEAVES["ti"], LEAVES["tm"]
 
 MAP_KEYS = {
     "bo": ["true", "false"],

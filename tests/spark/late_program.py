@@ -50,7 +50,7 @@ def main(checkpoint: str) -> None:
     session.sql("CREATE NAMESPACE pravega.late")
     session.sql(f"CREATE TABLE {table} (id BIGINT, name STRING)")
     session.sql(f"INSERT INTO {table} VALUES (1, 'ann'), (2, NULL)")
-    session.sql(f"CREATE TABLE {table}_copy LIKE {table}")
+    session.sql(f"CREATE TABLE {table}_copy (id BIGINT, name STRING)")
     rows: Any = session.readStream.table(table).writeStream.option("checkpointLocation", checkpoint)
     rows.trigger(availableNow=True).toTable(f"{table}_copy").awaitTermination()
     rows = session.sql(f"SELECT * FROM {table}_copy ORDER BY id").collect()

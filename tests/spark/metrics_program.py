@@ -68,7 +68,7 @@ def main(checkpoint: str) -> None:
     assert session is not stopped
     session.sql("CREATE NAMESPACE pravega.metered")
     session.sql(f"CREATE TABLE {TABLE} (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
-    session.sql(f"CREATE TABLE {TABLE}2 LIKE {TABLE}")
+    session.sql(f"CREATE TABLE {TABLE}2 (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
     session.sql(f"INSERT INTO {TABLE} SELECT id FROM range(100)")
     session.sql(f"INSERT INTO {TABLE} SELECT id FROM range(50)")
     written = served(session)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 
 import pytest
+from changes_tools import changes_in
 from pyspark.sql import SparkSession
 
 from pyspark_pravega.client import Client, Stream
@@ -147,7 +148,7 @@ def test_two_jobs_that_write_at_once_are_both_whole(spark: SparkSession, client:
             return 0
         found = spark.sql(
             "SELECT _commit_version, count(*), count(DISTINCT job, number), count(DISTINCT id) "
-            f"FROM {table} CHANGES FROM VERSION 1 GROUP BY 1 ORDER BY 1"
+            f"FROM {changes_in(table, 1)} GROUP BY 1 ORDER BY 1"
         ).collect()
         assert found == [(version, rows, 1, rows) for version in range(1, len(found) + 1)]
         return len(found)

@@ -43,6 +43,7 @@ def sentence_of(error: PySparkException) -> str:
     return str(sentences[-1]).partition(" SQLSTATE")[0].strip()
 
 
+@pytest.mark.since_spark("4.3")
 def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace: str, client: Client) -> None:
     table = f"{namespace}.bounded"
     spark.sql(f"CREATE TABLE {table} (k STRING, v INT) CLUSTERED BY (k) INTO 2 BUCKETS")

@@ -229,10 +229,10 @@ def test_a_commit_is_asked_for_again_though_others_have_committed_since(
 ) -> None:
     """The process is halted when the version is there and the answer isn't, and ends when others have committed."""
     table, stream = f"{namespace}.again", Stream(scope_of(namespace), "again")
-    key = ", PRIMARY KEY (id) NOT ENFORCED" if statement.startswith("UPDATE") else ""
+    key = "TBLPROPERTIES ('primary-key' = 'id')" if statement.startswith("UPDATE") else ""
     for _ in range(20):
         spark.sql(f"DROP TABLE IF EXISTS {table}")
-        spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v BIGINT{key})")
+        spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v BIGINT) {key}")
         spark.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
         ledger = open_ledger(catalog.client, stream)
         assert ledger is not None

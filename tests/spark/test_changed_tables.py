@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changes_tools import changes_by, changes_in
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -27,8 +28,9 @@ FIRST = "SELECT 1, 10, 100, named_struct('x', 1000, 'y', 'a')"
 TIME = "TIMESTAMP '2026-01-01 00:00:00Z'"
 LETTERS = (
     "source STRING NOT NULL, segment BIGINT NOT NULL, offset BIGINT NOT NULL, encoding_id INT, reason STRING, "
-    "event BINARY, at TIMESTAMP, PRIMARY KEY (source, segment, offset) NOT ENFORCED"
+    "event BINARY, at TIMESTAMP"
 )
+LETTERS_KEY = "'primary-key' = 'source, segment, offset'"
 Rows = list[tuple[Any, ...]]
 
 CHANGES: dict[str, tuple[list[str], str]] = {
@@ -39,7 +41,7 @@ CHANGES: dict[str, tuple[list[str], str]] = {
     "deep": (["ALTER TABLE {t} ADD COLUMN s.z INT FIRST"], "2, 20, 200, named_struct('z', 7, 'x', 2000, 'y', 'b')"),
     "drop": (["ALTER TABLE {t} DROP COLUMN w"], "2, 20, named_struct('x', 2000, 'y', 'b')"),
     "again": (
-        ["DROP TABLE {t}", "CREATE TABLE {t} (id BIGINT NOT NULL, v INT NOT NULL, w TIMESTAMP, s STRING{key}) {how}"],
+        ["DROP TABLE {t}", "CREATE TABLE {t} (id BIGINT NOT NULL, v INT NOT NULL, w TIMESTAMP, s STRING) {how}"],
         f"2, 20, {TIME}, 's'",
     ),
     "replace": (
@@ -50,8 +52,8 @@ CHANGES: dict[str, tuple[list[str], str]] = {
 """What another session does, and the values of a row that comes then."""
 HOWS = {
     "avro": "",
-    "keyed": "",
-    "key-value": "TBLPROPERTIES ('table-type' = 'key-value')",
+    "keyed": "TBLPROPERTIES ('primary-key' = 'id')",
+    "key-value": "TBLPROPERTIES ('primary-key' = 'id', 'table-type' = 'key-value')",
     "json": "TBLPROPERTIES ('format' = 'json')",
     "headerless": "TBLPROPERTIES ('format' = 'json', 'encoding-header' = 'false')",
     "protobuf": "TBLPROPERTIES ('format' = 'protobuf')",
@@ -97,10 +99,8 @@ def planned(own: SparkSession, name: str, kind: str, sandbox: Sandbox) -> dict[s
     }
     if kind == "key-value":
         return found
-    at, changes = (
-        f"SELECT {columns} FROM {name} VERSION AS OF 1",
-        f"SELECT {columns} FROM {name} CHANGES FROM VERSION 1",
-    )
+    at = f"SELECT {columns} FROM {name} VERSION AS OF 1"
+    changes = f"SELECT {columns} FROM {changes_in(name, 1)}"
     found |= {
         "drop-malformed": (own.read.option("mode", "drop-malformed").table(name), plainly),
         "version": (own.sql(at), at),
@@ -118,14 +118,13 @@ def planned(own: SparkSession, name: str, kind: str, sandbox: Sandbox) -> dict[s
 
 def crossed(spark: SparkSession, name: str, kind: str, change: str, sandbox: Sandbox) -> list[str]:
     """What is wrong with DataFrames that were made before another session has changed their table."""
-    key = ", PRIMARY KEY (id) NOT ENFORCED" if kind.startswith("key") else ""
-    spark.sql(f"CREATE TABLE {name} ({COLUMNS}{key}) {HOWS[kind]}")
+    spark.sql(f"CREATE TABLE {name} ({COLUMNS}) {HOWS[kind]}")
     spark.sql(f"INSERT INTO {name} {FIRST}")
     own, other = spark.newSession(), spark.newSession()
     frames = planned(own, name, kind, sandbox)
     statements, values = CHANGES[change]
     for statement in statements:
-        other.sql(statement.format(t=name, how=HOWS[kind], key=key))
+        other.sql(statement.format(t=name, how=HOWS[kind]))
     other.sql(f"INSERT INTO {name} SELECT {values}")
     wrong, refused = [], 0
     for way, (old, anew) in frames.items():
@@ -210,7 +209,7 @@ class Running:
         if mode == "bad-events":
             options["bad-events"] = f"stream:{self.letters.removeprefix('pravega.')}"
         elif mode == "changes":
-            rows = self.spark.readStream.options(**options).changes(self.name)
+            rows = changes_by(self.spark.readStream.options(**options), self.name)
             return rows.selectExpr("id", "CAST(v AS STRING) AS v", "s")
         elif mode != "fail-fast":
             options["mode"] = mode
@@ -263,7 +262,7 @@ def ended(query: StreamingQuery) -> str:
 def test_running_queries_stop_before_rows_that_they_were_not_planned_for(
     spark: SparkSession, namespace: str, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    spark.sql(f"CREATE TABLE {namespace}.letters ({LETTERS})")
+    spark.sql(f"CREATE TABLE {namespace}.letters ({LETTERS}) TBLPROPERTIES ({LETTERS_KEY})")
 
     def one(case: tuple[str, str]) -> list[str]:
         kind, change = case

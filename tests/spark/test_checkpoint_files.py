@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+from since import is_missing
 
 CONFIGURED = "spark.sql.streaming.checkpointFileManagerClass"
 OURS = "pyspark.pravega.CheckpointFiles"
-_SPARKS = "org.apache.spark.sql.execution.streaming.checkpointing"
+_SPARKS = "org.apache.spark.sql.execution.streaming" + ("" if is_missing("4.1") else ".checkpointing")
 WAYS = {
     "ours": OURS,
     "by context": f"{_SPARKS}.FileContextBasedCheckpointFileManager",

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("in
 
 LETTERS = (
     "(source STRING NOT NULL, segment BIGINT NOT NULL, offset BIGINT NOT NULL, encoding_id INT, reason STRING, "
-    "event BINARY, at TIMESTAMP, PRIMARY KEY (source, segment, offset) NOT ENFORCED)"
+    "event BINARY, at TIMESTAMP) TBLPROPERTIES ('primary-key' = 'source, segment, offset')"
 )
 GOOD, BAD, PARTS = 1_000, 50, 5
 

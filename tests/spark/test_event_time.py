@@ -136,7 +136,10 @@ def test_a_limit_makes_no_row_late_that_was_written_in_order(
             writer.write_batch([event.encode() for event in events], [event.split(":")[0] for event in events])
         read = frame.table(source).selectExpr(columns, "split_part(event, ':', 1) AS k")
     sums = read.withWatermark("at", "1 hour").groupBy(sf.window("at", "10 minutes"), "k").agg(sf.count("*").alias("n"))
-    spark.sql(f"CREATE TABLE {target} (w TIMESTAMP NOT NULL, k STRING NOT NULL, n BIGINT, PRIMARY KEY (w, k))")
+    spark.sql(
+        f"CREATE TABLE {target} (w TIMESTAMP NOT NULL, k STRING NOT NULL, n BIGINT) "
+        "TBLPROPERTIES ('primary-key' = 'w, k')"
+    )
     written = sums.selectExpr("window.start AS w", "k", "n").writeStream.outputMode("update")
     query = written.trigger(availableNow=True).option("checkpointLocation", str(tmp_path)).toTable(target)
     query.awaitTermination()

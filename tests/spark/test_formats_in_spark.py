@@ -59,6 +59,7 @@ RARE_VALUES = """
 NAMES = "id, took, hours, at, doc, per_day, deep"
 
 
+@pytest.mark.since_spark("4.1")
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_rare_types(spark: SparkSession, namespace: str, table_format: str) -> None:
     table = f"{namespace}.rare"
@@ -136,6 +137,7 @@ def test_a_format_of_one_s_own(spark: SparkSession, namespace: str, sandbox: San
         spark.sql(f"CREATE TABLE {namespace}.t (id INT) TBLPROPERTIES ('format' = 'nowhere.formats:Ini')")
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_view_s_options_neither_call_nor_open_nor_trust_anything(spark: SparkSession, namespace: str) -> None:
     """Neither where the view is the catalog's, nor over a table of Spark's own with the data source."""
     spark.sql(f"CREATE TABLE {namespace}.seen AS SELECT 1L AS id")

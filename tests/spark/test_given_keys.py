@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from since import is_missing
 
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.connector.table import load_definition
@@ -18,7 +19,11 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("in
 
 IDS = 12
 LOOKED_FOR = (0, 3, IDS - 1)
-KEY = "ADD CONSTRAINT pk PRIMARY KEY (id) NOT ENFORCED"
+KEY = (
+    "SET TBLPROPERTIES ('primary-key' = 'id')"
+    if is_missing("4.1")
+    else "ADD CONSTRAINT pk PRIMARY KEY (id) NOT ENFORCED"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,12 @@ KEYS = [("0.00000001BD", "DATE'2026-01-02'"), ("0BD", "DATE'+10000-01-01'"), ("1
         ("-0.00000012BD", "DATE'+12345-06-07'")]  # fmt: skip
 
 
-COLUMNS = "k DECIMAL(10,8) NOT NULL, d DATE NOT NULL, v INT, PRIMARY KEY (k, d) NOT ENFORCED"
+COLUMNS = "k DECIMAL(10,8) NOT NULL, d DATE NOT NULL, v INT"
 CASTED = "concat(CAST(k AS STRING), ',', CAST(d AS STRING))"
 
 
 def make(spark: SparkSession, client: Client, table: str, stream: Stream, *, old: bool) -> None:
-    spark.sql(f"CREATE TABLE {table} ({COLUMNS}) TBLPROPERTIES ('segments' = '16')")
+    spark.sql(f"CREATE TABLE {table} ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k, d', 'segments' = '16')")
     if old:
         forget_texts(spark, client, table, stream)
 
@@ -73,15 +73,14 @@ def test_a_key_that_is_given_later_is_in_the_texts_of_the_events(
     spark: SparkSession, client: Client, namespace: str
 ) -> None:
     table, stream = f"{namespace}.given", Stream(scope_of(namespace), "given")
-    columns = COLUMNS.partition(", PRIMARY KEY")[0]
     values = ", ".join(f"(CAST({k} AS DECIMAL(10,8)), {d}, {v})" for v, (k, d) in enumerate(KEYS))
-    spark.sql(f"CREATE TABLE {table} ({columns}) TBLPROPERTIES ('segments' = '16', 'routing-key' = 'k,d')")
+    spark.sql(f"CREATE TABLE {table} ({COLUMNS}) TBLPROPERTIES ('segments' = '16', 'routing-key' = 'k,d')")
     forget_texts(spark, client, table, stream)
     spark.sql(f"INSERT INTO {table} VALUES {values}")
     # In another spelling it is the table's own one, and has its texts.
     spark.sql(f"INSERT INTO {table} WITH ('routing-key' = ' K, D') VALUES {values}")
     # A routing key that is new has the texts of CAST; the events that are there have others.
     spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('routing-key')")
-    spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT pk PRIMARY KEY (k, d) NOT ENFORCED")
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('primary-key' = 'k, d')")
     spark.sql(f"INSERT INTO {table} VALUES {values}")
     assert sorted(row.v for row in spark.sql(f"SELECT v FROM {table}").collect()) == list(range(len(KEYS)))

@@ -13,6 +13,7 @@ import pytest
 from pauses import Pause
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from since import is_missing
 
 from pyspark_pravega.client import Client, KeyValueTable
 from pyspark_pravega.client.key_value import ANY_VERSION
@@ -50,9 +51,9 @@ def test_random_statements_give_what_a_dict_gives(spark: SparkSession, client: C
 def make_random_statements(spark: SparkSession, client: Client, namespace: str, table: str, header: str) -> None:
     t, table_format = f"{namespace}.{table}", table.partition("_")[0]
     spark.sql(
-        f"CREATE TABLE {t} (name STRING, shop INT, item STRING, n BIGINT, more {NESTED}, "
-        "PRIMARY KEY (shop, item) NOT ENFORCED) CLUSTERED BY (shop) INTO 3 BUCKETS "
-        f"TBLPROPERTIES ('table-type' = 'key-value', 'format' = '{table_format}', 'encoding-header' = '{header}')"
+        f"CREATE TABLE {t} (name STRING, shop INT, item STRING, n BIGINT, more {NESTED}) "
+        "CLUSTERED BY (shop) INTO 3 BUCKETS TBLPROPERTIES ('primary-key' = 'shop, item', 'table-type' = 'key-value', "
+        f"'format' = '{table_format}', 'encoding-header' = '{header}')"
     )
     chance, rows = random.Random(f"{table_format} {header}"), dict[tuple[int, str], tuple[object, ...]]()
 
@@ -150,6 +151,7 @@ def test_what_is_there_is_shown(spark: SparkSession, client: Client, namespace: 
     assert list(client.controller.list_key_value_tables(scope)) == ["spark.catalog"]
 
 
+@pytest.mark.since_spark("4.1")
 def test_describes_itself(spark: SparkSession, namespace: str, registry: SchemaRegistry) -> None:
     """SHOW CREATE TABLE says what makes the same table again."""
     t = f"{namespace}.orders"
@@ -176,8 +178,9 @@ def test_describes_itself(spark: SparkSession, namespace: str, registry: SchemaR
     assert spark.sql(f"SHOW CREATE TABLE {t}").first()[0] == statement  # type: ignore[index]
     assert {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {t}").collect()} == properties
     assert spark.table(t).count() == 0
-    spark.sql(f"CREATE TABLE {t}2 LIKE {t}")
-    assert {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {t}2").collect()} == properties
+    if not is_missing("4.2"):
+        spark.sql(f"CREATE TABLE {t}2 LIKE {t}")
+        assert {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {t}2").collect()} == properties
     spark.sql(f"DROP TABLE {t}")
     with pytest.raises(GroupNotFoundError):
         registry.group(scope_of(namespace), "orders")
@@ -189,8 +192,8 @@ def test_what_others_put_meanwhile_is_a_conflict(spark: SparkSession, namespace:
         for level in ("serializable", "snapshot"):
             t = f"{namespace}.{level}"
             spark.sql(
-                f"CREATE TABLE {t} (id BIGINT, v BIGINT, PRIMARY KEY (id) NOT ENFORCED) "
-                f"TBLPROPERTIES ('table-type' = 'key-value', 'isolation-level' = '{level}')"
+                f"CREATE TABLE {t} (id BIGINT, v BIGINT) "
+                f"TBLPROPERTIES ('primary-key' = 'id', 'table-type' = 'key-value', 'isolation-level' = '{level}')"
             )
             spark.sql(f"INSERT INTO {t} VALUES (1, 1), (2, 1), (3, 1)")
             folder = tmp_path / level
@@ -245,8 +248,8 @@ def test_streams_write_into_it(spark: SparkSession, namespace: str, tmp_path: Pa
     source, t = f"{namespace}.source", f"{namespace}.t"
     spark.sql(f"CREATE TABLE {source} (word STRING)")
     spark.sql(
-        f"CREATE TABLE {t} (word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED) "
-        "TBLPROPERTIES ('table-type' = 'key-value', 'partitions' = '2')"
+        f"CREATE TABLE {t} (word STRING, n BIGINT) "
+        "TBLPROPERTIES ('primary-key' = 'word', 'table-type' = 'key-value', 'partitions' = '2')"
     )
     for words in ("('a'), ('b'), ('a')", "('b'), ('c'), ('a')"):
         spark.sql(f"INSERT INTO {source} VALUES {words}")
@@ -262,7 +265,6 @@ def test_streams_write_into_it(spark: SparkSession, namespace: str, tmp_path: Pa
 REFUSED = {
     "SELECT * FROM {t} VERSION AS OF 1": "neither versions nor a history",
     "SELECT * FROM {t} TIMESTAMP AS OF '2026-01-01'": "neither versions nor a history",
-    "SELECT * FROM {t} CHANGES FROM VERSION 1": "neither versions nor a history",
     "INSERT OVERWRITE {t} VALUES (1, 'x')": "WHEN NOT MATCHED BY SOURCE THEN DELETE",
     "ALTER TABLE {t} ADD COLUMN more INT": "its columns and constraints not",
     "ALTER TABLE {t} RENAME TO {t}2": "create a new table AS SELECT",
@@ -270,24 +272,23 @@ REFUSED = {
     "ALTER TABLE {t} SET TBLPROPERTIES ('retention' = '1 day')": 'unknown table property "retention"',
     "CREATE OR REPLACE TABLE {t} (a INT) TBLPROPERTIES ('format' = 'avro')": "DROP it first",
     "CREATE TABLE {t} (a INT)": "already exists|TABLE_OR_VIEW_ALREADY_EXISTS",
-    "CREATE VIEW {t} AS SELECT 1": "already exists|ALREADY_EXISTS|exists already",
     "CREATE TABLE {t}2 (a INT) TBLPROPERTIES ('table-type' = 'key-value')": "needs a key",
-    "CREATE TABLE {t}2 (a INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'key-value')": "has a value",
-    "CREATE TABLE {t}2 (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'queue')": "must be",
-    "CREATE TABLE {t}2 (a DOUBLE, b INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'key-value')": (
+    "CREATE TABLE {t}2 (a INT) TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'key-value')": "has a value",
+    "CREATE TABLE {t}2 (a INT, b INT) TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'queue')": "must be",
+    "CREATE TABLE {t}2 (a DOUBLE, b INT) TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'key-value')": (
         "can't be in the key"
     ),
-    "CREATE TABLE {t}2 (a BINARY, b INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('table-type' = 'key-value')": (
-        "'a=16'"
+    "CREATE TABLE {t}2 (a BINARY, b INT) TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'key-value')": "'a=16'",
+    "CREATE TABLE {t}2 (a STRING, b INT) "
+    "TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'key-value', 'key-bytes' = 'a=257')": "from 1 to 256",
+    "CREATE TABLE {t}2 (a INT, b INT, c INT) CLUSTERED BY (b) INTO 2 BUCKETS "
+    "TBLPROPERTIES ('primary-key' = 'a, b', 'table-type' = 'key-value')": "must name the first columns of the key",
+    "CREATE TABLE {t}2 (a INT, b INT) "
+    "TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'key-value', 'segments' = '3')": (
+        'unknown table property "segments"'
     ),
-    "CREATE TABLE {t}2 (a STRING, b INT, PRIMARY KEY (a) NOT ENFORCED) "
-    "TBLPROPERTIES ('table-type' = 'key-value', 'key-bytes' = 'a=257')": "from 1 to 256",
-    "CREATE TABLE {t}2 (a INT, b INT, c INT, PRIMARY KEY (a, b) NOT ENFORCED) CLUSTERED BY (b) INTO 2 BUCKETS "
-    "TBLPROPERTIES ('table-type' = 'key-value')": "must name the first columns of the key",
-    "CREATE TABLE {t}2 (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) "
-    "TBLPROPERTIES ('table-type' = 'key-value', 'segments' = '3')": 'unknown table property "segments"',
-    "CREATE TABLE pravega.{n}.`a.ledger` (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) "
-    "TBLPROPERTIES ('table-type' = 'key-value')": "catalog's own key-value tables",
+    "CREATE TABLE pravega.{n}.`a.ledger` (a INT, b INT) "
+    "TBLPROPERTIES ('primary-key' = 'a', 'table-type' = 'key-value')": "catalog's own key-value tables",
     "INSERT INTO {t} VALUES (2, repeat('x', 1100000))": "Pravega takes no entry of more than",
     "SELECT * FROM pravega.{n}.`t$commits`": "neither versions nor a history",
     "CALL pravega.system.scale(table => '{n}.t', segments => 2)": "neither versions nor a history",
@@ -295,13 +296,17 @@ REFUSED = {
         "neither versions nor a history"
     ),
 }
+if not is_missing("4.2"):
+    REFUSED |= {
+        "SELECT * FROM {t} CHANGES FROM VERSION 1": "neither versions nor a history",
+        "CREATE VIEW {t} AS SELECT 1": "already exists|ALREADY_EXISTS|exists already",
+    }
 
 
 def test_what_cannot_be_is_refused(spark: SparkSession, namespace: str) -> None:
     t, short = f"{namespace}.t", namespace.removeprefix("pravega.")
     spark.sql(
-        f"CREATE TABLE {t} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) "
-        "TBLPROPERTIES ('table-type' = 'key-value')"
+        f"CREATE TABLE {t} (id BIGINT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'table-type' = 'key-value')"
     )
     spark.sql(f"INSERT INTO {t} VALUES (1, 'a')")
 
@@ -354,8 +359,9 @@ def test_keys_of_every_type(spark: SparkSession, namespace: str) -> None:
         names = ", ".join(f"k{i}" for i in range(len(kinds)))
         sizes = ", ".join(f"k{i}=2" for i, one in enumerate(kinds) if one == "BINARY")
         spark.sql(
-            f"CREATE TABLE {tables[kind]} ({columns}, v INT, PRIMARY KEY ({names}) NOT ENFORCED) "
-            f"TBLPROPERTIES ('table-type' = 'key-value', 'partitions' = '2', 'key-bytes' = '{sizes}')"
+            f"CREATE TABLE {tables[kind]} ({columns}, v INT) "
+            f"TBLPROPERTIES ('primary-key' = '{names}', 'table-type' = 'key-value', 'partitions' = '2', "
+            f"'key-bytes' = '{sizes}')"
         )
         texts = [f"({', '.join(row)}, {i})" for i, row in enumerate(rows[kind])]
         spark.sql(f"INSERT INTO {tables[kind]} VALUES {', '.join(texts)}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from changes_tools import changes_by, changes_in
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from since import is_missing
 from streaming_tools import run_available
 from waiting import eventually
 
@@ -19,8 +21,8 @@ def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: s
     spark.sql(f"CREATE TABLE {source} (word STRING, n BIGINT) TBLPROPERTIES ('segments' = '2')")
     for name in (counts, merged, appended):
         spark.sql(
-            f"CREATE TABLE {name} (word STRING NOT NULL, n BIGINT, PRIMARY KEY (word) NOT ENFORCED) "
-            "TBLPROPERTIES ('segments' = '3')"
+            f"CREATE TABLE {name} (word STRING NOT NULL, n BIGINT) "
+            "TBLPROPERTIES ('primary-key' = 'word', 'segments' = '3')"
         )
 
     def merge(batch: DataFrame, epoch: int) -> None:
@@ -63,8 +65,8 @@ def test_changes_of_rows_as_a_stream(spark: SparkSession, namespace: str, tmp_pa
     """The same as a batch tells, over restarts and compactions; a replacement of all rows is told, or passed over."""
     t = f"{namespace}.t"
     name = t.removeprefix("pravega.")
-    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)")
-    frame = spark.readStream.option("startingVersion", 1).option("maxEventsPerTrigger", 3).changes(t)
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    frame = changes_by(spark.readStream.option("startingVersion", 1).option("maxEventsPerTrigger", 3), t)
     assert frame.isStreaming
 
     def told(checkpoint: str = "all", changes: DataFrame = frame) -> list[list[tuple[object, ...]]]:
@@ -89,23 +91,23 @@ def test_changes_of_rows_as_a_stream(spark: SparkSession, namespace: str, tmp_pa
     third = [(4, "delete", 2, "b")]
     fourth = [(5, "insert", 2, "again"), (5, "update_postimage", 3, "c2"), (5, "update_preimage", 3, "c")]
     assert [row for batch in told() for row in batch] == [*third, *fourth]
-    assert told("later", spark.readStream.option("startingVersion", 4).changes(t)) == [[*third, *fourth]]
-    assert told("whole", spark.readStream.changes(t)) == [[*third, *fourth]]
+    assert told("later", changes_by(spark.readStream.option("startingVersion", 4), t)) == [[*third, *fourth]]
+    assert told("whole", changes_by(spark.readStream, t)) == [[*third, *fourth]]
     # Which rows there were isn't known any more.
     with pytest.raises(StreamingQueryException, match="is a compaction, and what the rows were before is gone"):
-        told("gone", spark.readStream.option("startingVersion", 1).changes(t))
+        told("gone", changes_by(spark.readStream.option("startingVersion", 1), t))
     spark.sql(f"INSERT OVERWRITE {t} VALUES (7, 'new')")
     spark.sql(f"UPDATE {t} SET v = 'newer'")
     with pytest.raises(StreamingQueryException, match=r"version 6 took the place of all rows.*failOnDataLoss"):
         told()
     seventh = [(7, "update_postimage", 7, "newer"), (7, "update_preimage", 7, "new")]
-    assert told("all", frame.sparkSession.readStream.option("failOnDataLoss", "false").changes(t)) == [seventh]
+    assert told("all", changes_by(frame.sparkSession.readStream.option("failOnDataLoss", "false"), t)) == [seventh]
 
 
 def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     """Each change with what was before; net ones; and none before all rows were replaced."""
     t = f"{namespace}.t"
-    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.sql(f"CREATE TABLE {t} (id INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
     for statement in (
         f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')",
         f"INSERT INTO {t} VALUES (1, 'a2'), (4, 'd')",
@@ -115,11 +117,11 @@ def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     ):
         spark.sql(statement)
 
-    def changes(clause: str) -> list[tuple[object, ...]]:
-        rows = spark.sql(f"SELECT _commit_version AS n, _change_type AS type, id, v FROM {t} CHANGES {clause}")
+    def told(those: str) -> list[tuple[object, ...]]:
+        rows = spark.sql(f"SELECT _commit_version AS n, _change_type AS type, id, v FROM {those}")
         return sorted(tuple(row) for row in rows.collect())
 
-    assert changes("FROM VERSION 2") == [
+    assert told(changes_in(t, 2)) == [
         (2, "insert", 4, "d"),
         (2, "update_postimage", 1, "a2"),
         (2, "update_preimage", 1, "a"),
@@ -129,31 +131,32 @@ def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
         (4, "delete", 4, "d"),
         (5, "insert", 2, "again"),
     ]
-    assert changes("FROM VERSION 2 WITH (deduplicationMode = 'netChanges', computeUpdates = 'true')") == [
-        (2, "update_preimage", 1, "a"),
-        (3, "update_postimage", 1, "x"),
-        (4, "update_preimage", 2, "b"),
-        (5, "update_postimage", 2, "again"),
-    ]
-    counted = spark.sql(f"SELECT count(*), count(DISTINCT _commit_timestamp) FROM {t} CHANGES FROM VERSION 1").first()
+    if not is_missing("4.2"):
+        net = f"{changes_in(t, 2)} WITH (deduplicationMode = 'netChanges', computeUpdates = 'true')"
+        assert told(net) == [
+            (2, "update_preimage", 1, "a"),
+            (3, "update_postimage", 1, "x"),
+            (4, "update_preimage", 2, "b"),
+            (5, "update_postimage", 2, "again"),
+        ]
+    counted = spark.sql(f"SELECT count(*), count(DISTINCT _commit_timestamp) FROM {changes_in(t, 1)}").first()
     assert counted is not None
     assert tuple(counted) == (11, 5)
     spark.sql(f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')")
     with pytest.raises(PySparkException, match=r"version 6 is a compaction, and what the rows were.*begin with 6"):
-        changes("FROM VERSION 5")
-    assert changes("FROM VERSION 6") == []
+        told(changes_in(t, 5))
+    assert told(changes_in(t, 6)) == []
     spark.sql(f"DELETE FROM {t} WHERE id = 3")
-    assert changes("FROM VERSION 7") == [(7, "delete", 3, "c")]
+    assert told(changes_in(t, 7)) == [(7, "delete", 3, "c")]
 
 
 def test_a_table_compacts_itself(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
     """Commits start it; a query over CHANGES with a subscriber misses nothing."""
     t = f"{namespace}.t"
     spark.sql(
-        f"CREATE TABLE {t} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED) "
-        "TBLPROPERTIES ('compact-when' = '1 KiB')"
+        f"CREATE TABLE {t} (id INT NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'id', 'compact-when' = '1 KiB')"
     )
-    frame = spark.readStream.options(startingVersion=1, subscriber="follower").changes(t)
+    frame = changes_by(spark.readStream.options(startingVersion=1, subscriber="follower"), t)
     followed: dict[int, int] = {}
     for number in range(4):
         spark.sql(f"INSERT INTO {t} SELECT CAST(id AS INT), {number} FROM range({50 + number})")

@@ -15,6 +15,7 @@ SOURCE = "(SELECT * FROM VALUES (2L, 20, 'yy', 7), (4L, 40, 'ww', 8) AS v(id, a,
 EVOLVE, MERGE = "MERGE WITH SCHEMA EVOLUTION INTO {t} t USING ", "MERGE INTO {t} t USING "
 ON, STARS = " ON t.id = s.id ", " ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 FIRST = [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]
+EVOLVING = pytest.mark.since_spark("4.2")
 STATEMENTS: dict[str, list[tuple[str, list[Any]]]] = {
     "new and wider columns": [
         (EVOLVE + SOURCE + STARS, [(1, 1, "x", None), (2, 20, "yy", 7), (3, 3, "z", None), (4, 40, "ww", 8)]),
@@ -85,12 +86,11 @@ STATEMENTS: dict[str, list[tuple[str, list[Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("what", STATEMENTS)
+@pytest.mark.parametrize("what", [pytest.param("new and wider columns", marks=EVOLVING), *list(STATEMENTS)[1:]])
 def test_what_a_statement_leaves(spark: SparkSession, namespace: str, what: str) -> None:
     t = f"{namespace}.t"
     spark.sql(
-        f"CREATE TABLE {t} (id BIGINT NOT NULL, a INT, b STRING, PRIMARY KEY (id) NOT ENFORCED) "
-        "TBLPROPERTIES ('segments' = '3')"
+        f"CREATE TABLE {t} (id BIGINT NOT NULL, a INT, b STRING) TBLPROPERTIES ('primary-key' = 'id', 'segments' = '3')"
     )
     spark.sql(f"INSERT INTO {t} VALUES {str(FIRST)[1:-1]}")
     for statement, expected in STATEMENTS[what]:
@@ -98,9 +98,10 @@ def test_what_a_statement_leaves(spark: SparkSession, namespace: str, what: str)
         assert [tuple(row) for row in spark.table(t).orderBy("id").collect()] == expected, statement
 
 
+@EVOLVING
 def test_columns_of_structs_and_what_spark_refuses(spark: SparkSession, namespace: str) -> None:
     t = f"{namespace}.t"
-    spark.sql(f"CREATE TABLE {t} (id BIGINT NOT NULL, s STRUCT<x: INT>, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.sql(f"CREATE TABLE {t} (id BIGINT NOT NULL, s STRUCT<x: INT>) TBLPROPERTIES ('primary-key' = 'id')")
     spark.sql(f"INSERT INTO {t} VALUES (1, named_struct('x', 1)), (2, NULL)")
     source = "(SELECT explode(array(1L, 5L)) AS id, named_struct('x', 9, 'y', 'new') AS s) s"
     spark.sql(EVOLVE.format(t=t) + source + STARS)
@@ -157,9 +158,7 @@ def test_conditions_on_keys_find_what_they_find_in_parquet(
     """Values of other types and spellings, too, of which Spark makes conditions of its own."""
     t, parquet, (values, conditions) = f"{namespace}.t", "spark_catalog.default.rows_by_key", KEYS[kind]
     rows = ", ".join(f"({value}, {number})" for number, value in enumerate(values))
-    spark.sql(
-        f"CREATE TABLE {t} (k {kind} NOT NULL, v INT, PRIMARY KEY (k) NOT ENFORCED) TBLPROPERTIES ('segments' = '4')"
-    )
+    spark.sql(f"CREATE TABLE {t} (k {kind} NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'k', 'segments' = '4')")
     spark.sql(f"DROP TABLE IF EXISTS {parquet}")
     spark.sql(f"CREATE TABLE {parquet} (k {kind}, v INT) USING parquet LOCATION '{tmp_path / 'rows'}'")
     try:
@@ -209,6 +208,7 @@ VIOLATING = [
 ]
 
 
+@pytest.mark.since_spark("4.1")
 @pytest.mark.parametrize("kind", ["", "TBLPROPERTIES ('table-type' = 'key-value')"], ids=["keyed", "key-value"])
 def test_rows_that_change_are_held_against_checks_and_deletions_are_not(
     spark: SparkSession, namespace: str, kind: str

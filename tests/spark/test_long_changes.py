@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from catalog_tools import make
+from changes_tools import changes_in
 from long_logs import FIRST_COMMITTED_MS, spread_over_versions
 from pyspark.sql import SparkSession
 
@@ -39,7 +40,7 @@ def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
         changes = thread.submit(
             spark.sql(
                 "SELECT _commit_version, unix_millis(_commit_timestamp), count(*), sum(id), count(DISTINCT id) "
-                f"FROM pravega.`{scope}`.t CHANGES FROM VERSION 1 GROUP BY 1, 2"
+                f"FROM {changes_in('pravega.`' + scope + '`.t', 1)} GROUP BY 1, 2"
             ).collect
         )
         beside = [insert(3 + number) for number in range(3)]

@@ -36,9 +36,9 @@ def session(spark: SparkSession) -> SparkSession:
 @pytest.mark.parametrize("kind", ["keyed", "key-value"])
 def test_a_merge_takes_any_source(session: SparkSession, namespace: str, kind: str) -> None:
     """With Spark's own filter of groups switched on, as it is without `configure`, and off for metadata columns."""
-    of_kind = "TBLPROPERTIES ('table-type' = 'key-value')" if kind == "key-value" else ""
+    of_kind = ", 'table-type' = 'key-value'" if kind == "key-value" else ""
     target, source = f"{namespace}.t", f"{namespace}.s"
-    session.sql(f"CREATE TABLE {target} (id BIGINT NOT NULL, v BIGINT, PRIMARY KEY (id) NOT ENFORCED) {of_kind}")
+    session.sql(f"CREATE TABLE {target} (id BIGINT NOT NULL, v BIGINT) TBLPROPERTIES ('primary-key' = 'id'{of_kind})")
     session.sql(f"CREATE TABLE {source} AS SELECT * FROM news")
     assert session.conf.get(GROUP_FILTER) == "false", "as configure says it"
     for name, query in (SOURCES | METADATA).items():

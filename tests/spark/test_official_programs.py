@@ -81,6 +81,7 @@ def programs(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Programs:
     return Programs(spark, sandbox.controller_uri, f"their-{uuid.uuid4().hex[:12]}", tmp_path)
 
 
+@pytest.mark.since_spark("4.1")
 def test_the_six_programs_run(spark: SparkSession, client: Client, programs: Programs, tmp_path: Path) -> None:
     assert programs.pravega_to_console().count() == 0  # makes scope and stream
     readings = [{"id": number, "room": room, "degrees": number / 2} for number, room in enumerate("aabcb")]

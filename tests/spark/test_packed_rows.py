@@ -154,7 +154,7 @@ def test_nested_columns_by_each_way_to_write(spark: SparkSession, namespace: str
 
 
 def test_nested_columns_that_are_changed(spark: SparkSession, namespace: str) -> None:
-    spark.sql(f"CREATE TABLE {namespace}.keyed ({NESTED}, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.sql(f"CREATE TABLE {namespace}.keyed ({NESTED}) TBLPROPERTIES ('primary-key' = 'id')")
     spark.range(0, 500).selectExpr(*OF_NESTED).writeTo(f"{namespace}.keyed").append()
     # Rows 400 to 499 become what rows 0 to 99 were, those from 500 on are new, and each tenth one of the others goes.
     shifted = [column.replace("id", "(id - 400)") for column in OF_NESTED[1:]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changes_tools import changes_in
 from entry_tools import descendants
 from pyspark.sql import SparkSession
 
@@ -36,7 +37,7 @@ def test_count_is_answered_by_the_commit_log_where_it_knows_all(spark: SparkSess
         f"SELECT count(*) FROM {table} GROUP BY id % 1": (100,),
         f"SELECT count(DISTINCT id % 3) FROM {table}": (3,),
         f"SELECT count(*) FROM {table} VERSION AS OF 1": (100,),
-        f"SELECT count(*) FROM {table} CHANGES FROM VERSION 1": (100,),
+        f"SELECT count(*) FROM {changes_in(table, 1)}": (100,),
         f"SELECT count(*) FROM {table} WITH ('mode' = 'permissive')": (100,),
     }.items():
         assert asked(query) == (answer, False), query

@@ -94,7 +94,7 @@ def nobody_may_commit(spark: SparkSession) -> Iterator[None]:
 def test_an_attempt_needs_no_leave_of_spark(spark: SparkSession, namespace: str, tmp_path: Path) -> None:
     """Attempts are told apart at the job's commit. Leave that a failed one still has makes the next one fail."""
     table, source = f"{namespace}.t", f"{namespace}.source"
-    spark.sql(f"CREATE TABLE {table} (id INT NOT NULL, v INT, PRIMARY KEY (id) NOT ENFORCED)")
+    spark.sql(f"CREATE TABLE {table} (id INT NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'id')")
     spark.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 3)")
     spark.sql(f"UPDATE {table} SET v = 20 WHERE id = 2")
     spark.sql(f"DELETE FROM {table} WHERE id = 3")

@@ -101,8 +101,8 @@ class Shared:
 
     def __init__(self, spark: SparkSession, catalog: Catalog, sandbox: Sandbox, namespace: str, *, keyed: bool) -> None:
         self.session, self._catalog, self.table = spark.newSession(), catalog, f"{namespace}.t"
-        key = ", PRIMARY KEY (id) NOT ENFORCED" if keyed else ""
-        self.session.sql(f"CREATE TABLE {self.table} (id BIGINT NOT NULL, v BIGINT{key})")
+        key = "TBLPROPERTIES ('primary-key' = 'id')" if keyed else ""
+        self.session.sql(f"CREATE TABLE {self.table} (id BIGINT NOT NULL, v BIGINT) {key}")
         self.session.sql(f"INSERT INTO {self.table} VALUES (1, 3), (2, 5)")
         self.rows = {1: 3, 2: 5}
         # The same cluster, whose controller has another address.

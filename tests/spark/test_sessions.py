@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from program_tools import answer_of
 from pyspark.sql import Row, SparkSession
+from since import is_missing
 
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 SESSIONS, STATEMENTS = 24, 12
+VIEW = "TEMPORARY VIEW" if is_missing("4.2") else "VIEW"
 
 
 def catalog_processes(spark: SparkSession) -> set[str]:
@@ -37,7 +39,7 @@ def test_many_sessions_share_one_process(spark: SparkSession, namespace: str) ->
         own = spark.newSession()
         own.sql(f"USE {namespace}")
         statements = [
-            f"CREATE VIEW v{number} AS SELECT id FROM shared",
+            f"CREATE {VIEW} v{number} AS SELECT id FROM shared",
             f"DESCRIBE v{number}",
             "SHOW TABLES",
             "DESCRIBE EXTENDED shared",

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from changes_tools import changes_by
 from program_tools import answer_of
 from pyspark import StorageLevel, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -219,9 +220,7 @@ def test_results_that_are_half_read(spark: SparkSession, table: str) -> None:
 def test_long_texts_of_keyed_rows_and_of_their_changes(spark: SparkSession, namespace: str, form: str) -> None:
     """Long texts are decoded as views, but not where rows are changed further before they are handed over."""
     table = f"{namespace}.{form}"
-    spark.sql(
-        f"CREATE TABLE {table} (id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED) TBLPROPERTIES ('format' = '{form}')"
-    )
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'format' = '{form}')")
     versions = [
         spark.sql(
             f"SELECT id, IF(id % 5 = {n}, NULL, repeat(concat(id, 'ü', {n}), 80)) v FROM range({4000 * n}, 12000)"
@@ -235,10 +234,8 @@ def test_long_texts_of_keyed_rows_and_of_their_changes(spark: SparkSession, name
     for options in ({}, {"mode": "drop-malformed"}):
         reads = [read(spark, table, manner, **options) for manner in MANNERS]
         assert [digest(one) for one in reads] == [digest(last)] * 3
-    changes = [
-        spark.read.option("shared-memory", manner).option("startingVersion", 2).changes(table).drop("_commit_timestamp")
-        for manner in MANNERS
-    ]
+    readers = [spark.read.option("shared-memory", manner).option("startingVersion", 2) for manner in MANNERS]
+    changes = [changes_by(reader, table).drop("_commit_timestamp") for reader in readers]
     assert [len(set(one.select("_change_type").distinct().collect())) for one in changes] == [2] * 3
     assert len({digest(one) for one in changes}) == 1
     images = changes[2].where("_change_type = 'update_postimage'").select("id", "v")

@@ -107,6 +107,7 @@ def test_available_now_stops_at_what_was_there_when_it_began(
     assert sorted(rest.all_events) == sorted(numbered(4, len(found.rows), first=25))
 
 
+@pytest.mark.since_spark("4.2")
 def test_by_options_it_is_the_same(
     spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path
 ) -> None:

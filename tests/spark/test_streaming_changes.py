@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changes_tools import changes_by
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from streaming_tools import TIMEOUT_S, Batches, run_available, scope_of, start
@@ -51,7 +52,7 @@ def insert(spark: SparkSession, table: str, *ids: int) -> None:
 
 
 def changes(spark: SparkSession, table: str, **options: Any) -> DataFrame:
-    return spark.readStream.options(**options).changes(table).select(COLUMNS)
+    return changes_by(spark.readStream.options(**options), table).select(COLUMNS)
 
 
 def found(batches: Batches) -> list[list[tuple[int, int]]]:
@@ -96,14 +97,14 @@ def test_queries_read_versions_and_go_on_with_new_ones(spark: SparkSession, tabl
 
 def test_a_batch_takes_the_same_options(spark: SparkSession, kept: str) -> None:
     bounds: dict[str, int | str] = {"startingVersion": 2, "endingVersion": 3, "endingBoundInclusive": "false"}
-    rows = spark.read.options(**bounds).changes(kept).select("_commit_version", "id").collect()
+    rows = changes_by(spark.read.options(**bounds), kept).select("_commit_version", "id").collect()
     assert rows == SECOND
     with pytest.raises(AnalysisException, match="CHANGES are told between versions"):
-        spark.read.options(startingVersion=2, startStreamCut="earliest").changes(kept).collect()
+        changes_by(spark.read.options(startingVersion=2, startStreamCut="earliest"), kept).collect()
 
 
 def test_all_columns_and_those_of_the_change_are_there(spark: SparkSession, kept: str, tmp_path: Path) -> None:
-    sink = run_available(spark.readStream.option("startingVersion", 4).changes(kept), tmp_path)
+    sink = run_available(changes_by(spark.readStream.option("startingVersion", 4), kept), tmp_path)
     ((row,),) = sink.rows.values()
     shown = spark.sql(f"SELECT committed_at FROM {kept.removesuffix('t')}`t$commits` WHERE version = 4").first()
     assert shown is not None

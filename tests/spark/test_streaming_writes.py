@@ -17,6 +17,7 @@ from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+BY_OPTIONS = pytest.param("options", marks=pytest.mark.since_spark("4.1"))
 
 ROWS_PER_FILE = 50
 
@@ -109,7 +110,7 @@ def in_foreach_batch(table: str) -> Callable[[DataFrame, str], StreamingQuery]:
     return start
 
 
-@pytest.mark.parametrize("way", ["catalog", "options", "foreachBatch"])
+@pytest.mark.parametrize("way", ["catalog", BY_OPTIONS, "foreachBatch"])
 def test_an_epoch_that_spark_repeats_is_written_once(
     spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path, way: str
 ) -> None:
@@ -141,7 +142,7 @@ def test_an_epoch_that_spark_repeats_is_written_once(
         assert int(written["milliseconds"]) > 0
 
 
-@pytest.mark.parametrize("way", ["catalog", "options"])
+@pytest.mark.parametrize("way", ["catalog", BY_OPTIONS])
 def test_a_driver_whose_query_was_taken_over_stops_with_a_sentence(
     spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path, way: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changes_tools import changes_in
 from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
@@ -17,11 +18,11 @@ CONTENT = {
 """The rows of each version, of a table without a key."""
 
 
-@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id) NOT ENFORCED"], ids=["no key", "key"])
+@pytest.mark.parametrize("key", ["", "'primary-key' = 'id', "], ids=["no key", "key"])
 def test_versions_of_others_lie_between_those_of_commits(spark: SparkSession, namespace: str, key: str) -> None:
     """What is appended without a commit is what others write: no version tells of it until one is taken."""
     table = f"{namespace}.t"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v STRING{key}) TBLPROPERTIES ('segments' = '2')")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v STRING) TBLPROPERTIES ({key}'segments' = '2')")
 
     def append(rows: str) -> None:
         spark.sql(f"INSERT INTO {table} WITH ('writer-mode' = 'at-least-once') VALUES {rows}")
@@ -61,7 +62,7 @@ def test_versions_of_others_lie_between_those_of_commits(spark: SparkSession, na
     ]
 
     changed = [(1, "a", "update_preimage", 3), (1, "A", "update_postimage", 3)] if key else [(1, "A", "insert", 3)]
-    changes = {(4, "d", "insert", 2), (5, "e", "insert", 3), *changed}
-    read = f"SELECT id, v, _change_type, _commit_version FROM {table} CHANGES"
-    assert set(ask(f"{read} FROM VERSION 2 TO VERSION 3")) == changes
-    assert set(ask(f"{read} FROM VERSION 1 TO VERSION 3")) == changes | {(*row, "insert", 1) for row in CONTENT[1]}
+    expected = {(4, "d", "insert", 2), (5, "e", "insert", 3), *changed}
+    read = "SELECT id, v, _change_type, _commit_version FROM"
+    assert set(ask(f"{read} {changes_in(table, 2, 3)}")) == expected
+    assert set(ask(f"{read} {changes_in(table, 1, 3)}")) == expected | {(*row, "insert", 1) for row in CONTENT[1]}

@@ -41,6 +41,8 @@ INSERT INTO two_users.orders VALUES (3, 'bob', 3.50);
 INSERT INTO two_users.orders SELECT id, 'bob', NULL FROM range(4, 7);
 SELECT count(*), sum(amount) FROM two_users.orders WHERE customer = 'bob';
 --> 4	3.50
+
+-- since 4.2
 CREATE VIEW bobs AS SELECT id FROM two_users.orders WHERE customer = 'bob';
 SELECT max(id) FROM bobs;
 --> 6
@@ -59,8 +61,11 @@ SELECT version, rows FROM `orders$commits` ORDER BY version LIMIT 2;
 --> 2	...
 SELECT count(*) FROM orders VERSION AS OF 3;
 --> 6
+
+-- since 4.2
 SELECT count(*) FROM two_users_bob.bobs;
 --> 4
+
 ALTER TABLE orders ADD COLUMN note STRING;
 SET spark.sql.shuffle.partitions;
 --> spark.sql.shuffle.partitions	3
@@ -72,6 +77,8 @@ SET spark.sql.shuffle.partitions;
 --> spark.sql.shuffle.partitions	2
 CALL pravega.system.create_cut(table => 'two_users.by_ann', name => 'all');
 --> all	H4sI...	{0:...}
+
+-- since 4.2
 SHOW VIEWS;
 --> two_users_bob	bobs	false
 
@@ -79,7 +86,10 @@ SHOW VIEWS;
 
 -- ann
 INSERT INTO orders VALUES (7, 'ann', 7.50, 'late');
+
+-- since 4.2
 DROP VIEW two_users_bob.bobs;
+
 SELECT id, note FROM orders WHERE customer = 'ann' ORDER BY id;
 --> 1	NULL
 --> 2	NULL

@@ -1,4 +1,5 @@
 -- Every statement that a user of the catalog types, with what spark-sql answers behind it (-->; ... is any text).
+-- What stands behind "since", up to an empty line, is asked of no older Spark.
 
 -- Namespaces
 
@@ -46,14 +47,18 @@ DESCRIBE orders;
 SHOW TBLPROPERTIES orders ('retention');
 --> retention	7 days
 INSERT INTO orders VALUES (1, 'ann', 1.50), (2, 'bob', 2.50);
-INSERT INTO orders (customer, id) VALUES ('cat', 3);
+INSERT INTO orders (customer, id, amount) VALUES ('cat', 3, DEFAULT);
 SELECT * FROM orders ORDER BY id;
 --> 1	ann	1.50
 --> 2	bob	2.50
 --> 3	cat	NULL
+
+-- since 4.2
 CREATE TABLE copied LIKE orders;
 SHOW TBLPROPERTIES copied ('retention');
 --> retention	7 days
+DROP TABLE copied;
+
 CREATE TABLE big CLUSTERED BY (customer) INTO 2 BUCKETS AS SELECT * FROM orders WHERE id > 1;
 SELECT count(*), max(id) FROM big;
 --> 2	3
@@ -75,7 +80,6 @@ SELECT count(*) FROM big;
 --> 0
 DROP TABLE big PURGE;
 DROP TABLE IF EXISTS big;
-DROP TABLE copied;
 SHOW TABLES;
 --> orders
 
@@ -111,9 +115,15 @@ SELECT count(*) FROM orders VERSION AS OF 1;
 --> 2
 SELECT count(*) FROM orders TIMESTAMP AS OF current_timestamp();
 --> 4
+SELECT _commit_version, _change_type, id FROM `orders$changes` WITH (startingVersion = 2, endingVersion = 3) ORDER BY 1, 3;
+--> 2	insert	3
+--> 3	insert	4
+
+-- since 4.2
 SELECT _commit_version, _change_type, id FROM orders CHANGES FROM VERSION 2 TO VERSION 3 ORDER BY 1, 3;
 --> 2	insert	3
 --> 3	insert	4
+
 CALL pravega.system.create_cut(table => 'sql_shop.orders', name => 'before_scaling');
 --> before_scaling	H4sI...	{0:...,1:...}
 SELECT count(*) FROM orders VERSION AS OF 'before_scaling';
@@ -157,6 +167,8 @@ CALL pravega.system.drop_subscriber('sql_shop.orders', 'nobody');
 --> false
 CALL pravega.system.seal('sql_shop.orders');
 --> H4sI...	{4294967298:0,4294967299:0,4294967300:0}
+
+-- since 4.1
 SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
 --> pravega	["system"]	system	commit
@@ -186,6 +198,7 @@ SELECT * FROM events;
 
 -- Views
 
+-- since 4.2
 CREATE VIEW small AS SELECT id, s FROM events WHERE id < 10;
 CREATE OR REPLACE VIEW small (number, text) COMMENT 'small ones' AS SELECT id, upper(s) AS s FROM events;
 SELECT * FROM small;
