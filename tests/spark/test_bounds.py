@@ -120,6 +120,7 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
         ways["batch of a table"]({"startStreamCut": "latest"}).collect()
 
 
+@pytest.mark.since_spark("4.3")
 def test_a_cut_is_looked_up_once(spark: SparkSession, namespace: str) -> None:
     """A DataFrame reads from where its bounds were when it was defined, also when their names are gone."""
     table, catalog = f"{namespace}.marked", namespace.partition(".")[0]

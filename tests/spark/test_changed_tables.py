@@ -285,7 +285,7 @@ def test_bad_events_stay_bad_behind_a_change(
         events = spark.createDataFrame([(b'{"id": "x"}',)], "event BINARY")
         stream = f"{scope_of(namespace)}/t"
         for number in range(2):
-            spark.sql(f"INSERT INTO {name} (id, v) VALUES ({number}, {number})")
+            spark.sql(f"INSERT INTO {name} VALUES ({number}, {number}{', DEFAULT' * number})")
             raw = events.write.format("pravega").option("format", "raw").option("stream", stream).mode("append")
             raw.option("controller", sandbox.controller_uri).save()
             if number == 0:
