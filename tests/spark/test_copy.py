@@ -96,13 +96,13 @@ def test_a_copy_that_is_killed_goes_on_and_ends_once(spark: SparkSession, namesp
                 break
             except (PySparkException, Py4JJavaError) as error:
                 failures.append(str(error))
+                # Spark 4.0 has a word of its own for a procedure that it couldn't look up.
+                assert re.search(r"\[(PRAVEGA_CATALOG_PROCESS_FAILED|FAILED_TO_LOAD_ROUTINE)\]", failures[-1])
                 with suppress(PySparkException, Py4JJavaError):
                     spark.sql(f"INSERT INTO {source} VALUES (-1, 100)")
                     spark.sql(f"INSERT INTO {target} VALUES (0, -2, 'of another writer')")
     assert killed
     assert failures
-    conditions = {found for failure in failures for found in re.findall(r"\[(PRAVEGA_\w+)\]", failure)}
-    assert conditions == {"PRAVEGA_CATALOG_PROCESS_FAILED"}, failures
     expected = Counter(id for version in range(3, 7) for id in versions[version] if id % 20 > 10)
     rows = [row for row in spark.table(target).collect() if row.id != -2]
     assert Counter(row.id for row in rows) == expected

@@ -47,7 +47,7 @@ WAYS = {
     "by_an_option": Way(made="'routing-key' = 'id'", option="WITH ('routing-key' = 'v')"),
     "another_before": Way(made="'routing-key' = 'v'", then="'routing-key' = 'id'"),
     "no_versions": Way(made="'writer-mode' = 'at-least-once'"),
-    "one_for_all": Way(made="'routing-key' = '''all'''", then="'routing-key' = 'id'"),
+    "one_for_all": Way(made="'routing-key' = '\\'all\\''", then="'routing-key' = 'id'"),
 }
 
 

@@ -27,7 +27,7 @@ KINDS = {
     "clustered": f"({{one}} STRING, {{two}} STRING, {PLAIN}) CLUSTER BY ({{one}})",
     "several": f"({{one}} STRING, {{two}} STRING, {PLAIN}) TBLPROPERTIES ('routing-key' = '{{both}}')",
     "pattern": f"({{one}} STRING, {{two}} STRING, {PLAIN}) TBLPROPERTIES ('routing-key' = '<{{braced}}>')",
-    "timed": "({one} TIMESTAMP, {two} STRING DEFAULT 'it''s', n INT) TBLPROPERTIES ('event-time' = '{name}')",
+    "timed": "({one} TIMESTAMP, {two} STRING DEFAULT 'it\\'s', n INT) TBLPROPERTIES ('event-time' = '{name}')",
 }
 if not WORDS:
     KINDS |= {
@@ -44,7 +44,7 @@ CASES = [(kind, number) for turn, kind in enumerate(KINDS) for number in range(t
 
 def statement(kind: str, table: str, one: str, two: str) -> str:
     def text(of: str) -> str:
-        return of.replace("'", "''")
+        return of.replace("'", "\\'")
 
     words = {
         "one": quoted(one),

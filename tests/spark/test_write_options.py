@@ -82,7 +82,7 @@ def test_spark_shows_what_a_commit_came_to(spark: SparkSession, client: Client, 
 @pytest.mark.parametrize("key", ["a,b", "{a}/{b}", "'all'", "b"])
 def test_rows_of_a_key_lie_in_one_segment(spark: SparkSession, namespace: str, key: str) -> None:
     table = f"{namespace}.keys"
-    quoted = key.replace("'", "''")
+    quoted = key.replace("'", "\\'")
     spark.sql(
         f"CREATE TABLE {table} (a STRING, b INT, n BIGINT) TBLPROPERTIES ('routing-key' = '{quoted}', 'segments' = '8')"
     )

@@ -14,8 +14,9 @@ class PravegaCompiler(compiler.SQLCompiler):
     """Queries, INSERTs and changes. Spark takes what SQL's standard says, so little is its own."""
 
     def render_literal_value(self, value: Any, type_: Any, **kw: Any) -> str:
-        """A literal; in Spark's a backslash is written twice."""
-        return super().render_literal_value(value, type_, **kw).replace("\\", "\\\\")
+        """A literal: in Spark's a backslash stands before each quote and backslash (to Spark 4.0, '' means nothing)."""
+        text = super().render_literal_value(value, type_, **kw).replace("\\", "\\\\")
+        return "'" + text[1:-1].replace("''", "\\'") + "'" if text.startswith("'") else text
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
         """LIMIT and OFFSET; one without the other, too."""

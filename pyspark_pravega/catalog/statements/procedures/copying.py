@@ -206,7 +206,7 @@ class _Work:
         return self._target.key is not None and self._source.routing_key != self._target.routing_key
 
     def _insert(self, copy: Copy, end: Mapping[int, int], number: int) -> str:
-        source, columns = self._caller.table(self._source.stream), ", ".join(map(quoted, self._source.schema.names))
+        source, columns = self._caller.table(self._source.stream), ", ".join(self._columns())
         if self._source.key is not None:
             source += f" VERSION AS OF {copy.last}"
         else:
@@ -219,6 +219,16 @@ class _Work:
         condition = "" if self._where is None else f" WHERE (\n{self._where}\n)"
         target = self._caller.table(self._target.stream)
         return f"INSERT INTO {target} {options_of(options)} BY NAME SELECT {columns} FROM {source}{condition}"
+
+    def _columns(self) -> list[str]:
+        """What is selected; Spark 4.0 fills in nothing where an INSERT leaves a column out."""
+        copied = self._source.schema.names
+        given, defaults = {name.lower() for name in copied}, self._target.properties.defaults
+        return [quoted(name) for name in copied] + [
+            f"{defaults.get(field.name, 'NULL')} AS {quoted(field.name)}"
+            for field in self._target.schema
+            if field.name.lower() not in given and (field.nullable or field.name in defaults)
+        ]
 
     def _check_source(self, copy: Copy) -> None:
         stream = self._source.stream
