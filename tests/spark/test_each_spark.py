@@ -57,6 +57,31 @@ def test_many_rows_come_as_columns(spark: SparkSession, namespace: str) -> None:
     assert "BatchScan" in str(spark.sql(f"EXPLAIN SELECT id FROM {table}").collect())
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "'segments' = '3'",
+        "'segments' = '3', 'primary-key' = 'id'",
+        "'partitions' = '3', 'primary-key' = 'id', 'table-type' = 'key-value'",
+        "'segments' = '3', 'format' = 'raw'",
+    ],
+)
+def test_rows_of_which_no_column_is_wanted_are_counted(spark: SparkSession, namespace: str, properties: str) -> None:
+    table, columns = f"{namespace}.t", "encode(id, 'utf8') AS id" if "raw" in properties else "id, 'x' AS v"
+    spark.sql(f"CREATE TABLE {table} TBLPROPERTIES ({properties}) AS SELECT {columns} FROM range(9)")
+    spark.sql(f"INSERT INTO {table} SELECT {columns} FROM range(9, 12)")
+    sources = [table]
+    if "key-value" not in properties:
+        sources.append(f"{namespace}.`t$changes`")
+        assert rows(spark, f"SELECT count(*) FROM {namespace}.`t$commits` WHERE rand() >= 0") == [(2,)]
+    for source in sources:
+        assert rows(spark, f"SELECT count(*) FROM {source}") == [(12,)]
+        assert rows(spark, f"SELECT sum(1) FROM {source} WHERE rand() >= 0") == [(12,)]
+        assert rows(spark, f"SELECT count(*) FROM (SELECT * FROM {source} LIMIT 5)") == [(5,)]
+        assert rows(spark, f"SELECT count(*) FROM {table} CROSS JOIN (SELECT 1 FROM {source})") == [(144,)]
+        assert rows(spark, f"SELECT 1 FROM {source}") == [(1,)] * 12
+
+
 def test_workers_are_taken_again(spark: SparkSession, namespace: str) -> None:
     """One that hasn't read all that Spark has sent it would end with its task."""
     table = f"{namespace}.again"

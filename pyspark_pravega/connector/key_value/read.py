@@ -18,9 +18,9 @@ from pyspark_pravega.connector.key_value.definition import METADATA_COLUMNS, VER
 from pyspark_pravega.connector.key_value.key_layout import KeyLayout
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.predicates import Predicates
+from pyspark_pravega.connector.read import ROW_MARKER
 from pyspark_pravega.errors import EventDecodeError, EventEncodeError
 from pyspark_pravega.frames.bad_events import BadEventError
-from pyspark_pravega.serde.codec import batch_of
 from pyspark_pravega.serde.types import arrow_safe
 from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.datasource import DataSourceReader, InputPartition
@@ -136,7 +136,7 @@ class KeyValueReader(DataSourceReader):
         """
         self._definition, self._wanted, self._limit = definition, wanted, limit
         known = {column.name: column for column in (*definition.schema, *METADATA_COLUMNS)}
-        self.schema = StructType([known[name] for name in columns])
+        self.schema = StructType([known[name] for name in columns]) if columns else ROW_MARKER
         self._arrow = to_arrow_schema(arrow_safe(self.schema), timezone="UTC")
         self._of_key = [name for name in columns if name in definition.layout.names]
         self._of_value = [name for name in columns if name not in self._of_key and name != VERSION]
@@ -191,7 +191,8 @@ class KeyValueReader(DataSourceReader):
                         yield key, version, b""
 
     def _batch(self, keys: list[bytes], versions: list[int], values: list[bytes]) -> pa.RecordBatch:
-        columns = {VERSION: pa.array(versions, pa.int64())}
+        (row,) = ROW_MARKER.fieldNames()
+        columns = {VERSION: pa.array(versions, pa.int64()), row: pa.repeat(pa.scalar(0, pa.int32()), len(keys))}
         columns |= self._definition.layout.decode(keys, self._of_key)
         if self._of_value:
             try:
@@ -201,7 +202,7 @@ class KeyValueReader(DataSourceReader):
                     f"the value of key {keys[error.index].hex()} (hexadecimal) of key-value table "
                     f'"{self._definition.stream}" can\'t be decoded: {error.reason}'
                 ) from error
-        return batch_of([columns[name] for name in self._arrow.names], self._arrow, len(keys))
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._arrow.names], schema=self._arrow)
 
 
 def partitions_of(definition: KeyValueDefinition, wanted: Wanted) -> list[InputPartition]:

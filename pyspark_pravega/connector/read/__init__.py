@@ -33,7 +33,7 @@ from pyspark_pravega.connector.read.extent import (
 )
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
-from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, BatchReader, RowsReader
+from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, ROW_MARKER, BatchReader, RowsReader
 from pyspark_pravega.connector.read.row_changes import (
     RowChangesPartition,
     RowChangesReader,
@@ -58,6 +58,7 @@ __all__ = [
     "CHANGE_COLUMNS",
     "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
+    "ROW_MARKER",
     "BatchReader",
     "ChainPartition",
     "ChangesRange",
