@@ -258,10 +258,12 @@ def test_what_a_query_reads_twice_is_read_once(spark: SparkSession, tables: Tabl
         plan = spark.sql(query.format(t=table))._jdf.queryExecution().executedPlan().toString()
         return [len(re.findall(word, plan)) for word in ("(Batch|File)Scan", "ReusedExchange", "ReusedSubquery")]
 
-    parquet = {query: plan(query, "crossing_rows") for query in REUSED}
+    # Spark 4.0 makes one subquery of two over files only.
+    queries = REUSED[:-1] if is_missing("4.1") else REUSED
+    parquet = {query: plan(query, "crossing_rows") for query in queries}
     assert parquet[REUSED[0]][1] > 0
     for kind in ("plain", "keyed", "key_value"):
-        assert {query: plan(query, f"{tables.namespace}.{kind}") for query in REUSED} == parquet, kind
+        assert {query: plan(query, f"{tables.namespace}.{kind}") for query in queries} == parquet, kind
 
 
 DIFFERENCES = (
