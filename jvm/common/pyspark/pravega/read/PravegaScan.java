@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 import pyspark.pravega.bridge.Names;
 import pyspark.pravega.catalog.PravegaTable;
+import pyspark.pravega.internals.StreamedColumns;
 
 /** A read of which Spark hasn't said yet whether it is a batch or a stream; what it asks here, it asks of either. */
 final class PravegaScan implements SeenTable, SupportsReportStatistics, SupportsRuntimeV2Filtering {
@@ -85,7 +86,8 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-    stream = new PravegaMicroBatchStream(table, readSchema, options);
+    StructType columns = table.fields(StreamedColumns.of(table, readSchema));
+    stream = new PravegaMicroBatchStream(table, columns, options);
     return stream;
   }
 
