@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyspark_pravega.errors import ConfigurationError
 
-_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)i?b?")
-_DURATION = re.compile(r"([0-9]+)\s*(ms|s|seconds?|m|min|minutes?|h|hours?|d|days?)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SIZE = re.compile(r"([0-9]+)\s*(?:([kmgtp]?)(?:i?b)?|bytes?)")
+_DURATION = re.compile(
+    r"([0-9]+)\s*(?:(ms|msecs?|milliseconds?)|(s|m|h|d|w)|(sec|min|hr)s?|(second|minute|hour|day|week)s?)?"
+)
+_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 """By a unit's first letter, but for milliseconds."""
+_SIZE_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_TIME_UNITS = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 _MOST = 2**63 - 1
 """What Pravega and the JVM can count."""
 _MOST_SECONDS = 1e9
@@ -95,7 +99,7 @@ def number(key: str, text: str, *, least: int = 0, most: int = _MOST, unit: str 
 
 
 def size(key: str, text: str) -> int:
-    """A number of bytes, at least one: `1000000`, `64m`, `1 GiB` (units of 1,024).
+    """A number of bytes, at least one: `1000000`, `64m`, `1 GiB`, `10 GB` (units of 1,024, as in Spark's settings).
 
     Args:
         key: whose value it is, for the message.
@@ -104,10 +108,9 @@ def size(key: str, text: str) -> int:
     Raises:
         ConfigurationError: it is none.
     """
-    match = _SIZE.fullmatch(text.strip().lower())
-    value = (_whole(match[1]) or 0) << 10 * " kmgt".index(match[2] or " ") if match else 0
-    if not 1 <= value <= _MOST:
-        raise ConfigurationError(f'"{key}" must be a number of bytes like 1000000 or 64m, not "{text[:60]}"')
+    value = _bytes(text)
+    if value is None or not 1 <= value <= _MOST:
+        raise ConfigurationError(f'"{key}" must be a number of bytes like 1000000, 64m or 10 GB, not "{text[:60]}"')
     return value
 
 
@@ -121,13 +124,72 @@ def duration(key: str, text: str) -> float:
     Raises:
         ConfigurationError: it is none.
     """
+    value = _milliseconds(text)
+    if value is None or value > _MOST_SECONDS * 1000:
+        raise ConfigurationError(f'"{key}" must be a time like 30s, 15m, 7 days or 500ms, not "{text[:60]}"')
+    return value / 1000
+
+
+def time_or_size(key: str, text: str) -> tuple[int | None, int | None]:
+    """A time span in milliseconds, or a number of bytes, as of `duration` and `size`; the unit tells which.
+
+    Args:
+        key: whose value it is, for the message.
+        text: the value.
+
+    Returns:
+        The one and None, or None and the other.
+
+    Raises:
+        ConfigurationError: it is neither, or might be both.
+    """
+    milliseconds, octets = _milliseconds(text), _bytes(text)
+    if milliseconds is not None and octets is not None:
+        raise ConfigurationError(
+            f'"{key}" = "{text[:60]}" may be a time or a size: write a unit of one of them, as in "15 min" or "15 MB"'
+        )
+    amount = milliseconds if octets is None else octets
+    if amount is None or amount > _MOST:
+        raise ConfigurationError(f'"{key}" must be a time or a size like 7 days, 12h or 10 GB, not "{text[:60]}"')
+    return milliseconds, octets
+
+
+def size_text(octets: int) -> str:
+    """A number of bytes as `size` reads it, in the largest unit of which it is a multiple.
+
+    Args:
+        octets: the number, at least 1.
+    """
+    return _in_units(octets, _SIZE_UNITS)
+
+
+def duration_text(milliseconds: int) -> str:
+    """A time span as `duration` reads it, in the largest unit of which it is a multiple.
+
+    Args:
+        milliseconds: how long, at least 1.
+    """
+    return _in_units(milliseconds, _TIME_UNITS)
+
+
+def _bytes(text: str) -> int | None:
+    match = _SIZE.fullmatch(text.strip().lower())
+    amount = _whole(match[1]) if match else None
+    return None if match is None or amount is None else amount << 10 * " kmgtp".index(match[2] or " ")
+
+
+def _milliseconds(text: str) -> int | None:
     match = _DURATION.fullmatch(text.strip().lower())
     amount = _whole(match[1]) if match else None
-    unit = (match and match[2]) or "ms"
-    value = None if amount is None else amount * _SECONDS[unit if unit == "ms" else unit[0]]
-    if value is None or value > _MOST_SECONDS:
-        raise ConfigurationError(f'"{key}" must be a time like 30s, 15m or 500ms, not "{text[:60]}"')
-    return value
+    if match is None or amount is None:
+        return None
+    unit = match[3] or match[4] or match[5]
+    return amount * (_MS[unit[0]] if unit else 1)
+
+
+def _in_units(amount: int, units: Mapping[str, int]) -> str:
+    name, unit = next((name, unit) for name, unit in reversed([*units.items()]) if amount % unit == 0)
+    return f"{amount // unit} {name}"
 
 
 def seconds(key: str, text: str, *, most: float) -> float:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyspark_pravega.catalog import foreign_properties
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
 from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, StreamProperties, shown
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
@@ -264,6 +265,8 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
             raise ConfigurationError(f'"{key}" is no table property: set it in the configuration of the session')
         elif key == COLUMNS:
             raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
+        elif foreign := foreign_properties.told(key):
+            raise ConfigurationError(foreign)
         elif key in _SPARKS_OWN or "." in key:
             kept[key] = value
         else:

@@ -10,7 +10,7 @@ from pyspark_pravega.client import RetentionPolicy, RetentionType, ScaleType, Sc
 from pyspark_pravega.client.policies import UNLIMITED
 from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.values import number
+from pyspark_pravega.values import duration_text, number, size, size_text, time_or_size
 
 SEGMENTS = "segments"
 SCALING = "scaling"
@@ -21,56 +21,25 @@ TAGS = "tags"
 ROLLOVER_SIZE = "rollover-size"
 MAX_SEGMENTS = 10_000
 
-_TIMES = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
-_SIZES = {"bytes": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _RATES = {"events/s": ScaleType.BY_EVENTS_PER_SECOND, "KB/s": ScaleType.BY_KILOBYTES_PER_SECOND}
-_AMOUNT = re.compile(r"([0-9]{1,15})\s*([A-Za-z/]+)")
+_RATE = re.compile(r"([0-9]{1,15})\s*([A-Za-z/]+)")
 
 
 def _tags(_: str, text: str) -> tuple[str, ...]:
     return tuple(sorted({tag.strip() for tag in text.split(",") if tag.strip()}))
 
 
-def _amount(key: str, text: str, units: Mapping[str, int], what: str = "", example: str = "") -> int:
-    count_and_unit = _split(text, units)
-    if count_and_unit is None:
-        what = what or ("a time" if units is _TIMES else "a size")
-        example = example or ("7 days" if units is _TIMES else "10 GB")
-        known = [*_TIMES, *_SIZES] if what.endswith("size") and what != "a size" else units
-        raise ConfigurationError(
-            f'table property "{key}" must be {what} like "{example}", in {", ".join(known)}, not "{text}"'
-        )
-    count, unit = count_and_unit
-    return count * units[unit]
-
-
-def _split(text: str, units: Iterable[str]) -> tuple[int, str] | None:
-    """A number and its unit, which may be written in any case and without its plural's s."""
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None:
-        return None
-    word = match[2].lower()
-    unit = next((unit for unit in units if word in (unit.lower(), unit.lower().removesuffix("s"))), None)
-    return None if unit is None else (int(match[1]), unit)
-
-
-def _text(amount: int, units: Mapping[str, int]) -> str:
-    unit = next(
-        unit for unit, size in reversed(list(units.items())) if (amount % size == 0 and amount >= size) or size == 1
-    )
-    return f"{amount // units[unit]} {unit}"
-
-
 def _rate(_: str, text: str) -> tuple[int, ScaleType] | None:
     if text.strip().lower() == "fixed":
         return None
-    rate, unit = _split(text, _RATES) or (0, "")
-    if rate < 1:
+    match = _RATE.fullmatch(text.strip())
+    kind = match and next((kind for unit, kind in _RATES.items() if unit.lower() == match[2].lower()), None)
+    if match is None or kind is None or not int(match[1]):
         raise ConfigurationError(
             f'table property "{SCALING}" must be fixed, or a rate for each segment like "1000 events/s" or '
             f'"500 KB/s", not "{text.strip()}"'
         )
-    return rate, _RATES[unit]
+    return int(match[1]), kind
 
 
 class StreamProperties(Properties):
@@ -102,7 +71,7 @@ class StreamProperties(Properties):
     )
     retention = Property[str | None](
         name=RETENTION,
-        value="`none`, a time (`7 days`) or a size (`10 GB`)",
+        value="`none`, a time (`7 days`, `12h`) or a size (`10 GiB`)",
         unset="`none`: everything is kept",
         about="what is kept at least",
         parse=lambda _, text: None if text.strip().lower() == "none" else text.strip(),
@@ -126,10 +95,10 @@ class StreamProperties(Properties):
     )
     rollover_size = Property(
         name=ROLLOVER_SIZE,
-        value="a size, `64 MB`",
+        value="a size, `64 MiB`",
         unset="the server's",
         about="the size of a segment's files in long-term storage",
-        parse=lambda name, text: _amount(name, text, _SIZES),
+        parse=size,
         default=0,
     )
 
@@ -180,14 +149,14 @@ def shown(configuration: StreamConfiguration) -> dict[str, str]:
         properties[SCALING] = f"{scaling.target_rate} {unit}"
         properties[SCALE_FACTOR] = str(scaling.scale_factor)
     if retention is not None:
-        units = _TIMES if retention.retention_type is RetentionType.TIME else _SIZES
-        properties[RETENTION] = _text(retention.minimum, units)
+        text = duration_text if retention.retention_type is RetentionType.TIME else size_text
+        properties[RETENTION] = text(retention.minimum)
         if retention.maximum < UNLIMITED:
-            properties[RETENTION_LIMIT] = _text(retention.maximum, units)
+            properties[RETENTION_LIMIT] = text(retention.maximum)
     if configuration.tags:
         properties[TAGS] = ", ".join(configuration.tags)
     if configuration.rollover_size_bytes:
-        properties[ROLLOVER_SIZE] = _text(configuration.rollover_size_bytes, _SIZES)
+        properties[ROLLOVER_SIZE] = size_text(configuration.rollover_size_bytes)
     return properties
 
 
@@ -214,12 +183,18 @@ def _retention(properties: StreamProperties, given: Mapping[str, str]) -> Retent
                 '"30 days"'
             )
         return None
-    units = _TIMES if _split(text, _TIMES) else _SIZES
-    minimum = _amount(RETENTION, text, units, "a time or a size", "7 days")
+    milliseconds, octets = time_or_size(RETENTION, text)
     limit = properties.get(RETENTION_LIMIT)
-    if limit is not None and RETENTION_LIMIT not in given and not _split(limit, units):
+    limit_ms, limit_octets = (None, None) if limit is None else time_or_size(RETENTION_LIMIT, limit)
+    if limit is not None and (milliseconds is None) != (limit_ms is None):
+        if RETENTION_LIMIT in given:
+            raise ConfigurationError(
+                f'table properties "{RETENTION}" = "{text}" and "{RETENTION_LIMIT}" = "{limit}" must both be times, '
+                "or both sizes"
+            )
         # It belongs to what was there before.
-        limit = None
-    maximum = UNLIMITED if limit is None else _amount(RETENTION_LIMIT, limit, units)
-    kind = RetentionType.TIME if units is _TIMES else RetentionType.SIZE
-    return RetentionPolicy(retention_type=kind, minimum=minimum, maximum=maximum)
+        limit_ms = limit_octets = None
+    if milliseconds is not None:
+        return RetentionPolicy.by_time(milliseconds, UNLIMITED if limit_ms is None else limit_ms)
+    assert octets is not None
+    return RetentionPolicy.by_size(octets, UNLIMITED if limit_octets is None else limit_octets)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_pravega.catalog.stream_properties import shown, stream_configuration
+from pyspark_pravega.catalog import foreign_properties
+from pyspark_pravega.catalog.properties import known_properties
+from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, shown, stream_configuration
 from pyspark_pravega.client import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfiguration
+from pyspark_pravega.connector.table import OWN_PROPERTIES
 from pyspark_pravega.errors import ConfigurationError
 
 NEW = StreamConfiguration()
@@ -57,7 +63,14 @@ def test_what_isn_t_named_stays() -> None:
         ("7 days", RetentionType.TIME, 7 * 86_400_000),
         ("1 Day", RetentionType.TIME, 86_400_000),
         ("90minutes", RetentionType.TIME, 5_400_000),
-        ("10 GB", RetentionType.SIZE, 10**10),
+        ("30d", RetentionType.TIME, 30 * 86_400_000),
+        ("12h", RetentionType.TIME, 43_200_000),
+        ("15 min", RetentionType.TIME, 900_000),
+        ("2 weeks", RetentionType.TIME, 14 * 86_400_000),
+        ("500ms", RetentionType.TIME, 500),
+        ("10 GB", RetentionType.SIZE, 10 << 30),
+        ("64 MiB", RetentionType.SIZE, 64 << 20),
+        ("64g", RetentionType.SIZE, 64 << 30),
         ("512 bytes", RetentionType.SIZE, 512),
     ],
 )
@@ -81,18 +94,37 @@ def test_scaling_is_fixed_or_a_rate() -> None:
         ({"scaling": "5 events/s", "scale-factor": "1"}, '"scale-factor" must be a number from 2 to 1000'),
         ({"scale-factor": "3"}, '"scale-factor" goes with a rate in "scaling"'),
         ({"scale-factor": "x", "scaling": "fixed"}, '"scale-factor" goes with a rate in "scaling"'),
-        (
-            {"retention": "7"},
-            '"retention" must be a time or a size like "7 days", in ms, seconds, minutes, hours, days, by',
-        ),
+        ({"retention": "7"}, '"retention" = "7" may be a time or a size: write a unit of one of them'),
+        ({"retention": "15m"}, 'as in "15 min" or "15 MB"'),
+        ({"retention": "-1 days"}, '"retention" must be a time or a size like 7 days, 12h or 10 GB, not "-1 days"'),
         ({"retention": "7 dayss"}, 'not "7 dayss"'),
-        ({"retention": "7 days", "retention-limit": "1 GB"}, '"retention-limit" must be a time like "7 days"'),
+        (
+            {"retention": "7 days", "retention-limit": "1 GB"},
+            '"1 GB" must both be times, or both sizes',
+        ),
         ({"retention": "7 days", "retention-limit": "1 day"}, "minimum <= maximum"),
         ({"retention-limit": "1 day"}, 'limits what "retention" keeps'),
-        ({"rollover-size": "big"}, '"rollover-size" must be a size like "10 GB"'),
+        ({"rollover-size": "big"}, '"rollover-size" must be a number of bytes like 1000000, 64m or 10 GB, not "big"'),
     ],
 )
 def test_malformed_values_are_refused(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         stream_configuration(NEW, properties)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "key", sorted({*foreign_properties.KAFKA, *foreign_properties.LAKES, "delta.x", "write.x.y", "hoodie.z"})
+)
+@pytest.mark.parametrize("spelled", [str, str.upper])
+def test_properties_of_other_systems_are_refused_with_their_twins(key: str, spelled: Callable[[str], str]) -> None:
+    with pytest.raises(ConfigurationError, match="and does nothing here") as refused:
+        known_properties({spelled(key): "1"})
+    named = set(re.findall(r"'([a-z-]+)'(?: =| says)", str(refused.value)))
+    assert named <= OWN_PROPERTIES | STREAM_PROPERTIES
+    assert named or re.search("leave it out|CHANGES|without 'primary-key'", str(refused.value))
+
+
+def test_properties_of_ones_own_are_kept() -> None:
+    own = {"team.owner": "us", "deltas.x": "1", "team.retention.ms": "7"}
+    assert known_properties(own) == own
