@@ -158,7 +158,7 @@ def columns(table_format: str) -> list[Column]:
             f"ARRAY<STRUCT<{fields}, inner: ARRAY<STRUCT<p: INT, q: STRING>>>>",
             or_null(
                 f"IF(pmod(id, 5) = 0, array(), array("
-                f"named_struct({all_leaves(1)}, 'inner', array(named_struct('p', int(id), 'q', CAST(NULL AS STRING)))), "
+                f"named_struct({all_leaves(1)}, 'inner', array(named_struct('p', int(id), 'q', string(NULL)))), "
                 + or_null(f"named_struct({all_leaves(2)}, 'inner', array())", 5, 2, null=within)
                 + "))",
                 8,
