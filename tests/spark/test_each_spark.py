@@ -67,7 +67,7 @@ def test_many_rows_come_as_columns(spark: SparkSession, namespace: str) -> None:
     ],
 )
 def test_rows_of_which_no_column_is_wanted_are_counted(spark: SparkSession, namespace: str, properties: str) -> None:
-    table, columns = f"{namespace}.t", "encode(id, 'utf8') AS event" if "raw" in properties else "id, 'x' AS v"
+    table, columns = f"{namespace}.t", "binary(string(id)) AS event" if "raw" in properties else "id, 'x' AS v"
     spark.sql(f"CREATE TABLE {table} TBLPROPERTIES ({properties}) AS SELECT {columns} FROM range(9)")
     spark.sql(f"INSERT INTO {table} SELECT {columns} FROM range(9, 12)")
     sources = [table]
