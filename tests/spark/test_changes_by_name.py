@@ -41,6 +41,7 @@ def _kinds(bound: Mapping[str, str]) -> set[str]:
     return {"version" if "Version" in key else "time" for key in bound}
 
 
+@pytest.mark.since_spark("4.2")
 @pytest.mark.parametrize("key", ["", "id"], ids=["plain", "keyed"])
 def test_it_tells_what_changes_tell(spark: SparkSession, namespace: str, key: str, tmp_path: Path) -> None:
     t = f"{namespace}.t"

@@ -10,7 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from since import SPARK
-from streaming_tools import workers_of
+from streaming_tools import run_available, scope_of, workers_of
+
+from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -136,6 +138,34 @@ def test_rows_of_a_table_with_a_key_change(spark: SparkSession, namespace: str) 
         availableNow=True
     ).start().awaitTermination()
     assert sorted(rows(spark, "SELECT * FROM told_changes")) == sorted(images)
+
+
+def test_streams_without_the_catalog_are_read_over_scales(
+    spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    """By one run over all, and by one that goes on from a checkpoint behind which the stream was scaled."""
+    table = f"{namespace}.scaled"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) TBLPROPERTIES ('segments' = '2')")
+    options = {
+        "controller": sandbox.controller_uri,
+        "schema-registry-uri": sandbox.schema_registry_uri,
+        "stream": f"{scope_of(namespace)}/scaled",
+    }
+    found: dict[str, list[int]] = {"one": [], "other": []}
+
+    def run(name: str) -> list[int]:
+        rows = spark.readStream.format("pravega").options(**options).load()
+        for batch in run_available(rows, tmp_path / name).rows.values():
+            found[name] += [row.id for row in batch]
+        return sorted(found[name])
+
+    for number, segments in enumerate((3, 2, 5, 1)):
+        spark.sql(f"INSERT INTO {table} SELECT id FROM range({10 * number}, {10 * number + 10})")
+        if number in (0, 3):
+            assert run("one") == list(range(-number, 10 * number + 10))
+        spark.sql(f"INSERT INTO {table} VALUES ({-number - 1})")
+        spark.sql(f"CALL pravega.system.scale('{table.removeprefix('pravega.')}', {segments})")
+    assert run("other") == list(range(-4, 40))
 
 
 def test_a_streaming_query_goes_on_where_it_was(spark: SparkSession, namespace: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
+from since import is_missing
 
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.sandbox import Sandbox
@@ -64,6 +65,9 @@ def test_the_sentence_comes_without_a_traceback(
         (lambda: run(grown, table=table), too_large),
         (lambda: run(grown, **{**options, "stream": f"{scope}/nope"}), f'stream "{scope}/nope" does not exist'),
     ]
+    if is_missing("4.2"):
+        # There Spark makes no reader in Python before the query has begun.
+        wrong = [case for case in wrong if case[1] != "is for batch reads"]
     for number, (fails, words) in enumerate(wrong):
         with pytest.raises(Exception) as failed:
             fails()

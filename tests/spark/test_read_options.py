@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from since import is_missing
 from streaming_tools import run_available, scope_of
 
 from pyspark_pravega.client import Client, Stream, StreamCut
@@ -128,8 +129,13 @@ class History:
         """
         failing = [case for case in cases if fails(case)]
         others = [[case for case in cases if not fails(case) and is_stream(case) is stream] for stream in (False, True)]
+        if is_missing("4.2"):
+            # A source in Python takes no availableNow there, and Spark then runs one micro-batch of all.
+            streams = others.pop()
+            for python in (True, False):
+                others.append([case for case in streams if case["way"].endswith("without the catalog") is python])
         with ThreadPoolExecutor() as threads:
-            shared = [threads.submit(self.answers, some, checkpoint / "all") for some in others]
+            shared = [threads.submit(self.answers, some, checkpoint / f"all{n}") for n, some in enumerate(others)]
             failures = threads.map(self.failure, failing, [checkpoint / str(number) for number in range(len(failing))])
             wrong = {str(case): what for case, what in zip(failing, failures, strict=True) if what}
             for some, query in zip(others, shared, strict=True):

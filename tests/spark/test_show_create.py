@@ -119,7 +119,7 @@ PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
     "retention": ("7 days", {}),
     "retention-limit": ("30 days", {"retention": "7 days"}),
     "tags": ("a, b", {}),
-    "rollover-size": ("64 MB", {}),
+    "rollover-size": ("64 MiB", {}),
 }
 """Each property with a value, and what goes with it."""
 

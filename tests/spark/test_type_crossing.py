@@ -195,6 +195,7 @@ def settled(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+@pytest.mark.since_spark("4.1")
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_every_type_in_every_way(

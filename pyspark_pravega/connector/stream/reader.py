@@ -76,7 +76,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader = SeveralStreamsReader(definitions, columns, options)
         self._definitions, self._options = definitions, options
         self._begin: SourceOffset | None = None
-        """Where the next micro-batch begins, for a Spark that doesn't tell."""
+        """Where the next micro-batch begins: behind the one that was planned last. For a Spark that doesn't tell."""
         self._source: StreamSource | None = None
         self._target: SourceOffset | None = None
 
@@ -104,15 +104,13 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Where the next micro-batch ends. A Spark before 4.2 tells neither where it begins nor limits."""
+        """Where the next micro-batch ends. Before 4.2 Spark tells neither where it begins nor limits, and asks twice."""
         begin = self._begin if start is None else SourceOffset.from_dict(start)
         if begin is None:
-            # A query goes on, and its checkpoint wasn't told yet.
-            self._begin = self._planner().tail()
-        else:
-            limited = LIMITED and not isinstance(limit, ReadAllAvailable)
-            self._begin = self._planner().latest_offset(begin, limited=limited, target=self._target)
-        return self._begin.to_dict()
+            # It will begin where the checkpoint says, or, where there is none, at the initial offset.
+            return self._planner().target().to_dict()
+        limited = LIMITED and not isinstance(limit, ReadAllAvailable)
+        return self._planner().latest_offset(begin, limited=limited, target=self._target).to_dict()
 
     @told_plainly()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -127,7 +125,8 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What a micro-batch reads."""
-        return self._planner().partitions(SourceOffset.from_dict(start), SourceOffset.from_dict(end))
+        begin, self._begin = SourceOffset.from_dict(start), SourceOffset.from_dict(end)
+        return self._planner().partitions(begin, self._begin, spanning=not LIMITED)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.connector.bounds import Word
-from pyspark_pravega.connector.log import Ledger, open_ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read import SlicePartition, arrange, check_order, resolve_end, resolve_start
+from pyspark_pravega.connector.read import SlicePartition, arrange, between, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.stream.admission import Admission, Limits
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.stream.following import FollowedPartition, share
@@ -135,12 +135,13 @@ class StreamSource:
             self._tail = now, SourceOffset({stream: self._frontiers[stream].tail() for stream in self.streams})
         return self._tail[1]
 
-    def partitions(self, start: SourceOffset, end: SourceOffset) -> list[SlicePartition]:
+    def partitions(self, start: SourceOffset, end: SourceOffset, *, spanning: bool = False) -> list[SlicePartition]:
         """What a micro-batch reads.
 
         Args:
             start: where it begins.
             end: where it ends.
+            spanning: whether segments may lie between the two: `end` wasn't found by `latest_offset` from `start`.
 
         Raises:
             DataLossError: some of it is gone.
@@ -150,6 +151,11 @@ class StreamSource:
         slices = []
         for stream in self.streams:
             parts = self._frontiers[stream].parts(start[stream], end[stream])
+            begin, until = start[stream].cut, end[stream].cut
+            if spanning and not begin.keys() <= until.keys():
+                whole, lossless = take_snapshot(self._client, stream), self._options.fail_on_data_loss
+                found = between(self._client, whole, begin, until, fail_on_data_loss=lossless)
+                parts = [part for part in found.parts if part.size]
             slices += arrange(self._client, parts, minimum=self._options.min_partitions)
         return slices
 
