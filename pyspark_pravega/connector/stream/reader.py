@@ -104,7 +104,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Where the next micro-batch ends. Before 4.2 Spark tells neither where it begins nor limits, and asks twice."""
+        """Where the next micro-batch ends. Before 4.2 Spark tells neither where it begins nor limits; it asks twice."""
         begin = self._begin if start is None else SourceOffset.from_dict(start)
         if begin is None:
             # It will begin where the checkpoint says, or, where there is none, at the initial offset.
