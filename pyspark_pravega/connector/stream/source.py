@@ -154,8 +154,8 @@ class StreamSource:
             begin, until = start[stream].cut, end[stream].cut
             if spanning and not begin.keys() <= until.keys():
                 whole, lossless = take_snapshot(self._client, stream), self._options.fail_on_data_loss
-                found = between(self._client, whole, begin, until, fail_on_data_loss=lossless)
-                parts = [part for part in found.parts if part.size]
+                bounded = between(self._client, whole, begin, until, fail_on_data_loss=lossless)
+                parts = [part for part in bounded.parts if part.size]
             slices += arrange(self._client, parts, minimum=self._options.min_partitions)
         return slices
 
