@@ -143,7 +143,7 @@ def test_rows_of_a_table_with_a_key_change(spark: SparkSession, namespace: str) 
 def test_streams_without_the_catalog_are_read_over_scales(
     spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path
 ) -> None:
-    """By one run over all, and by one that goes on from a checkpoint behind which the stream was scaled."""
+    """By one run, by one that goes on from a checkpoint behind which the stream was scaled, and up to a cut."""
     table = f"{namespace}.scaled"
     spark.sql(f"CREATE TABLE {table} (id BIGINT) TBLPROPERTIES ('segments' = '2')")
     options = {
@@ -151,10 +151,10 @@ def test_streams_without_the_catalog_are_read_over_scales(
         "schema-registry-uri": sandbox.schema_registry_uri,
         "stream": f"{scope_of(namespace)}/scaled",
     }
-    found: dict[str, list[int]] = {"one": [], "other": []}
+    found: dict[str, list[int]] = {"one": [], "other": [], "bounded": []}
 
-    def run(name: str) -> list[int]:
-        rows = spark.readStream.format("pravega").options(**options).load()
+    def run(name: str, **bound: str) -> list[int]:
+        rows = spark.readStream.format("pravega").options(**options, **bound).load()
         while True:
             more = [row.id for batch in run_available(rows, tmp_path / name).rows.values() for row in batch]
             found[name] += more
@@ -167,8 +167,11 @@ def test_streams_without_the_catalog_are_read_over_scales(
         if number in (0, 3):
             assert run("one") == list(range(-number, 10 * number + 10))
         spark.sql(f"INSERT INTO {table} VALUES ({-number - 1})")
+        if number == 1:
+            spark.sql(f"CALL pravega.system.create_cut('{table.removeprefix('pravega.')}', 'early')")
         spark.sql(f"CALL pravega.system.scale('{table.removeprefix('pravega.')}', {segments})")
     assert run("other") == list(range(-4, 40))
+    assert run("bounded", endStreamCut="early") == list(range(-2, 20))
 
 
 def test_a_streaming_query_goes_on_where_it_was(spark: SparkSession, namespace: str, tmp_path: Path) -> None:

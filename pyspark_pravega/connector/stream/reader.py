@@ -107,8 +107,11 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next micro-batch ends. Before 4.2 Spark tells neither where it begins nor limits; it asks twice."""
         begin = self._begin if start is None else SourceOffset.from_dict(start)
         if begin is None:
-            # It will begin where the checkpoint says, or, where there is none, at the initial offset.
-            return self._planner().target().to_dict()
+            # It will begin at the initial offset, or where a checkpoint says: steps from the one come to the same end.
+            target, begin = self._planner().target(), self._planner().initial_offset()
+            while (end := self._planner().latest_offset(begin, limited=False, target=target)) != begin:
+                begin = end
+            return begin.to_dict()
         limited = LIMITED and not isinstance(limit, ReadAllAvailable)
         return self._planner().latest_offset(begin, limited=limited, target=self._target).to_dict()
 
