@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from page_tools import PAGES, ROOT, RUNNABLE, SHOWN, prose, snippets
-from reference_tables import BLOCK, made
+from reference_tables import BLOCK, blocks, made, tables
+from reference_tables import PAGES as REFERENCE
 
 from pyspark_pravega import errors
 from pyspark_pravega.catalog.statements import PROCEDURES
@@ -121,30 +122,29 @@ def test_code_stands_in_fences(page: str) -> None:
     assert sum(line.startswith("```") for line in (ROOT / page).read_text().splitlines()) == 2 * len(snippets(page))
 
 
-def reference() -> str:
-    return (ROOT / "docs" / "reference.md").read_text()
-
-
-def section(title: str) -> set[str]:
-    """The words in backticks of a section of the reference."""
-    return set(re.findall(r"`([^`\s]+)`", reference().partition(f"\n## {title}\n")[2].partition("\n## ")[0]))
+def docs(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
 
 
 def test_the_reference_has_each_setting_option_and_property() -> None:
-    assert made(reference()) == reference(), "run .venv/bin/python tests/docs/reference_tables.py"
+    texts = [page.read_text() for page in REFERENCE]
+    assert [made(text) for text in texts] == texts, "run .venv/bin/python tests/docs/reference_tables.py"
+    assert sorted(name for text in texts for name in blocks(text)) == sorted(tables())
 
 
 def test_a_page_for_users_describes_each_property() -> None:
     """The reference only lists it."""
     kinds = (StreamProperties, TableProperties, KeyValueProperties)
     declared = {one.name for kind in kinds for one in kind.declared().values() if one.about}
-    pages = [page for page in PAGES if re.fullmatch(r"docs/[\w-]+\.md", page) and page != "docs/reference.md"]
+    pages = [page for page in PAGES if re.fullmatch(r"docs/(?!reference)[\w-]+\.md", page)]
     told = " ".join((ROOT / page).read_text() for page in pages)
     assert {name for name in declared if not re.search(rf"[`']{name}[`'= ]", told)} == set()
 
 
-def test_the_reference_has_each_procedure() -> None:
-    assert set(PROCEDURES) == {word for word in section("Procedures") if word.replace("_", "").isalpha()}
+def test_a_page_has_each_procedure() -> None:
+    rows = docs("procedures.md").partition("\n## Procedures\n")[2].partition("\n## ")[0].splitlines()
+    cells = [row.split(" | ")[0] for row in rows if row.startswith("| `")]
+    assert set(PROCEDURES) == {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
 def test_the_reference_has_each_error() -> None:
@@ -153,7 +153,9 @@ def test_the_reference_has_each_error() -> None:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, PravegaError)
     }
-    assert known == set(re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \| `(\w+)` \|", reference(), re.MULTILINE))
+    assert known == set(
+        re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \| `(\w+)` \|", docs("reference-errors.md"), re.MULTILINE)
+    )
 
 
 def test_the_reference_has_each_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,6 +165,6 @@ def test_the_reference_has_each_command(capsys: pytest.CaptureFixture[str]) -> N
         help_text = capsys.readouterr().out.partition("COMMAND\n")[2].partition("options:")[0]
         return set(re.findall(r"^ {4}([a-z]+)\b", help_text, re.MULTILINE))
 
-    named = [name.split() for name in re.findall(r"^\| `pravega-spark ([a-z ]+)", reference(), re.MULTILINE)]
+    named = [name.split() for name in re.findall(r"^\| `pravega-spark ([a-z ]+)", docs("reference.md"), re.MULTILINE)]
     assert commands() == {name for name, *_ in named}
     assert commands("sandbox") == {name for above, *names in named if above == "sandbox" for name in names}
