@@ -27,6 +27,8 @@ TWICE, ROWS_TWICE = "twice", 8_000
 """A table, and the rows of it, of whose tasks some run twice at a time."""
 _TASKS = 16
 _ROWS_OF_A_BATCH = 140_000
+_TOLD_S = 60
+"""How long a busy driver may take to tell of tasks that have failed."""
 _HELD_TASK = 9
 """Whose executor is killed: others have ended by then."""
 
@@ -58,13 +60,22 @@ class Killer:
         if self._struck or not self._note.exists():
             return
         (executor,) = [pid for pid in executors(self._application) if int(self._note.read_text()) in workers(pid)]
-        self._struck.update(self._tracker.getActiveStageIds())
+        stages = self._tracker.getActiveStageIds()
+        if not stages:
+            # The task waits, but Spark hasn't told of its stage yet: a busy driver tells late.
+            return
+        self._struck.update(stages)
         os.kill(executor, signal.SIGKILL)
 
     def lost_tasks(self) -> int:
         """How many tasks have ended with the executor, of the stages that ran then; Spark runs them again."""
-        stages = [stage for number in self._struck if (stage := self._tracker.getStageInfo(number))]
-        return sum(stage.numFailedTasks for stage in stages)
+        deadline = time.monotonic() + _TOLD_S
+        while True:
+            stages = [stage for number in self._struck if (stage := self._tracker.getStageInfo(number))]
+            lost = sum(stage.numFailedTasks for stage in stages)
+            if lost or time.monotonic() > deadline:
+                return lost
+            time.sleep(0.1)
 
 
 def waiting(
