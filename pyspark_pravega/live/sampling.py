@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import appended_events, survey
+from pyspark_pravega.connector.log import Ledger, State
 from pyspark_pravega.errors import NotFoundError, PravegaError
-from pyspark_pravega.live.watched import REFRESHED_S, Watched, current_segments
+from pyspark_pravega.live.watched import REFRESHED_S, Growth, Watched, current_segments
 
 LEAST_S = 0.9
 """A sample that isn't older is as good as a new one, for several who look."""
@@ -54,8 +55,8 @@ class StreamLine:
     """Since the stream was made, as far as its segments are still there."""
     written_events: int
     """That were counted; likewise."""
-    curve: tuple[float, ...]
-    """`bytes_in` of the last samples, the oldest first."""
+    curve: tuple[tuple[float, float | None], ...]
+    """How many seconds ago how much a second came, in the last minute; None where nobody has looked."""
     error: str | None
     """Why the stream can't be looked at; all else is empty then."""
 
@@ -135,6 +136,27 @@ class Sampler:
         with self._lock:
             watched = self._watched.get(stream)
             return [(round(one.at * 1000), one.bytes, one.events) for one in watched.samples] if watched else []
+
+    def growths(self) -> dict[Stream, list[Growth]]:
+        """When something was written to each stream lately, the oldest first."""
+        with self._lock:
+            return {stream: list(watched.growths) for stream, watched in self._watched.items()}
+
+    def logs(self) -> dict[Stream, tuple[Ledger, State]]:
+        """The commit logs that are known, and their states when they were looked at last."""
+        with self._lock:
+            known = [(stream, one.ledger, one.state) for stream, one in self._watched.items()]
+            return {stream: (ledger, state) for stream, ledger, state in known if ledger and state}
+
+    def current(self, most: int) -> dict[Stream, frozenset[int]]:
+        """The segments that take events, of some of the streams that were looked at.
+
+        Args:
+            most: of so many streams at most.
+        """
+        with self._lock:
+            known = [one for one in self._watched.values() if one.error is None and one.current]
+            return current_segments(known[:most])
 
     def follow(self, stream: Stream, seconds: float) -> dict[int, list[tuple[float, int]]]:
         """Remember the tails of a stream's segments for some time.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +11,16 @@ from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger, take_snapshot
 from pyspark_pravega.connector.shared import shared_client, shared_registry
-from pyspark_pravega.connector.table import TableDefinition, check_schema_is_there, load_definition
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import GroupNotFoundError, PravegaError
+from pyspark_pravega.live.rows import MOST_ROWS, definition_of, shown_rows
 from pyspark_pravega.serde.formats import registered_schema
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
-from pyspark_pravega.sql.rows import json_codec, last_rows
+from pyspark_pravega.sql.rows import last_rows
 
 MOST_BYTES = 64 << 20
 """So much is read for the last rows; more is for `pravega-spark tail`."""
-MOST_ROWS = 200
-MOST_CHARACTERS = 400
-"""Of a value that is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +51,7 @@ def table_of(settings: Settings, stream: Stream) -> dict[str, Any]:
         StreamNotFoundError: there is no such stream.
     """
     try:
-        definition = _definition(settings, stream)
+        definition = definition_of(settings, stream)
     except PravegaError as error:
         return {"columns": [], "properties": {}, "versions": schema_versions(settings, stream), "error": str(error)}
     return {
@@ -141,7 +138,7 @@ class LastRows:
 
     def _take(self, count: int) -> dict[str, Any]:
         try:
-            definition = _definition(self._settings, self.stream)
+            definition = definition_of(self._settings, self.stream)
             client = shared_client(self._settings)
             if definition.key is not None:
                 # What came last are changes of rows.
@@ -169,12 +166,8 @@ def _decoded(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | N
             "version": snapshot.version,
             "error": f"{why}: `pravega-spark tail` reads all of them",
         }
-    codec = json_codec(definition)
-    rows = []
-    for batch in last_rows(definition, snapshot, ledger, count).to_batches():
-        for text in codec.encode(batch).to_pylist():
-            values = json.loads(text)
-            rows.append([_shown(values.get(name)) for name in names])
+    batches = last_rows(definition, snapshot, ledger, count).to_batches()
+    rows = [row for batch in batches for row in shown_rows(definition, batch)]
     return {"columns": names, "rows": rows, "version": snapshot.version, "error": None}
 
 
@@ -192,19 +185,6 @@ def _to_be_read(snapshot: Snapshot, ledger: Ledger | None, count: int) -> int:
             cut = commits[1].cut
             return sum(max(0, part.end - max(part.start, cut.get(part.segment_id, 0))) for part in snapshot.parts)
     return snapshot.size
-
-
-def _shown(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
-
-
-def _definition(settings: Settings, stream: Stream) -> TableDefinition:
-    definition = load_definition(shared_client(settings), settings, stream)
-    check_schema_is_there(definition)
-    return definition
 
 
 def _columns(serialization_format: str, kind: str, data: bytes) -> dict[str, str] | None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import EventTail, Stream
+from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.log import Ledger, Snapshot, behind, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read import BatchReader, ChangesReader, SlicePartition, committed_ranges
@@ -192,11 +193,11 @@ def parsed(definition: TableDefinition, lines: Iterable[bytes]) -> Iterator[pa.R
             raise EventEncodeError(f"line {numbers[error.index]}: {error.reason}") from None
 
 
-def json_codec(definition: TableDefinition) -> Codec:
+def json_codec(definition: TableDefinition | KeyValueDefinition) -> Codec:
     """What makes lines of JSON of rows, and rows of lines, whatever the table's own format.
 
     Args:
-        definition: what the stream is as a table.
+        definition: what the stream, or the key-value table, is as a table.
     """
     stream, columns = definition.stream, definition.schema
     schema = schema_for(JSON, columns, name=stream.name, namespace=stream.scope)
