@@ -15,7 +15,7 @@ from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.live.queries import QueryLine, SourceLag, query_lines
-from pyspark_pravega.live.rates import recent_rate
+from pyspark_pravega.live.rates import SLOW_S, recent_rate
 from pyspark_pravega.live.sampling import Sampler
 
 _LOOKED_S = 2.0
@@ -23,6 +23,8 @@ _TARGETS_S = 10.0
 _KEPT = 450
 """So many measures of a lag are kept: a quarter of an hour."""
 _TREND_S, _LEAST_TREND_S, _LEAST_MEASURES = 120.0, 8.0, 4
+_INTERVALS = 3
+"""Over so many micro-batches a lag is looked at, at least."""
 _NOTHING_BYTES = 4096
 """A change of a lag that is less than this says nothing."""
 
@@ -60,19 +62,20 @@ class Outlook:
     """In so many seconds nothing will be left, if it goes on so; None where that isn't so, or not known."""
 
 
-def outlook(measures: Sequence[Measure]) -> Outlook:
+def outlook(measures: Sequence[Measure], interval_s: float = 0.0) -> Outlook:
     """How a lag goes, and when it will be nothing.
 
     Args:
         measures: the oldest first.
+        interval_s: how far the query's micro-batches are from each other: its lag is looked at over several.
     """
     if not measures:
         return Outlook(Trend.UNKNOWN)
     last = measures[-1]
-    lately = [one for one in measures if one.at >= last.at - _TREND_S]
+    lately = [one for one in measures if one.at >= last.at - max(_TREND_S, 2 * _INTERVALS * interval_s)]
     if not last.bytes:
         return Outlook(Trend.CAUGHT_UP, None, 0.0)
-    if len(lately) < _LEAST_MEASURES or last.at - lately[0].at < _LEAST_TREND_S:
+    if len(lately) < _LEAST_MEASURES or last.at - lately[0].at < max(_LEAST_TREND_S, _INTERVALS * interval_s):
         return Outlook(Trend.UNKNOWN)
     middle = lately[0].at + (last.at - lately[0].at) / 2
     before = min((one for one in lately if one.at < middle), key=lambda one: one.bytes)
@@ -124,14 +127,16 @@ class QueryWatch:
         rates: dict[str, float] = {}
         with self._lock:
             for (_, stream), measures in self._measures.items():
-                rate = recent_rate([(one.at, one.read) for one in measures])
-                rates[stream] = rates.get(stream, 0.0) + max(0.0, rate or 0.0)
+                rate = _rate_out(measures)
+                if rate is not None:
+                    rates[stream] = rates.get(stream, 0.0) + rate
         return rates
 
     def outlook(self, line: QueryLine, source: SourceLag) -> Outlook:
         """How a query's lag in one of its streams goes."""
         with self._lock:
-            return outlook(self._measures.get((line.checkpoint, source.stream), ()))
+            measures = self._measures.get((line.checkpoint, source.stream), ())
+            return outlook(measures, (line.interval_ms or 0) / 1000)
 
     def shown(self, line: QueryLine) -> dict[str, Any]:
         """A query as the page has it: with the tables into which it writes, and how its lags went.
@@ -145,7 +150,7 @@ class QueryWatch:
             with self._lock:
                 measures = list(self._measures.get((line.checkpoint, source.stream), ()))
             history = [(round(one.at * 1000), one.bytes, one.events) for one in measures]
-            rate = recent_rate([(one.at, one.read) for one in measures])
+            rate = _rate_out(measures)
             of_source = {**asdict(source), "table": table_name(Stream.parse(source.stream)), "bytes_out": rate}
             sources.append({**of_source, **asdict(goes), "history": history})
         return {**asdict(line), "sources": sources, "targets": self.targets(line.query)}
@@ -198,6 +203,12 @@ class QueryWatch:
                 except PravegaError:
                     continue
                 self._writers[stream] = (state.version, queries)
+
+
+def _rate_out(measures: Sequence[Measure]) -> float | None:
+    """What is read a second; None where nothing was, and it wasn't looked at for long enough to say so."""
+    rate = recent_rate([(one.at, one.read) for one in measures])
+    return rate or (0.0 if measures and measures[-1].at - measures[0].at >= SLOW_S else None)
 
 
 def table_name(stream: Stream) -> str:

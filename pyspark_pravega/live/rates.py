@@ -26,14 +26,18 @@ def recent_rate(points: Points) -> float | None:
     """
     if len(points) < 2:
         return None
-    last = points[-1]
-    rate = 0.0
-    for seconds in (RATE_S, SLOW_S):
-        first = next((point for point in points[:-1] if point[0] >= last[0] - seconds), points[-2])
-        rate = (last[1] - first[1]) / max(0.001, last[0] - first[0])
-        if rate:
-            break
-    return rate
+    return _mean_rate(points, RATE_S) or _mean_rate(points, SLOW_S)
+
+
+def _mean_rate(points: Points, seconds: float) -> float:
+    """The rate over the last seconds, or since the first sample."""
+    end, total = points[-1]
+    begin = max(points[0][0], min(end - seconds, points[-2][0]))
+    behind = next(number for number, (at, _) in enumerate(points) if at > begin or number == len(points) - 1)
+    (at, before), (until, after) = points[max(0, behind - 1)], points[behind]
+    # Between two samples it is taken as even.
+    base = before + (after - before) * min(1.0, max(0.0, (begin - at) / max(0.001, until - at)))
+    return (total - base) / max(0.001, end - begin)
 
 
 def curve_of(points: Points, now: float) -> list[tuple[float, float | None]]:

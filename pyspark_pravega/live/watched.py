@@ -265,4 +265,6 @@ def _samples(commits: Sequence[Commit], written: int, events: int) -> list[Sampl
         written, events = written - one.bytes, events - one.rows
         if one.of_others or one.committed_at / 1000 < now - SLOW_S or written < 0 or events < 0:
             break
+        if one.version == 1 and written == 0:
+            samples.append(Sample(at=min(now - SLOW_S, samples[-1].at - 1), bytes=0, events=max(0, events)))
     return [sample for sample in reversed(samples) if sample.at <= now]

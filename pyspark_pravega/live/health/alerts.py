@@ -191,7 +191,7 @@ def _is_unread(commit: Commit, source: SourceLag) -> bool:
 
 
 def _of_query(line: QueryLine, source: SourceLag, level: Level, kind: str, text: str) -> Alert:
-    return Alert(level=level, kind=kind, what=line.name, text=text, stream=source.stream, since=line.committed_at)
+    return Alert(level=level, kind=kind, what=line.name, text=text, stream=source.stream)
 
 
 def _of_stream(stream: Stream, level: Level, kind: str, text: str, *, since: float) -> Alert:

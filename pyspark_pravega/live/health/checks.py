@@ -88,22 +88,28 @@ class Health:
             return self._answer
 
     def _look(self) -> dict[str, Any]:
-        servers = [self._controller(), *self._segment_stores(), *self._registry()]
+        controller, trouble = self._controller(), list[Alert]()
+        if controller.milliseconds is not None:
+            try:
+                self._sampler.streams()
+                self._sampler.sample(())
+            except PravegaError as error:
+                trouble.append(Alert(level=Level.BAD, kind="server", what="Pravega", text=str(error)))
+        servers = [controller, *self._segment_stores(), *self._registry()]
         alerts = [
             Alert(level=Level.BAD if one.milliseconds is None else Level.WARN, kind="server", what=one.kind, text=text)
             for one in servers
             if (text := _trouble(one))
         ]
         logs: list[LogLine] = []
-        if servers[0].milliseconds is not None:
+        if controller.milliseconds is not None and not trouble:
             try:
-                self._sampler.streams()
-                self._sampler.sample(())
                 alerts += self._of_queries()
                 logs, of_logs = self._logs()
                 alerts += of_logs
             except PravegaError as error:
-                alerts.append(Alert(level=Level.BAD, kind="server", what="Pravega", text=str(error)))
+                trouble.append(Alert(level=Level.BAD, kind="server", what="Pravega", text=str(error)))
+        alerts += trouble
         alerts.sort(key=lambda alert: (alert.level is not Level.BAD, alert.since or 0))
         return {"servers": servers, "logs": logs, "alerts": alerts}
 

@@ -6,7 +6,7 @@ const keyValueName = (name) => `#/key-value/${name.split("/").map(encodeURICompo
 
 export function namespacesView() {
   const list = table("Namespaces", ["Namespace", "Streams", "In", "Stored", "Key-value tables"], [1, 2, 3]), empty = make("p", { class: "empty", hidden: true }, "There are no namespaces yet: CREATE NAMESPACE makes one.");
-  const statement = sql("SHOW NAMESPACES IN pravega;"), box = panel("Namespaces", "w12", list.box, empty, statement.element);
+  const statement = sql("SHOW NAMESPACES IN pravega;"), box = panel("Streams and key-value tables", "w12", list.box, empty, statement.element);
   const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Namespaces")), make("div", { class: "grid" }, box.element));
   list.box.classList.add("tall");
   async function look() {

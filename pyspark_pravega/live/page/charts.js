@@ -7,7 +7,7 @@ const WRITERS = 5;
 
 function axes() {
   const common = () => ({ stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" });
-  return [{ ...common(), values: (plot, splits) => splits.map((at) => moment(at * 1000).replace(/:00$/, "")), space: 90 }, { ...common(), size: 48, values: (plot, splits) => splits.map(short) }];
+  return [{ ...common(), values: (plot, splits) => splits.map((at) => moment(at * 1000).replace(/:00$/, "")), space: 90, size: 30 }, { ...common(), size: 48, values: (plot, splits) => splits.map(short) }];
 }
 const both = (scale, values = (plot, splits) => splits.map(short)) => { const [time, left] = axes(); return [time, left, { ...left, side: 1, scale, grid: { show: false }, values }]; };
 

@@ -4,10 +4,14 @@ import { changesView } from "./rows.js";
 import { ago, brief, bytes, fill, lasting, make, moment, panel, sql, sqlName, table, whole } from "./values.js";
 
 export function commitsPanels(name) {
-  const drawing = commitsChart(), chart = panel("Commits", "w6", drawing.element);
+  const drawing = commitsChart();
+  const none = make("p", { class: "empty", hidden: true }, "Nobody has committed to it through this package, so it has no versions.");
+  const chart = panel("Commits", "w6", drawing.element, none);
   const writers = table("Who wrote", ["Writer", "Commits", "Rows", "Bytes", "Usually every", "Last"], [1, 2, 3, 4, 5]);
+  writers.box.classList.add("writers");
   const who = panel("Who wrote", "w5", writers.box);
   const list = table("Commits, the last one first", ["Version", "Committed", "Rows", "Bytes", "Took", "Written by", ""], [0, 2, 3, 4]);
+  list.box.classList.add("versions");
   const changed = changesView(name), statement = sql("");
   const log = panel("Commits, the last one first", "w7", list.box, statement.element, changed.element);
   let names = {}, before = "";
@@ -16,6 +20,9 @@ export function commitsPanels(name) {
   function show(answer) {
     const found = answer.commits, text = JSON.stringify([found.length, found[found.length - 1], answer.names]);
     names = answer.names;
+    drawing.element.hidden = who.element.hidden = log.element.hidden = !found.length;
+    none.hidden = found.length > 0;
+    if (!found.length) return;
     drawing.showCommits(found, writerOf);
     showWriters(found, answer.at);
     if (text === before) return;
@@ -34,7 +41,7 @@ export function commitsPanels(name) {
     }
     const usual = (times) => { const gaps = times.slice(1).map((at, number) => at - times[number]).sort((a, b) => a - b); return gaps.length > 2 ? lasting(gaps[gaps.length >> 1]) : "–"; };
     const rows = [...known].sort((a, b) => b[1].rows - a[1].rows).map(([key, line]) => [key, whole(line.commits), whole(line.rows), bytes(line.bytes), usual(line.times), ago(line.times[line.times.length - 1], now)]);
-    fill(writers.body, rows.length ? rows : [["nobody, through this package", "", "", "", "", ""]], [1, 2, 3, 4, 5]);
+    fill(writers.body, rows, [1, 2, 3, 4, 5]);
   }
   return { chart, who, log, show, repaint: drawing.repaint, close: drawing.close };
 }

@@ -25,8 +25,8 @@ export function banner(element) {
 
 export function healthView() {
   const sign = make("p", { class: "sign" }), big = make("strong", {}), small = make("span", {}), list = make("ul", { class: "alerts" });
-  sign.append(make("span", { class: "mark", "aria-hidden": "true" }), big, small);
-  const servers = table("Servers", ["Server", "Address", "Answers in", "Says"], [2]), logs = table("Commit logs", ["Table", "Version", "Committed", "State"], [1]);
+  sign.append(big, small);
+  const servers = table("Servers", ["Server", "Answers in", "Says"], [1]), logs = table("Commit logs", ["Table", "Version", "Committed", "State"], [1]);
   const open = table("Open transactions", ["Table", "Job", "Since", "Transaction", "State"]);
   const none = make("p", { class: "empty" }, "No transaction of this package is open. Those that other programs have open can't be listed.");
   const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Health")), sign, list,
@@ -37,7 +37,7 @@ export function healthView() {
     big.textContent = count ? `${count} alert${count === 1 ? "" : "s"}` : WORDS.good;
     small.textContent = count ? WORDS[level] : `${answer.servers.length} servers answer, ${answer.logs.length} commit logs are sound`;
     list.replaceChildren(...answer.alerts.map((one) => alertLine(one, answer.at)));
-    fill(servers.body, answer.servers.map((one) => [one.kind, make("span", { class: "mono" }, one.address), one.milliseconds === null ? make("span", { class: "tag bad" }, "no answer") : `${one.milliseconds} ms`, one.text]), [2]);
+    fill(servers.body, answer.servers.map((one) => [make("span", {}, one.kind, make("br"), make("span", { class: "mono quiet" }, one.address)), one.milliseconds === null ? make("span", { class: "tag bad" }, "no answer") : `${one.milliseconds} ms`, one.text]), [1]);
     for (const row of servers.body.rows) row.lastChild.className = "wrap";
     fill(logs.body, answer.logs.map((one) => [make("a", { href: nameOf(one.stream) }, one.table), String(one.version), ago(one.committed_at, answer.at), make("span", { class: `tag ${one.state === "idle" ? "" : "good"}` }, one.state)]), [1]);
     const rows = answer.logs.flatMap((log) => log.jobs.flatMap((job) => (job.transactions.length ? job.transactions : [["–", "–"]]).map(([id, state]) => [make("a", { href: nameOf(log.stream) }, log.table), make("span", { class: "mono", title: job.job || "" }, job.job ? brief(job.job) : "ending"), ago(job.since, answer.at), make("span", { class: "mono", title: id }, brief(id)), state.toLowerCase()])));

@@ -69,7 +69,7 @@ async function look(mine) {
     if (shown !== view || mine !== turn) return;
     error.textContent = problem.message;
     error.hidden = false;
-    say("off", "no answer");
+    say("off", problem.status === 404 ? "not there" : problem.status ? "error" : "no answer");
   }
   timer = setTimeout(() => look(mine), shown.every);
 }

@@ -63,7 +63,7 @@ export function segmentsPicture() {
   const help = "Arrow keys go from segment to segment.";
   let data = null, span = 3600e3, chosen = null;
   const places = [];
-  const left = 34, bottom = 20, top = 16;
+  const left = 34, bottom = 20, top = 24;
 
   function draw() {
     if (!data || !canvas.clientWidth) return;

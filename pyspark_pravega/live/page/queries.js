@@ -30,7 +30,7 @@ function card(one) {
         error.before(words, drawing.element);
       }
       const { drawing, words } = places.get(source.stream), [tag, outlook] = outlookOf(source);
-      words.replaceChildren(make("strong", {}, bytes(source.bytes_behind)), ` behind in ${source.table}, about ${measure(source.events_behind, "")} events `, tag, make("span", { class: "quiet" }, ` ${[outlook, `reads ${perSecond(source.bytes_out, "B")}`].filter(Boolean).join(", ")}`));
+      words.replaceChildren(make("strong", {}, bytes(source.bytes_behind)), ` behind in ${source.table}, about ${measure(source.events_behind, "")} events `, tag, make("span", { class: "quiet" }, ` ${[outlook, source.bytes_out === null ? "" : `reads ${perSecond(source.bytes_out, "B")}`].filter(Boolean).join(", ")}`));
       drawing.showHistory(source.history);
     }
   }

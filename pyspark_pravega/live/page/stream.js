@@ -115,7 +115,11 @@ export function streamView(name, soon) {
     if (title.textContent !== line.table) title.textContent = line.table;
     figures.set([perSecond(line.bytes_in, "B"), perSecond(line.events_in, ""), perSecond(line.bytes_out, "B"), bytes(line.bytes), whole(line.rows), line.segments ? String(line.segments) : "sealed", String(line.version || "–"), ago(line.committed_at, now)]);
     segments.show(answer);
-    for (const [at, written, events] of answer.samples) samples.set(at, [at, written, events, samples.has(at) ? samples.get(at)[3] : line.bytes_out]);
+    answer.samples.forEach(([at, written, events], number) => {
+      // What goes out is known of now only.
+      const out = samples.has(at) ? samples.get(at)[3] : number === answer.samples.length - 1 ? line.bytes_out : null;
+      samples.set(at, [at, written, events, out]);
+    });
     while (samples.size > KEPT) samples.delete(samples.keys().next().value);
     rates.show(rateCurves([...samples.values()].sort((a, b) => a[0] - b[0])), `Rates: in ${perSecond(line.bytes_in, "B")}, ${perSecond(line.events_in, " events")}, out ${perSecond(line.bytes_out, "B")}`);
     commits.show(answer);
