@@ -137,11 +137,11 @@ class Answers:
         return rows.take(count)
 
     def search(self, stream: Stream, wanted: Wanted) -> dict[str, Any]:
-        """Rows of a table at a moment, with a filter; see `search.search`."""
+        """Rows of a table at a moment, with a filter; see `search`."""
         return search(self.settings, stream, wanted)
 
     def changes(self, stream: Stream, version: int) -> dict[str, Any]:
-        """What a version has changed; see `search.changes`."""
+        """What a version has changed; see `changes`."""
         return changes(self.settings, stream, version)
 
     def around(self, stream: Stream) -> dict[str, Any]:

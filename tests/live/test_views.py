@@ -22,8 +22,7 @@ from pyspark_pravega.connector.write import WriteJob
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.live import sampling
 from pyspark_pravega.live.answers import Answers
-from pyspark_pravega.live.rows import Wanted
-from pyspark_pravega.live.rows import search as searching
+from pyspark_pravega.live.rows import Wanted, searching
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
 
@@ -170,7 +169,7 @@ def test_what_a_version_has_changed(catalog: Catalog, scope: str, answers: Answe
 
 
 def test_what_stands_beside_streams(catalog: Catalog, client: Client, scope: str, answers: Answers) -> None:
-    table = make(catalog, scope, "orders", bad_events=f"{scope.replace('-', '_')}.letters")
+    table = make(catalog, scope, "orders", bad_events=f"stream:{scope.replace('-', '_')}.letters")
     insert(catalog, table, 1)
     Subscription(client, "nightly", (table,))
     around = answers.around(table)

@@ -208,25 +208,25 @@ def _changes(settings: Settings, stream: Stream, version: int) -> dict[str, Any]
         reader = ChangesReader(definition, committed_ranges(client, ledger, version, version), [*names, TYPE])
     else:
         reader = RowChangesReader(definition, row_changes(client, ledger, version, version), [*names, TYPE])
-    told: list[dict[str, Any]] = []
+    changed_rows: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     before: dict[tuple[str | None, ...], Cells] = {}
     for batch in _batches(reader):
         kinds = batch.column(TYPE).to_pylist()
         counts.update(kinds)
-        if len(told) >= MOST_ROWS:
+        if len(changed_rows) >= MOST_ROWS:
             continue
         for kind, cells in zip(kinds, shown_rows(definition, batch), strict=True):
             values = tuple(cells[names.index(name)] for name in key)
             if kind == _BEFORE:
                 before[values] = cells
             elif kind == _AFTER:
-                told.append({"type": "update", "cells": cells, "key": values})
+                changed_rows.append({"type": "update", "cells": cells, "key": values})
             else:
-                told.append({"type": kind, "cells": cells})
-    for one in told:
+                changed_rows.append({"type": kind, "cells": cells})
+    for one in changed_rows:
         if one["type"] == "update":
             one["before"] = before.get(one.pop("key"))
     counted = {"insert": counts["insert"], "update": counts[_AFTER], "delete": counts["delete"]}
-    kept = told[:MOST_ROWS]
+    kept = changed_rows[:MOST_ROWS]
     return {"columns": names, "key": key, "changes": kept, "counts": counted, "version": version, "error": None}
