@@ -1,5 +1,5 @@
-"""Rows that the page shows: `cells` (values as texts), `searching` (a table at a moment with a filter; what a version has
-changed). It uses the connector and below.
+"""Rows that the page shows: `cells` (values as texts), `searching` (a table at a moment, with a filter; what a version
+has changed). It uses the connector and below.
 """
 
 from pyspark_pravega.live.rows.cells import MOST_ROWS, Cells, definition_of, shown_rows
