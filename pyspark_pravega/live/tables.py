@@ -13,7 +13,7 @@ from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger, take_sn
 from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import GroupNotFoundError, PravegaError
-from pyspark_pravega.live.rows import MOST_ROWS, definition_of, shown_rows
+from pyspark_pravega.live.rows import MOST_ROWS, definition_of, difference, shown_rows
 from pyspark_pravega.serde.formats import registered_schema
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
@@ -34,6 +34,8 @@ class SchemaVersion:
     """In ms since 1970."""
     changes: tuple[str, ...]
     """What differs from the version before, in words; of the first one its columns."""
+    difference: tuple[str, ...]
+    """The lines of its text that differ from the version before; see `difference`."""
 
 
 def table_of(settings: Settings, stream: Stream) -> dict[str, Any]:
@@ -84,6 +86,7 @@ def schema_versions(settings: Settings, stream: Stream) -> list[SchemaVersion]:
     except GroupNotFoundError:
         return []
     versions, before = [], {}  # type: list[SchemaVersion], dict[str, dict[str, str]]
+    texts: dict[str, bytes] = {}
     for schema, version, added_at in history:
         columns = _columns(schema.serialization_format, schema.type, schema.schema_data)
         changes = ("its columns can't be shown",) if columns is None else changed(before.get(schema.type, {}), columns)
@@ -95,8 +98,10 @@ def schema_versions(settings: Settings, stream: Stream) -> list[SchemaVersion]:
                 format=schema.serialization_format,
                 added_at=added_at,
                 changes=changes,
+                difference=difference(texts[schema.type], schema.schema_data) if schema.type in texts else (),
             )
         )
+        texts[schema.type] = schema.schema_data
     return versions
 
 

@@ -205,6 +205,9 @@ def test_rows_schemas_and_what_was_changed(
         ("+ id bigint", "+ name string"),
         ("+ at timestamp",),
     ]
+    first, second = description["versions"]
+    assert first["difference"] == ()
+    assert any(line.startswith("+") and '"at"' in line for line in second["difference"])
     assert tables.changed({"a": "int", "b": "int"}, {"a": "bigint", "c": "int"}) == (
         "+ c int",
         "- b int",

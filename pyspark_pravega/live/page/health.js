@@ -1,5 +1,5 @@
 // How well all is: a band that can be read from across a room, servers, commit logs with open transactions, alerts.
-import { ago, ask, brief, fill, make, nameOf, panel, table } from "./values.js";
+import { ago, ask, brief, copyable, fill, make, nameOf, panel, table } from "./values.js";
 
 const WORDS = { good: "All is well", warn: "Look at this", bad: "Something is wrong" };
 export const worst = (alerts) => (alerts.some((one) => one.level === "bad") ? "bad" : alerts.length ? "warn" : "good");
@@ -30,7 +30,7 @@ export function healthView() {
   const open = table("Open transactions", ["Table", "Job", "Since", "Transaction", "State"]);
   const none = make("p", { class: "empty" }, "No transaction of this package is open. Those that other programs have open can't be listed.");
   const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Health")), sign, list,
-    make("div", { class: "grid" }, panel("Servers", "w6", servers.box).element, panel("Open transactions", "w6", open.box, none).element, panel("Commit logs, the last ones that were written to", "w12", logs.box).element));
+    make("div", { class: "grid" }, panel("Servers", "w6", servers.box).element, panel("Open transactions", "w6", open.box, none).element, panel("Commit logs, the last ones that were written to", "w12", logs.box).element), copyable("In a terminal", "pravega-spark doctor").element);
   async function look() {
     const answer = await ask("health"), level = worst(answer.alerts), count = answer.alerts.length;
     sign.className = `sign ${level}`;

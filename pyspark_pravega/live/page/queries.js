@@ -1,6 +1,6 @@
 // Streaming queries: what they read and write, and how their lag goes.
 import { lagChart } from "./charts.js";
-import { ago, ask, bytes, lasting, make, measure, nameOf, panel, perSecond, whole } from "./values.js";
+import { ago, ask, bytes, copyable, lasting, make, measure, nameOf, panel, perSecond, whole } from "./values.js";
 
 const COLORS = { "caught up": "good", "catching up": "good", steady: "", measuring: "", "falling behind": "bad" };
 
@@ -18,7 +18,7 @@ function card(one) {
   const box = panel(one.name, "w6"), facts = make("p", { class: "flow" });
   const places = new Map(), error = make("p", { class: "error", hidden: true });
   box.head.append(make("span", { class: "quiet small mono", title: one.query || "" }, one.query ? one.query.slice(0, 8) : ""), make("span", { class: "space" }), make("span", { class: "quiet small", "data-what": "batch" }));
-  box.element.append(facts, error, make("p", { class: "quiet small mono checkpoint" }, one.checkpoint));
+  box.element.append(facts, error, make("p", { class: "quiet small mono checkpoint" }, one.checkpoint), copyable("In a terminal", `pravega-spark lag '${one.checkpoint.replaceAll("'", "'\\''")}'`).element);
   function show(line, now) {
     box.head.querySelector("[data-what=batch]").textContent = line.batch === null ? "" : `batch ${whole(line.batch)}, ${ago(line.committed_at, now)}` + (line.interval_ms ? `, one every ${lasting(line.interval_ms)}` : "");
     error.hidden = !line.error; error.textContent = line.error || "";

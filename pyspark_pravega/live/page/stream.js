@@ -39,7 +39,8 @@ function schemaPanels() {
   const region = (name) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name });
   const columnList = region("Columns"), versionList = region("Schema versions");
   columns.element.append(columnList, statement.element); versions.element.append(versionList);
-  const kinds = { "+": "plus", "-": "minus", "~": "tilde" };
+  const kinds = { "+": "plus", "-": "minus", "~": "tilde" }, opened = new Set();
+  const difference = (one) => (one.difference.length ? [make("details", { open: opened.has(one.version), ontoggle: (event) => { if (event.target.open) opened.add(one.version); else opened.delete(one.version); } }, make("summary", {}, "Its text, line by line"), make("pre", { class: "diff" }, ...one.difference.map((line) => make("span", { class: kinds[line[0]] || "quiet" }, `${line}\n`))))] : []);
   function show(answer, name) {
     statement.set(`DESCRIBE TABLE EXTENDED ${sqlName(name)};`, `SHOW CREATE TABLE ${sqlName(name)};`);
     const lines = answer.columns.map((one) => make("tr", {}, make("td", {}, one.name), make("td", { class: "mono" }, one.type + (one.nullable ? "" : " NOT NULL")), make("td", { class: "wrap quiet" }, one.comment)));
@@ -48,7 +49,7 @@ function schemaPanels() {
     if (answer.format === "raw") columnList.prepend(make("p", { class: "small quiet" }, "Raw events: no schema is known of them, so each is a row of one column."));
     if (answer.error) columnList.replaceChildren(make("p", { class: "error" }, answer.error));
     const found = answer.versions.slice().reverse().map((one) => make("tr", {}, make("td", { class: "n" }, String(one.version)), make("td", {}, moment(one.added_at)), make("td", {}, one.format),
-      make("td", { class: "wrap" }, make("ul", { class: "changes" }, ...one.changes.map((change) => make("li", { class: kinds[change[0]] || "" }, change)), ...(one.changes.length ? [] : [make("li", {}, "the same columns")])))));
+      make("td", { class: "wrap" }, make("ul", { class: "changes" }, ...one.changes.map((change) => make("li", { class: kinds[change[0]] || "" }, change)), ...(one.changes.length ? [] : [make("li", {}, "the same columns")])), ...difference(one))));
     const heads = make("tr", {}, ...["Version", "Added", "Format", "What changed"].map((text) => make("th", { scope: "col" }, text)));
     versionList.replaceChildren(found.length ? make("table", {}, make("caption", { class: "only-read" }, "Schema versions"), make("thead", {}, heads), make("tbody", {}, ...found)) : make("p", { class: "empty" }, "The schema registry has none: the events are raw, or their format needs none."));
   }

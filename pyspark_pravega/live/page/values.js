@@ -93,15 +93,18 @@ export async function ask(path, query = {}) {
   return content;
 }
 
-/** A button that shows SQL, and copies it. */
-export function sql(...statements) {
+/** What shows SQL that gives the same as a view, and copies it. */
+export const sql = (...statements) => copyable("SQL", ...statements);
+
+/** Lines to copy, behind a name. */
+export function copyable(name, ...statements) {
   const code = make("code", {}, statements.join("\n"));
   const copied = make("span", { class: "quiet small", role: "status" });
   const copy = make("button", { type: "button", onclick: async () => {
     try { await navigator.clipboard.writeText(code.textContent); copied.textContent = "copied"; } catch { getSelection().selectAllChildren(code); copied.textContent = "selected: copy it with the keyboard"; }
     setTimeout(() => { copied.textContent = ""; }, 3000);
   } }, "Copy");
-  const element = make("details", { class: "sql" }, make("summary", {}, "SQL"), make("pre", {}, code), copy, " ", copied);
+  const element = make("details", { class: "sql" }, make("summary", {}, name), make("pre", {}, code), copy, " ", copied);
   return { element, set: (...lines) => { const text = lines.join("\n"); if (code.textContent !== text) code.textContent = text; } };
 }
 
