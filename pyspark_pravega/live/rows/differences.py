@@ -19,8 +19,12 @@ def difference(before: bytes, after: bytes) -> tuple[str, ...]:
         Lines that begin with `+`, `-`, a space, or `@@` where some are left out; nothing where they are no text.
     """
     try:
-        texts = [json.dumps(json.loads(data), indent=2, ensure_ascii=False).splitlines() for data in (before, after)]
+        old, new = _lines(before), _lines(after)
     except ValueError:
         return ()
-    lines = list(difflib.unified_diff(*texts, lineterm="", n=2))[2:]
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
     return tuple(lines[:_MOST_LINES])
+
+
+def _lines(schema: bytes) -> list[str]:
+    return json.dumps(json.loads(schema), indent=2, ensure_ascii=False).splitlines()
