@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark_pravega.client import Client, RetentionPolicy, Stream
 from pyspark_pravega.client.segments import segment_state
 from pyspark_pravega.connector.log import Commit, Ledger, State
 from pyspark_pravega.connector.shared import shared_registry
-from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.errors import PravegaError, StreamNotFoundError
 from pyspark_pravega.live.health.alerts import Alert, Level, about_jobs, about_lag, about_retention, about_writers
 from pyspark_pravega.live.pictures import MOST_COMMITS, Gallery, JobPicture
 from pyspark_pravega.live.progress import QueryWatch, table_name
@@ -148,7 +149,9 @@ class Health:
     def _policy(self, stream: Stream) -> RetentionPolicy | None:
         at, policy = self._policies.get(stream, (0.0, None))
         if not at or time.monotonic() - at > _POLICY_S:
-            policy = self._client.controller.stream_configuration(stream).retention
+            policy = None
+            with suppress(StreamNotFoundError):
+                policy = self._client.controller.stream_configuration(stream).retention
             self._policies[stream] = (time.monotonic(), policy)
         return policy
 
