@@ -67,11 +67,11 @@ def _option(name: str, group: str, value: str, about: str, unset: str = "") -> D
 
 
 OPTIONS = (
-    _option(STREAM, WHICH, "`scope/stream`, or several", "which stream, without the catalog"),
+    _option(STREAM, WHICH, "`namespace.table`, `scope/stream`, or several", "which stream; so does `load(...)`"),
     _option(FORMAT, WHICH, "as the table property", "what the events must be in, without the catalog", "the table's"),
     _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events, without the catalog", "the table's"),
     _option(MODE, EVENTS, "as the table property", "what becomes of events that can't be decoded", "the table's"),
-    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's; in batch nowhere"),
+    _option(BAD_EVENTS, EVENTS, "`namespace.table`", "where such events go", "the table's; in batch nowhere"),
     _option(START_CUT, BOUNDS, _CUT, "where reading begins", "`earliest`"),
     _option(END_CUT, BOUNDS, f"{_CUT}, `unbounded`", "where reading ends", "`latest`; a streaming query has no end"),
     _option(START_TIME, BOUNDS, _TIME, "a time in place of a cut"),
@@ -128,6 +128,8 @@ def named(*groups: str) -> frozenset[str]:
 
 BOUND_KEYS = named(BOUNDS)
 """Options that say what of a stream is read, and how."""
+VERSION_KEYS = named(VERSIONS)
+"""Options that say which versions are told."""
 TRIGGER_KEYS = named(TRIGGERS)
 """Options of streaming reads, without a meaning for others."""
 MAKING_KEYS = named(MAKING)
@@ -142,7 +144,7 @@ CATALOG_WRITE_KEYS = named(WRITES) | settings.KEYS
 """Options of a write to a catalog's table."""
 TABLE_WRITE_KEYS = CATALOG_WRITE_KEYS - {MERGE_SCHEMA}
 """Options of a write to a catalog's table, or without the catalog."""
-READ_KEYS = named(WHICH, EVENTS, BOUNDS, TRIGGERS) | settings.KEYS | OFFICIAL_READ_KEYS
+READ_KEYS = named(WHICH, EVENTS, BOUNDS, TRIGGERS) | {FROM_TIME, TO_TIME} | settings.KEYS | OFFICIAL_READ_KEYS
 """Options of a read without the catalog."""
 WRITE_KEYS = named(WHICH) | TABLE_WRITE_KEYS
 """Options of a write without the catalog."""

@@ -196,7 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
             stream = Stream.parse(query.get("name", ""))
             if path == "api/stream":
                 return answers.stream(stream)
-            return answers.table(stream) if path == "api/table" else answers.rows(stream, _number(query, "count", 20))
+            if path == "api/table":
+                return answers.table(stream)
+            return answers.rows(stream, _number(query, "count", 20), log=query.get("log") == "true")
         raise _RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
 
     def _metrics(self) -> str:

@@ -123,6 +123,23 @@ def test_a_statement_that_cannot_be_done_says_why(
     assert spark.table(f"{with_table}.t").collect() == []
 
 
+def test_options_that_mean_nothing_are_refused_when_a_read_is_defined(spark: SparkSession, with_table: str) -> None:
+    """No query is run, and no start() is needed. Options of other sources are taken, or tell their twins."""
+    table = f"{with_table}.t"
+    for is_stream in (False, True):
+        for option, words in (
+            ("maxEventPerTrigger", 'did you mean "max'),
+            ("startingTimestamp", "must be a time like"),
+            ("ignoreDeletes", "is Delta Lake's, and means nothing here: "),
+            ("subscribe", 'is Kafka\'s, and means nothing here: name the stream, as in load\\("scope/stream"\\)'),
+            ("nothingKnown", "known are: "),
+        ):
+            with pytest.raises(AnalysisException, match=rf"(?s)\[PRAVEGA_INVALID_CONFIGURATION\].*{words}"):
+                (spark.readStream if is_stream else spark.read).option(option, "x").table(table)
+    taken = spark.readStream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 5).table(table)
+    assert taken.select("id", "_corrupt_record").columns == ["id", "_corrupt_record"]
+
+
 @pytest.mark.parametrize(
     ("statement", "state"),
     [

@@ -35,7 +35,13 @@ export function streamView(name) {
   retention.element.append(retentionText);
   const rowsTable = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Last rows" });
   const rowsPanel = panel("Last rows", "w12", rowsTable), rowsNote = make("span", { class: "quiet small" });
-  rowsPanel.head.append(rowsNote);
+  const logButton = make("button", { type: "button", "aria-pressed": "false", hidden: "" }, "Log");
+  logButton.title = "The events of this table with a key: a row for each change";
+  logButton.addEventListener("click", () => {
+    logButton.setAttribute("aria-pressed", String(logButton.getAttribute("aria-pressed") !== "true"));
+    askRows();
+  });
+  rowsPanel.head.append(rowsNote, logButton);
   const schema = panel("Columns", "w5"), versions = panel("Schema versions", "w7");
   const schemaList = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns" }), versionList = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Schema versions" });
   schema.element.append(schemaList); versions.element.append(versionList);
@@ -66,9 +72,15 @@ export function streamView(name) {
     if (turns % SLOW === 0) showTable(await ask("table", { name }));
     if (turns % (2 * SLOW) === 0 || (turns % 2 === 0 && rowsOf !== line.written_bytes)) {
       rowsOf = line.written_bytes;
-      showRows(await ask("rows", { name, count: 20 }));
+      await askRows();
     }
     turns += 1;
+  }
+
+  async function askRows() {
+    const log = logButton.getAttribute("aria-pressed");
+    const answer = await ask("rows", { name, count: 20, log });
+    if (log === logButton.getAttribute("aria-pressed")) showRows(answer);
   }
 
   function showCommits(answer) {
@@ -102,6 +114,7 @@ export function streamView(name) {
     const text = JSON.stringify(answer);
     if (text === lastRows) return;
     lastRows = text;
+    logButton.hidden = !answer.keyed;
     rowsNote.textContent = answer.error ? "" : answer.version ? `of version ${answer.version}` : "";
     if (answer.error) { rowsTable.replaceChildren(make("p", { class: "error" }, answer.error)); return; }
     const head = make("tr", {}, ...answer.columns.map((column) => make("th", { scope: "col" }, column)));
