@@ -21,7 +21,7 @@ class Declared:
     """A setting, an option or a property, as the reference tells of it."""
 
     name: str
-    """In its one spelling: lower case, with dashes."""
+    """In its one spelling: lower case with dashes, or camel case of an option that is no table property."""
     value: str = ""
     """What may be given, in words or as code (Markdown)."""
     about: str = ""
@@ -144,8 +144,8 @@ def name_among(name: str, known: Iterable[str]) -> str:
     Returns:
         The name itself where none is meant.
     """
-    run_together = {one.replace("-", ""): one for one in known}
-    return name if name in run_together.values() else run_together.get(name.replace("-", ""), name)
+    run_together = {one.replace("-", "").lower(): one for one in known}
+    return run_together.get(name.replace("-", ""), name)
 
 
 def unreadable(of: str, name: str, text: str, reason: Exception) -> ConfigurationError:

@@ -71,6 +71,8 @@ _CDC_METADATA, _CDC_RECORD_START = "__spark_autocdc_metadata", "__RECORD_START_A
 """A column of AUTO CDC, and its one field in tables of SCD type 2."""
 
 _OWN = OWN_PROPERTIES | STREAM_PROPERTIES
+_WRITES = TABLE_WRITE_KEYS - _OWN
+"""Options of writes that aren't properties, too."""
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
@@ -300,7 +302,7 @@ def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
     options = {
         key.removeprefix(_OPTION): value
         for key, value in properties.items()
-        if key.startswith(_OPTION) and canonical_key(key.removeprefix(_OPTION)) not in TABLE_WRITE_KEYS - _OWN
+        if key.startswith(_OPTION) and name_among(canonical_key(key.removeprefix(_OPTION)), _WRITES) not in _WRITES
     }
     return options | {key: value for key, value in properties.items() if not key.startswith(_OPTION)}
 

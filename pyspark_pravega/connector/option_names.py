@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from pyspark_pravega import settings
@@ -13,38 +14,38 @@ SCHEMA_TYPE = "schema-type"
 MODE = "mode"
 BAD_EVENTS = "bad-events"
 
-START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
-START_TIME, END_TIME = "start-timestamp", "end-timestamp"
-FROM_VERSION, TO_VERSION = "starting-version", "ending-version"
-FROM_TIME, TO_TIME = "starting-timestamp", "ending-timestamp"
-FROM_INCLUSIVE, TO_INCLUSIVE = "starting-bound-inclusive", "ending-bound-inclusive"
-MIN_PARTITIONS = "min-partitions"
-FAIL_ON_DATA_LOSS = "fail-on-data-loss"
-MAX_KEYS = "max-keys-in-memory"
-MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
-MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
+START_CUT, END_CUT = "startStreamCut", "endStreamCut"
+START_TIME, END_TIME = "startTimestamp", "endTimestamp"
+FROM_VERSION, TO_VERSION = "startingVersion", "endingVersion"
+FROM_TIME, TO_TIME = "startingTimestamp", "endingTimestamp"
+FROM_INCLUSIVE, TO_INCLUSIVE = "startingBoundInclusive", "endingBoundInclusive"
+MIN_PARTITIONS = "minPartitions"
+FAIL_ON_DATA_LOSS = "failOnDataLoss"
+MAX_KEYS = "maxKeysInMemory"
+MAX_EVENTS, MAX_BYTES = "maxEventsPerTrigger", "maxBytesPerTrigger"
+MIN_EVENTS, MAX_DELAY = "minEventsPerTrigger", "maxTriggerDelay"
 SUBSCRIBER = "subscriber"
-MOST_TASKS = "max-partitions"
+MOST_TASKS = "maxPartitions"
 
 WRITER_MODE = "writer-mode"
 ROUTING_KEY = "routing-key"
 CLUSTER_BY_KEY = "cluster-by-key"
 EVENT_TIME = "event-time"
 ISOLATION_LEVEL = "isolation-level"
-TRANSACTION_TIMEOUT_MS = "transaction-timeout-ms"
+TRANSACTION_TIMEOUT_MS = "transactionTimeoutMs"
 QUERY, EPOCH = "query", "epoch"
-MERGE_SCHEMA = "merge-schema"
+MERGE_SCHEMA = "mergeSchema"
 
 METADATA = "metadata"
-CREATE_SCOPE, CREATE_STREAM = "allow-create-scope", "allow-create-stream"
-DEFAULT_SEGMENTS = "default-num-segments"
-DEFAULT_FACTOR = "default-scale-factor"
-DEFAULT_BYTES_RATE = "default-segment-target-rate-bytes-per-sec"
-DEFAULT_EVENTS_RATE = "default-segment-target-rate-events-per-sec"
-DEFAULT_RETENTION_MS = "default-retention-duration-milliseconds"
-DEFAULT_RETENTION_BYTES = "default-retention-size-bytes"
-APPROX_BYTES = "approx-bytes-per-trigger"
-ONCE = "exactly-once"
+CREATE_SCOPE, CREATE_STREAM = "allowCreateScope", "allowCreateStream"
+DEFAULT_SEGMENTS = "defaultNumSegments"
+DEFAULT_FACTOR = "defaultScaleFactor"
+DEFAULT_BYTES_RATE = "defaultSegmentTargetRateBytesPerSec"
+DEFAULT_EVENTS_RATE = "defaultSegmentTargetRateEventsPerSec"
+DEFAULT_RETENTION_MS = "defaultRetentionDurationMilliseconds"
+DEFAULT_RETENTION_BYTES = "defaultRetentionSizeBytes"
+APPROX_BYTES = "approxBytesPerTrigger"
+ONCE = "exactlyOnce"
 
 EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT = "exactly-once", "at-least-once", "best-effort"
 WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
@@ -111,8 +112,8 @@ OPTIONS = (
     _option(DEFAULT_RETENTION_MS, MAKING, "a number", "for how long events are kept", "for ever"),
     _option(DEFAULT_RETENTION_BYTES, MAKING, "a number", "how many bytes are kept", "all"),
     _option(ONCE, WRITES_OF_OTHERS, _BOOLEAN, f"`{EXACTLY_ONCE}` or `{AT_LEAST_ONCE}`"),
-    _option("read-after-write-consistency", WRITES_OF_OTHERS, _BOOLEAN, "nothing: it is so in any case"),
-    _option("transaction-status-poll-interval-ms", WRITES_OF_OTHERS, "a number", "nothing: nobody has to ask"),
+    _option("readAfterWriteConsistency", WRITES_OF_OTHERS, _BOOLEAN, "nothing: it is so in any case"),
+    _option("transactionStatusPollIntervalMs", WRITES_OF_OTHERS, "a number", "nothing: nobody has to ask"),
 )
 """All of them but the connection settings. The last three groups are those of Pravega's own Spark connector."""
 
@@ -150,10 +151,31 @@ WRITE_KEYS = named(WHICH) | TABLE_WRITE_KEYS
 """Options of a write without the catalog."""
 
 
+def shown(name: str) -> str:
+    """An option's name in messages and pages: in camel case, also of one that is a table property, too.
+
+    Args:
+        name: as of `OPTIONS`, or a connection setting, whose name stays.
+    """
+    if name in settings.KEYS:
+        return name
+    first, *words = name.split("-")
+    return first + "".join(map(str.title, words))
+
+
+def dashed(name: str) -> str:
+    """A name in lower case, with dashes between its words.
+
+    Args:
+        name: in camel case, or so already.
+    """
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
 def spellings(keys: Iterable[str]) -> set[str]:
     """All spellings of keys in lower case, for those who can't ask `options.canonical`: `a-b`, `a_b`, `a.b` and `ab`.
 
     Args:
         keys: in their one spelling.
     """
-    return {key.replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}
+    return {dashed(key).replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}

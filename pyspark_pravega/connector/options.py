@@ -50,6 +50,7 @@ from pyspark_pravega.connector.option_names import (
     WRITE_KEYS,
     WRITER_MODE,
     WRITER_MODES,
+    shown,
 )
 from pyspark_pravega.connector.table_names import stream_of_table, to_pravega
 from pyspark_pravega.declared import name_among
@@ -117,7 +118,7 @@ class WriteOptions:
         given = canonical(writes_own(options), known, "write option")
         if (QUERY in given) != (EPOCH in given):
             raise ConfigurationError('options "query" and "epoch" go together: who writes, and the number of the write')
-        mode = None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE])
+        mode = None if WRITER_MODE not in given else writer_mode(shown(WRITER_MODE), given[WRITER_MODE])
         if mode not in (None, EXACTLY_ONCE) and QUERY in given:
             raise ConfigurationError(
                 'options "query" and "epoch" are for writer mode exactly-once: others keep no record of writes'
@@ -135,10 +136,12 @@ class WriteOptions:
             ),
             writer_mode=mode,
             event_time=given.get(EVENT_TIME),
-            cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
+            cluster_by_key=None
+            if CLUSTER_BY_KEY not in given
+            else values.flag(shown(CLUSTER_BY_KEY), given[CLUSTER_BY_KEY]),
             isolation_level=None
             if ISOLATION_LEVEL not in given
-            else isolation_level(ISOLATION_LEVEL, given[ISOLATION_LEVEL]),
+            else isolation_level(shown(ISOLATION_LEVEL), given[ISOLATION_LEVEL]),
             query=given.get(QUERY),
             epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
             merge_schema=MERGE_SCHEMA in given and values.flag(MERGE_SCHEMA, given[MERGE_SCHEMA]),
@@ -254,11 +257,11 @@ class EventOptions:
             ConfigurationError: a value is malformed, or two contradict each other.
         """
         mode = None if MODE not in given else parse_mode(MODE, given[MODE])
-        bad_events = None if BAD_EVENTS not in given else parse_bad_events(BAD_EVENTS, given[BAD_EVENTS])
+        bad_events = None if BAD_EVENTS not in given else parse_bad_events(shown(BAD_EVENTS), given[BAD_EVENTS])
         if bad_events is not None and mode not in (None, DROP_MALFORMED):
             raise ConfigurationError(
-                f'options "{BAD_EVENTS}" and "{MODE}" = "{given[MODE]}" contradict each other: bad events either go to '
-                f'"{bad_events}" or become what the mode says; leave one of them out'
+                f'options "{shown(BAD_EVENTS)}" and "{MODE}" = "{given[MODE]}" contradict each other: bad events '
+                f'either go to "{bad_events}" or become what the mode says; leave one of them out'
             )
         return cls(format=given.get(FORMAT), schema_type=given.get(SCHEMA_TYPE), mode=mode, bad_events=bad_events)
 
@@ -405,11 +408,13 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         if name not in known:
             name = foreign_options.twin(key, known) or name
         if name not in known:
-            why = foreign_options.told(key) or f'unknown {kind} "{key}"{did_you_mean(name, known)}'
+            why = foreign_options.told(key) or f'unknown {kind} "{key}"{did_you_mean(name, map(shown, known))}'
             raise ConfigurationError(why)
         # Which one comes last is chance: they come from a hash map.
         if values.setdefault(name, value) != value:
-            raise ConfigurationError(f'{kind} "{name}" is given in two spellings, with different values: leave one out')
+            raise ConfigurationError(
+                f'{kind} "{shown(name)}" is given in two spellings, with different values: leave one out'
+            )
     return values
 
 

@@ -51,7 +51,7 @@ def test_the_sentence_comes_without_a_traceback(
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: read(strem="x"), 'unknown read option "strem"; did you mean "stream"?'),
         (lambda: read(stream=f"{scope}/nope", allow_create_stream="false"), f'stream "{scope}/nope" does not exist'),
-        (lambda: read(start_stream_cut="nonsense"), 'option "start-stream-cut" must be earliest'),
+        (lambda: read(start_stream_cut="nonsense"), 'option "startStreamCut" must be earliest'),
         (lambda: read().collect(), undecodable),
         (lambda: spark.table(table).collect(), undecodable),
         (lambda: save(large, "append"), too_large),

@@ -419,9 +419,9 @@ def test_what_is_refused_is_said_when_the_query_starts(
         (
             read_stream(spark, source, maxEventsPerTrigger=5),
             {},
-            r'"max-events-per-trigger" by a query with the real-time',
+            r'"maxEventsPerTrigger" by a query with the real-time',
         ),
-        (read_stream(spark, source, minPartitions=5), {}, r'"max-partitions" says how many tasks there are'),
+        (read_stream(spark, source, minPartitions=5), {}, r'"maxPartitions" says how many tasks there are'),
         (read_stream(spark, source, endStreamCut="latest"), {}, r'"end-stream-cut or end-timestamp" by a query'),
         (changes, {}, r"CHANGES of stream .* can't be read by a query with the real-time trigger"),
         (
