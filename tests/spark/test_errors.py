@@ -97,7 +97,7 @@ STATEMENTS = [
     (f"CREATE NAMESPACE pravega.{LONG}", "PRAVEGA_INVALID_NAME", "256 characters"),
     ("CREATE TABLE {ns}.t (id INT)", "TABLE_OR_VIEW_ALREADY_EXISTS", "`t`"),
     ("SELECT * FROM {ns}.t WITH ('timeotu' = '1')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "timeout"?'),
-    ("INSERT INTO {ns}.t WITH ('routing' = 'id') VALUES (1)", "PRAVEGA_INVALID_CONFIGURATION", '"routing-key"?'),
+    ("INSERT INTO {ns}.t WITH ('routing' = 'id') VALUES (1)", "PRAVEGA_INVALID_CONFIGURATION", '"routingKey"?'),
     (
         "INSERT INTO {ns}.t WITH ('transaction-timeout-ms' = '5') VALUES (1)",
         "PRAVEGA_INVALID_CONFIGURATION",

@@ -57,7 +57,7 @@ def test_the_sentence_comes_without_a_traceback(
         (lambda: save(large, "append"), too_large),
         (lambda: large.writeTo(table).append(), too_large),
         (lambda: save(large, "overwrite"), "can't be overwritten"),
-        (lambda: save(large, "append", writer_mode="never"), '"writer-mode" must be one of'),
+        (lambda: save(large, "append", writer_mode="never"), '"writerMode" must be one of'),
         (lambda: run(stream.load(), format="noop"), undecodable),
         (lambda: run(spark.readStream.table(table), format="noop"), undecodable),
         (lambda: run(stream.option("metadata", "StreamInfo").load(), format="noop"), "is for batch reads"),
