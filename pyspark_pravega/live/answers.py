@@ -19,7 +19,7 @@ from pyspark_pravega.live.progress import QueryWatch
 from pyspark_pravega.live.queries import QueryLine
 from pyspark_pravega.live.rows import Wanted, changes, search
 from pyspark_pravega.live.sampling import Sampler, StreamLine
-from pyspark_pravega.live.tables import LastRows, table_of
+from pyspark_pravega.live.tables import KeyCounts, LastRows, table_of
 from pyspark_pravega.settings import Settings
 
 SORTS = ("table", "segments", "bytes", "rows", "version", "committed_at", "bytes_in", "events_in", "bytes_out")
@@ -45,7 +45,8 @@ class Answers:
         self.sampler = Sampler(self.client, scope=scope)
         self._lock = threading.Lock()
         self._galleries: dict[Stream, Gallery] = {}
-        self._rows: dict[Stream, LastRows] = {}
+        self._rows: dict[tuple[Stream, bool], LastRows] = {}
+        self._counts = KeyCounts(settings)
         self.watch = QueryWatch(self.client, self.sampler, self.checkpoints)
         self._health = Health(settings, self.client, self.sampler, self.watch)
         self._out: dict[str, float] = {}
@@ -129,10 +130,10 @@ class Answers:
         answer: dict[str, Any] = plain(table_of(self.settings, stream))
         return answer
 
-    def rows(self, stream: Stream, count: int) -> dict[str, Any]:
-        """A table's last rows; see `LastRows.take`."""
+    def rows(self, stream: Stream, count: int, *, log: bool = False) -> dict[str, Any]:
+        """A table's last rows, or its last changes; see `LastRows`."""
         with self._lock:
-            rows = self._rows.setdefault(stream, LastRows(self.settings, stream))
+            rows = self._rows.setdefault((stream, log), LastRows(self.settings, stream, log=log))
             _forget_old(self._rows)
         return rows.take(count)
 
@@ -188,7 +189,8 @@ class Answers:
         return sorted(known, key=value, reverse=descending) + unknown
 
     def _line(self, line: StreamLine) -> dict[str, Any]:
-        return {**asdict(line), "bytes_out": self._out.get(line.stream)}
+        rows = self._counts.rows(Stream.parse(line.stream), line.written_bytes) if line.is_keyed else line.rows
+        return {**asdict(line), "rows": rows, "bytes_out": self._out.get(line.stream)}
 
     def _measure_out(self) -> None:
         """Look at the checkpoints, when some seconds have gone by: what queries read goes out of streams."""
@@ -207,6 +209,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _forget_old(kept: dict[Stream, Any]) -> None:
+def _forget_old(kept: dict[Any, Any]) -> None:
     while len(kept) > _KEPT:
         del kept[next(iter(kept))]

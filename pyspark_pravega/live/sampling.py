@@ -43,6 +43,8 @@ class StreamLine:
     """From head to tail, frames included."""
     rows: int | None
     """As the commit log has counted them; None where they would have to be counted."""
+    is_keyed: bool
+    """Whether it is a table with a key, whose rows aren't its events."""
     version: int
     """The commit log's last one; 0 when there is none."""
     committed_at: int | None
@@ -217,6 +219,7 @@ def _line(watched: Watched) -> StreamLine:
         segments=len(watched.current),
         bytes=watched.bytes,
         rows=watched.rows,
+        is_keyed=watched.is_keyed,
         version=0 if state is None else state.version,
         committed_at=None if state is None or not state.version else state.committed_at,
         bytes_in=bytes_in,

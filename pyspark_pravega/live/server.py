@@ -237,7 +237,9 @@ def _rows(answers: Answers, stream: Stream, query: Mapping[str, str]) -> dict[st
     count = min(MOST_ROWS, _number(query, "count", 20))
     texts = {name: query.get(name, "").strip() for name in ("version", "time", "column")}
     wanted = Wanted(count=count, value=query.get("value", ""), **texts)
-    return answers.rows(stream, count) if wanted.is_plain else answers.search(stream, wanted)
+    if wanted.is_plain:
+        return answers.rows(stream, count, log=query.get("log") == "true")
+    return answers.search(stream, wanted)
 
 
 _OF_STREAM: dict[str, Callable[[Answers, Stream, Mapping[str, str]], dict[str, Any]]] = {

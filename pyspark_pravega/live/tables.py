@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,13 @@ from pyspark_pravega.live.rows import MOST_ROWS, definition_of, difference, show
 from pyspark_pravega.serde.formats import registered_schema
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
-from pyspark_pravega.sql.rows import last_rows
+from pyspark_pravega.sql.last_rows import last_rows
+from pyspark_pravega.sql.streams import rows_of_keys
 
 MOST_BYTES = 64 << 20
 """So much is read for the last rows; more is for `pravega-spark tail`."""
+_COUNTED_S = 5.0
+"""Rows of a table with a key that is written are counted so often at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +122,44 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, .
     return tuple(words)
 
 
+class KeyCounts:
+    """How many rows tables with keys have, if few events have to be read for that. Safe for use by several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Count nothing yet."""
+        self._settings, self._lock = settings, threading.Lock()
+        self._counted: dict[Stream, tuple[int, float, int | None]] = {}
+
+    def rows(self, stream: Stream, written: int) -> int | None:
+        """How many rows there are, or were some seconds ago.
+
+        Args:
+            stream: the table's.
+            written: how many bytes were ever written to it: while that stays the same, so do the rows.
+        """
+        with self._lock:
+            before = self._counted.get(stream)
+            if before is None or (before[0] != written and time.monotonic() - before[1] > _COUNTED_S):
+                try:
+                    rows = rows_of_keys(self._settings, stream)
+                except PravegaError:
+                    rows = None
+                before = self._counted[stream] = written, time.monotonic(), rows
+            return before[2]
+
+
 class LastRows:
     """A table's last rows, decoded once as long as nothing is written. Safe for use by several threads."""
 
-    def __init__(self, settings: Settings, stream: Stream) -> None:
-        """Begin to look at a table."""
-        self.stream, self._settings = stream, settings
+    def __init__(self, settings: Settings, stream: Stream, *, log: bool = False) -> None:
+        """Begin to look at a table.
+
+        Args:
+            settings: the connection.
+            stream: the table's.
+            log: whether the events of a table with a key are shown, and not its rows.
+        """
+        self.stream, self._settings, self._log = stream, settings, log
         self._seen: tuple[dict[int, int], int, int] | None = None
         self._answer: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -135,8 +171,8 @@ class LastRows:
             count: how many, at most `MOST_ROWS`.
 
         Returns:
-            `columns`, `rows` (lists of texts, None for NULL; the last one last), `version`, and `error` where they
-            can't be shown.
+            `columns`, `rows` (lists of texts, None for NULL; the last one last), `version`, `keyed` (whether the table
+            has a key), and `error` where they can't be shown.
         """
         with self._lock:
             return self._take(max(0, min(count, MOST_ROWS)))
@@ -145,18 +181,18 @@ class LastRows:
         try:
             definition = definition_of(self._settings, self.stream)
             client = shared_client(self._settings)
-            if definition.key is not None:
-                # What came last are changes of rows.
+            keyed = definition.key is not None
+            if keyed and self._log:
                 definition = definition.as_log()
             ledger = open_ledger(client, self.stream)
             snapshot = take_snapshot(client, self.stream, ledger)
             seen = (snapshot.cut, snapshot.version, count)
             if seen != self._seen:
-                self._answer = _decoded(definition, snapshot, ledger, count)
+                self._answer = {**_decoded(definition, snapshot, ledger, count), "keyed": keyed}
                 self._seen = seen
         except PravegaError as error:
             self._seen = None
-            return {"columns": [], "rows": [], "version": 0, "error": str(error)}
+            return {"columns": [], "rows": [], "version": 0, "keyed": False, "error": str(error)}
         return self._answer
 
 
@@ -171,13 +207,16 @@ def _decoded(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | N
             "version": snapshot.version,
             "error": f"{why}: `pravega-spark tail` reads all of them",
         }
-    batches = last_rows(definition, snapshot, ledger, count).to_batches()
+    batches = last_rows(definition, snapshot, ledger, count, most_bytes=MOST_BYTES).to_batches()
     rows = [row for batch in batches for row in shown_rows(definition, batch)]
     return {"columns": names, "rows": rows, "version": snapshot.version, "error": None}
 
 
 def _to_be_read(snapshot: Snapshot, ledger: Ledger | None, count: int) -> int:
-    """The bytes of the versions that hold the last rows, and of what lies behind them; of all where no log tells."""
+    """The bytes of the versions that hold the last rows, and of what lies behind them; of all where no log tells.
+
+    Of a table with a key more changes may have to be read than it has rows: so these are about the bytes.
+    """
     if ledger is None or not snapshot.version:
         return snapshot.size
     rows = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import SegmentState
 from pyspark_pravega.connector.log import Commit, Ledger, State, open_ledger, take_tail
+from pyspark_pravega.connector.table import PRIMARY_KEY
 from pyspark_pravega.live.rates import SLOW_S, curve_of, recent_rate
 
 KEPT_SAMPLES = 90
@@ -71,6 +72,8 @@ class Watched:
     state: State | None = None
     rows: int | None = None
     """As the commit log has counted them, where nobody else has written and nothing is truncated; else None."""
+    is_keyed: bool = False
+    """Whether it is a table with a key, of whose rows the commit log doesn't tell how many there are."""
     error: str | None = None
     """Why it can't be looked at."""
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
@@ -110,6 +113,7 @@ class Watched:
             return
         if self.ledger is None:
             self.ledger = open_ledger(client, self.stream)
+        self.is_keyed = self.ledger is not None and PRIMARY_KEY in self.ledger.properties()
         self.current, self.refreshed_at, self.error = tail.current, now, None
         there = {part.segment_id for part in tail.parts}
         for known in (self.kept, self.begins, self.offsets, self.tails):
@@ -224,7 +228,7 @@ class Watched:
             and state.bytes == self.written
             and not any(self.begins.values())
         ):
-            self.rows, self.uncounted = state.rows, 0
+            self.rows, self.uncounted = None if self.is_keyed else state.rows, 0
             return
         # While rows are committed the log and the segments tell of different moments.
         self.uncounted += 1

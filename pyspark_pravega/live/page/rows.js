@@ -16,8 +16,10 @@ export function rowsPanel(name, soon) {
   const text = (label, placeholder) => make("input", { type: "text", "aria-label": label, placeholder, spellcheck: "false", autocomplete: "off", oninput: changed });
   const value = text("Filter rows by a value", "value, * for any text"), moment = text("Version or time", "version, cut or time");
   const follow = make("button", { type: "button", "aria-pressed": "true", onclick: () => { follow.setAttribute("aria-pressed", String(follow.getAttribute("aria-pressed") !== "true")); if (isFollowing()) soon(); } }, "Follow");
+  const log = make("button", { type: "button", "aria-pressed": "false", hidden: true, title: "The events of this table with a key: a row for each change", onclick: () => { log.setAttribute("aria-pressed", String(!isLog())); rowsOf = -1; soon(); } }, "Log");
+  const isLog = () => log.getAttribute("aria-pressed") === "true";
   const statement = sql(`SELECT * FROM ${sqlName(name.replaceAll("-", "_").replace("/", "."))} LIMIT 20;`);
-  const { element, head } = panel("Last rows", "w12", make("div", { class: "bar filter" }, column, value, moment, make("span", { class: "space" }), follow), list, statement.element);
+  const { element, head } = panel("Last rows", "w12", make("div", { class: "bar filter" }, column, value, moment, make("span", { class: "space" }), log, follow), list, statement.element);
   head.append(note);
   const title = head.querySelector("h2");
   let shown = "", rowsOf = -1, turn = 0, waiting = null, asked = "", isRaw = false;
@@ -27,7 +29,7 @@ export function rowsPanel(name, soon) {
   function changed() { clearTimeout(waiting); waiting = setTimeout(() => { rowsOf = -1; soon(); }, 300); }
   function query() {
     const words = moment.value.trim();
-    return { name, count: 20, ...(words ? { [isTime(words) ? "time" : "version"]: words } : {}), ...(value.value ? { value: value.value, column: column.value } : {}) };
+    return { name, count: 20, ...(isLog() && !words && !value.value ? { log: "true" } : {}), ...(words ? { [isTime(words) ? "time" : "version"]: words } : {}), ...(value.value ? { value: value.value, column: column.value } : {}) };
   }
   function statementOf(table, columns) {
     const words = moment.value.trim(), one = column.value, given = value.value;
@@ -35,13 +37,14 @@ export function rowsPanel(name, soon) {
     const pattern = given.replaceAll("_", "\\_").replaceAll("%", "\\%").replaceAll("*", "%");
     const test = (name) => (one && !given.includes("*") ? `${quoted(name)} = ${literal(given)}` : `CAST(${quoted(name)} AS STRING) LIKE ${literal(one ? pattern : `%${pattern}%`)}`);
     const where = given ? ` WHERE ${(one ? [one] : columns).map(test).join(" OR ")}` : "";
-    return `SELECT * FROM ${sqlName(table)}${when}${where} LIMIT 20;`;
+    return `SELECT * FROM ${sqlName(table, isLog() && !words && !given ? "log" : "")}${when}${where} LIMIT 20;`;
   }
   function show(answer, table) {
     const text = JSON.stringify([answer, asked]);
     if (text === shown) return;
     shown = text;
     const isSearch = answer.searched !== undefined;
+    if (!isSearch) log.hidden = !answer.keyed;
     title.textContent = isSearch ? "Rows" : "Last rows";
     if (answer.columns.length && column.options.length !== answer.columns.length + 1) {
       const chosen = column.value;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +14,8 @@ from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, check_schema_is_there, load_definition
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.spark.types import BinaryType, DecimalType
-from pyspark_pravega.sql.rows import json_codec
+from pyspark_pravega.spark.types import BinaryType
+from pyspark_pravega.sql.rows import json_codec, scales_of, shown_values
 
 MOST_ROWS = 200
 MOST_CHARACTERS = 400
@@ -51,7 +50,7 @@ def shown_rows(definition: TableDefinition | KeyValueDefinition, batch: pa.Recor
     columns = definition.schema
     names = columns.fieldNames()
     octets = [isinstance(column.dataType, BinaryType) for column in columns]
-    scales = {column.name: column.dataType.scale for column in columns if isinstance(column.dataType, DecimalType)}
+    scales = scales_of(columns)
     texts = json_codec(definition).encode(batch.select(names)).to_pylist()
     return [_cells(text, names, octets, scales) for text in texts]
 
@@ -80,15 +79,11 @@ def bytes_text(octets: bytes) -> str:
 
 
 def _cells(text: bytes, names: Sequence[str], octets: Sequence[bool], scales: Mapping[str, int]) -> Cells:
-    values = json.loads(text)
-    # With all digits, which JSON's numbers lose.
-    exact = json.loads(text, parse_float=Decimal, parse_int=Decimal) if scales else {}
+    values = shown_values(text, scales)
     cells: Cells = []
     for name, is_bytes in zip(names, octets, strict=True):
         value = values.get(name)
         if value is not None and is_bytes:
             value = bytes_text(base64.b64decode(value))
-        elif value is not None and name in scales:
-            value = f"{Decimal(exact[name]):.{scales[name]}f}"
         cells.append(shown(value))
     return cells
