@@ -166,6 +166,7 @@ def test_pictures_tell_what_metadata_tables_tell(
     assert picture["commits"][1]["writer"] == "query hourly, epoch 3"
     assert all(one["milliseconds"] >= 0 for one in picture["commits"])
     assert [(one["query"], one["epoch"]) for one in picture["queries"]] == [("hourly", 3)]
+    assert picture["retention"]["policy"] == "the last 50 bytes"
     assert picture["retention"]["versions"] == (1, 2)
     assert picture["retention"]["bytes"] == sum(one["bytes"] for one in picture["commits"][:2])
     assert picture["jobs"] == []

@@ -31,6 +31,7 @@ HOSTILE = "<img src=x onerror=\"document.body.dataset.hit='1'\"><script>document
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 CHOOSE = """const one = document.querySelector(arguments[0]);
 one.value = arguments[1]; one.dispatchEvent(new Event('change'));"""
+PHONE = ["bytes", "rows", "committed_at"]
 IS_LIVE = "return document.querySelector('#live-text').textContent === 'live'"
 
 
@@ -83,6 +84,11 @@ def test_a_stream_while_it_is_written_and_scaled(
     assert (shown["rows"], shown["segments"], shown["version"]) == ("122", "2", "2")
     window.wait("it is live", IS_LIVE)
     assert_sound(window)
+    # A phone shows of a line what there is room for, none of it cut.
+    window.viewport(390, 844)
+    assert told(window, "seen(arguments[0])", str(table)) == ["table", "bytes_in", "curve", "events_in", *PHONE]
+    assert told(window, "cut()") == []
+    window.viewport(1400, 900)
 
     # By keys alone: to the filter, to the first line, into the stream.
     window.press("/", *"ord", "ArrowDown", "Enter")
@@ -99,6 +105,10 @@ def test_a_stream_while_it_is_written_and_scaled(
     wait(window, "a new commit", "commits()[0] === '60'")
     for canvas in ("[aria-label^=Rates] .uplot canvas", "[aria-label^=Commits] .uplot canvas"):
         wait(window, "a chart", "colors(arguments[0]) > 3", canvas)
+    assert window.text(".units") == "bytes a secondevents a second"
+    curves = "return import('./charts.js').then((charts) => charts.rateCurves(arguments[0]))"
+    samples = [[0, 0, 0, 5], [1000, 100, 1, 5], [61_000, 200, 2, 5], [62_000, 300, 3, 5]]
+    assert window.run(curves, samples) == [[1, 31, 62], [100, None, 100], [5, None, 5], [1, None, 1]], "a hole"
 
     client.controller.scale_to(table, 4)
     label = "return document.querySelector('.picture canvas').getAttribute('aria-label').includes(arguments[0])"

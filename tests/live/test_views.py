@@ -87,6 +87,12 @@ def test_queries_have_names_targets_and_a_history(
     eventually(is_caught_up)
 
 
+def test_what_is_kept_is_told_in_days(catalog: Catalog, scope: str, answers: Answers) -> None:
+    table = make(catalog, scope, "orders", retention="7 days", retention_limit="30 days")
+    policy = answers.stream(table)["retention"]["policy"]
+    assert policy == "the last 7 days, at most 30 days while subscribers lag"
+
+
 def test_health_tells_of_servers_logs_and_open_transactions(
     catalog: Catalog, settings: Settings, scope: str, answers: Answers
 ) -> None:
