@@ -24,6 +24,8 @@ from pyspark_pravega.live.watched import REFRESHED_S, Growth, Watched, current_s
 LEAST_S = 0.9
 """A sample that isn't older is as good as a new one, for several who look."""
 LISTED_S = 5.0
+JUST_NOW_S = 15.0
+"""Of a stream that wasn't looked at for longer nobody knows whether it was written."""
 IN_TURN = 25
 """So many streams that nobody asked for are sampled, too, each time: they are sorted by what is known of them."""
 _AT_ONCE = 8
@@ -140,9 +142,10 @@ class Sampler:
             return [(round(one.at * 1000), one.bytes, one.events) for one in watched.samples] if watched else []
 
     def growths(self) -> dict[Stream, list[Growth]]:
-        """When something was written to each stream lately, the oldest first."""
+        """When something was written to streams lately, the oldest first: to those that were looked at just now."""
         with self._lock:
-            return {stream: list(watched.growths) for stream, watched in self._watched.items()}
+            since = time.monotonic() - JUST_NOW_S
+            return {stream: list(one.growths) for stream, one in self._watched.items() if one.sampled_at > since}
 
     def logs(self) -> dict[Stream, tuple[Ledger, State]]:
         """The commit logs that are known, and their states when they were looked at last."""

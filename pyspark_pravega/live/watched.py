@@ -197,6 +197,7 @@ class Watched:
         """
         self.error, self.sampled_at, self.refreshed_at = str(error), now, now - REFRESHED_S + _RETRIED_S
         self.samples.clear()
+        self.growths.clear()
         # It may have been dropped and made again, with a log of its own.
         self.ledger, self.state, self.rows = None, None, None
 
