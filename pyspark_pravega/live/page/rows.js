@@ -33,7 +33,7 @@ export function rowsPanel(name, soon) {
   }
   function statementOf(table, columns) {
     const words = moment.value.trim(), one = column.value, given = value.value;
-    const when = !words ? "" : isTime(words) ? ` TIMESTAMP AS OF ${literal(words)}` : ` VERSION AS OF ${/^\d+$/.test(words) ? words : literal(words)}`;
+    const when = !words ? "" : isTime(words) ? ` TIMESTAMP AS OF ${literal(/^\d+$/.test(words) ? new Date(Number(words)).toISOString() : words)}` : ` VERSION AS OF ${/^\d+$/.test(words) ? words : literal(words)}`;
     const pattern = given.replaceAll("_", "\\_").replaceAll("%", "\\%").replaceAll("*", "%");
     const test = (name) => (one && !given.includes("*") ? `${quoted(name)} = ${literal(given)}` : `CAST(${quoted(name)} AS STRING) LIKE ${literal(one ? pattern : `%${pattern}%`)}`);
     const where = given ? ` WHERE ${(one ? [one] : columns).map(test).join(" OR ")}` : "";

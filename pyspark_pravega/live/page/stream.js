@@ -90,7 +90,7 @@ function openPanels() {
       ...(answer.is_letters ? [line(make("span", { class: "tag warm" }, "dead letters"), " Its rows are events of other tables that couldn't be decoded, each with its reason.")] : []),
     ];
     needsList.replaceChildren(...(found.length ? found : [make("p", { class: "empty" }, "Nobody has subscribed, no cut has a name, and bad events go nowhere: the property bad-events names a table for them.")]));
-    const place = name.split(".").map((one) => one).join("."), quotedName = `'${place}'`;
+    const quotedName = `'${name}'`;
     statement.set(`CALL pravega.system.subscribers(${quotedName});`, ...(answer.letters ? [`SELECT source, reason, count(*) FROM ${sqlName(answer.letters.table)} GROUP BY source, reason;`, `CALL pravega.system.redeliver(letters => '${answer.letters.table}', source => ${quotedName}, target => ${quotedName});`] : []));
   }
   return { open, queries, retention, needs, show, showNeeds };
