@@ -25,6 +25,8 @@ _KEPT = 450
 _TREND_S, _LEAST_TREND_S, _LEAST_MEASURES = 120.0, 8.0, 4
 _INTERVALS = 3
 """Over so many micro-batches a lag is looked at, at least."""
+_BATCHES = 2.0
+"""Who is behind by no more than so many micro-batches is caught up."""
 _NOTHING_BYTES = 4096
 """A change of a lag that is less than this says nothing."""
 
@@ -80,7 +82,9 @@ def outlook(measures: Sequence[Measure], interval_s: float = 0.0) -> Outlook:
     middle = lately[0].at + (last.at - lately[0].at) / 2
     before = min((one for one in lately if one.at < middle), key=lambda one: one.bytes)
     after = min((one for one in lately if one.at >= middle), key=lambda one: one.bytes)
-    if not after.bytes:
+    read = (last.read - lately[0].read) / (last.at - lately[0].at)
+    if after.bytes <= _BATCHES * interval_s * read:
+        # No more than comes while a micro-batch is under way.
         return Outlook(Trend.CAUGHT_UP, None, 0.0)
     change = (after.bytes - before.bytes) / max(0.001, after.at - before.at)
     if abs(after.bytes - before.bytes) <= max(_NOTHING_BYTES, 0.02 * before.bytes):

@@ -159,14 +159,14 @@ def _last_events(
         return _table(definition, kept)
     begin = None if ledger is None else _first_version(ledger, snapshot, count)
     if ledger is not None and begin is not None:
-        ranges = committed_ranges(
-            shared_client(definition.settings), ledger, begin, snapshot.version, fail_on_data_loss=False
-        )
+        # A snapshot counts a commit in progress, too, of which all is visible: its rows lie behind the last known cut.
+        last = min(snapshot.version, ledger.state().version)
+        ranges = committed_ranges(shared_client(definition.settings), ledger, begin, last, fail_on_data_loss=False)
         reader = ChangesReader(definition, ranges, [*names, _VERSION], fail_on_data_loss=False)
         added = pa.Table.from_batches(_rows(reader, progress), schema=reader._arrow_schema)
         order = pc.sort_indices(added, sort_keys=[(_VERSION, "ascending")])
         kept.extend(added.take(order).select(names).to_batches())
-        cut = ledger.commits([snapshot.version])[0].cut
+        cut = ledger.commits([last])[0].cut
         newer = BatchReader(definition, behind(snapshot, cut), names, fail_on_data_loss=False)
         kept.extend(_rows(newer, progress))
     if sum(batch.num_rows for batch in kept) < count:

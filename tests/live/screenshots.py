@@ -194,6 +194,7 @@ def main() -> int:
                 time.sleep(2)
                 take(window, "rows")
                 window.run("location.hash = '#/stream/shop/invoices'")
+                window.wait("the table", "return document.querySelector('h1').textContent === 'shop.invoices'")
                 window.wait("a commit", "return document.querySelectorAll('button.link').length > 2")
                 window.click("button.link")
                 window.wait("its changes", "return document.querySelectorAll('.changed tbody tr').length > 0")

@@ -55,6 +55,15 @@ def test_how_a_lag_goes(history: list[Measure], trend: Trend) -> None:
     assert outlook(history).trend is trend
 
 
+def test_who_is_behind_by_a_micro_batch_is_caught_up() -> None:
+    history = [
+        Measure(at=2.0 * number, bytes=20_000 + 30_000 * (number % 3), events=0, read=40_000 * number)
+        for number in range(20)
+    ]
+    assert outlook(history, interval_s=6.0).trend is Trend.CAUGHT_UP
+    assert outlook(history, interval_s=0.2).trend is Trend.STEADY
+
+
 def test_when_a_query_is_caught_up() -> None:
     goes = outlook(measures(*range(900_000, 400_000, -50_000)))
     assert goes.change == pytest.approx(-25_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from waiting import eventually
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, KeyValueTable, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value import ANY_VERSION
+from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.write import WriteJob
@@ -25,6 +27,7 @@ from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.rows import Wanted, searching
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.last_rows import last_rows
 
 QUERY = str(uuid.UUID(int=7))
 
@@ -193,6 +196,18 @@ def test_what_stands_beside_streams(catalog: Catalog, client: Client, scope: str
     shown = answers.entries(Stream(scope, "rates"), 10)
     assert [(one["name"], one["key"]) for one in shown["columns"]] == [("key", True), ("value", False)]
     assert (shown["rows"], shown["partitions"]) == ([["EUR1", "1.0"]], 2)
+
+
+def test_last_rows_while_a_commit_is_in_progress(catalog: Catalog, client: Client, scope: str) -> None:
+    """A snapshot counts it as a version, and the log has none of it yet."""
+    table = make(catalog, scope, "orders")
+    for number in range(3):
+        insert(catalog, table, number)
+    ledger, snapshot = open_ledger(client, table), take_snapshot(client, table)
+    assert (ledger is not None, snapshot.version) == (True, 3)
+    in_progress = replace(snapshot, version=4)
+    last = last_rows(catalog.definition(table), in_progress, ledger, 2)
+    assert last.column("id").to_pylist() == [1, 2]
 
 
 def test_raw_events_are_text_where_they_are_some(client: Client, scope: str, answers: Answers) -> None:

@@ -4,10 +4,12 @@ import { ago, ask, bytes, copyable, lasting, make, measure, nameOf, panel, perSe
 
 const COLORS = { "caught up": "good", "catching up": "good", steady: "", measuring: "", "falling behind": "bad" };
 
+const about = (seconds) => (seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : lasting(seconds * 1000));
+
 /** How a lag goes, in a tag, and what that means. */
 export function outlookOf(source) {
   const tag = make("span", { class: `tag ${COLORS[source.trend]}` }, source.trend);
-  const words = source.trend === "catching up" ? `caught up in about ${lasting(source.caught_up_s * 1000)}` : source.trend === "falling behind" ? `${perSecond(source.change, "B")} more` : "";
+  const words = source.trend === "catching up" ? `caught up in about ${about(source.caught_up_s)}` : source.trend === "falling behind" ? `${perSecond(source.change, "B")} more` : "";
   return [tag, words];
 }
 
