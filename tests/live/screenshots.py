@@ -198,6 +198,8 @@ def main() -> int:
                 window.wait("a commit", "return document.querySelectorAll('button.link').length > 2")
                 window.click("button.link")
                 window.wait("its changes", "return document.querySelectorAll('.changed tbody tr').length > 0")
+                # What stands above it comes by and by.
+                time.sleep(6)
                 window.run("document.querySelector('.changed').closest('.panel').scrollIntoView({ block: 'end' })")
                 time.sleep(2)
                 take(window, "changes")
