@@ -9,7 +9,7 @@ PIP := -m pip --disable-pip-version-check
 BOOTSTRAP := install --quiet --no-compile --no-deps --require-hashes
 DBT := $(VENV)/dbt
 DOCS := $(VENV)/docs
-SHIM := $(shell find jvm -name '*.java' -o -name jars.py 2>/dev/null)
+SHIM := $(shell find jvm -name '*.java' -o -name jars.py -o -path '*/META-INF/services/*' 2>/dev/null)
 # Those that the package runs on beside the one of requirements.lock.
 SPARKS := $(patsubst jvm/spark-%/requirements.txt,%,$(wildcard jvm/spark-*/requirements.txt))
 TRIED := $(if $(SPARK),$(VENV)/spark-$(SPARK)/.ready pyspark_pravega/jars/pyspark-pravega-spark-$(SPARK).jar)

@@ -66,7 +66,8 @@ def compile_jar(spark: str, class_path: Sequence[Path], target: Path) -> None:
         # By this the classes know which Spark they are for.
         manifest = Path(tmp) / "manifest"
         manifest.write_text(f"Implementation-Version: {spark}\n")
-        _run("jar", "cfm", str(staged), str(manifest), "-C", f"{tmp}/classes", ".")
+        files = ["-C", f"{tmp}/classes", ".", "-C", str(HERE / "common"), "META-INF"]
+        _run("jar", "cfm", str(staged), str(manifest), *files)
         shutil.copyfile(staged, target)
 
 

@@ -9,32 +9,45 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from pyspark_pravega._version import __commit_id__, __version__
-from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.errors import PravegaError, did_you_mean
 
-_COMMANDS = {
-    "sql": ("sql.commands", "Spark's own SQL prompt with the catalog configured"),
-    "config": ("sql.commands", "print the flags that make the catalog known to any Spark program"),
-    "thriftserver": (
-        "sql.thriftserver",
-        "Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
-    ),
-    "connect": (
-        "sql.connect",
-        "a Spark Connect server with the catalog as its default: for PySpark without a JVM",
-    ),
-    "doctor": ("sql.doctor", "check the installation, and whether the servers answer"),
-    "lag": ("sql.lag", "how far a streaming query is behind its streams"),
-    "streams": ("sql.streams", "the streams there are, and how large they are"),
-    "schema": ("sql.streams", "a table's columns, properties and schema versions"),
-    "tail": ("sql.rows", "a table's last rows, and those that come"),
-    "put": ("sql.rows", "write lines of JSON as rows, in one commit"),
-    "ui": ("live", "a live page of streams, segments, commits, rows and lag"),
-    "top": ("live", "streams with their rates, in the terminal"),
-    "pack": ("sql.pack", "make an archive of all that a cluster's executors need"),
-    "completion": ("sql.completion", "the script by which a shell completes commands, options and names of tables"),
-    "sandbox": ("sandbox.commands", "run a real Pravega and schema registry on this machine"),
+_GROUPS = {
+    "Streams and tables": {
+        "streams": ("sql.streams", "the streams and tables there are, and how large they are"),
+        "schema": ("sql.streams", "a table's columns, properties and schema versions"),
+        "create": ("sql.tables", "make a table, and its namespace where that is missing"),
+        "scale": ("sql.tables", "give a stream another number of segments"),
+    },
+    "Rows": {
+        "tail": ("sql.rows", "a table's last rows, and those that come"),
+        "put": ("sql.rows", "write lines of JSON as rows, in one commit"),
+    },
+    "Spark": {
+        "sql": ("sql.commands", "Spark's own SQL prompt with the catalog configured"),
+        "config": ("sql.commands", "print the flags that make the catalog known to any Spark program"),
+        "thriftserver": (
+            "sql.thriftserver",
+            "Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
+        ),
+        "connect": (
+            "sql.connect",
+            "a Spark Connect server with the catalog as its default: for PySpark without a JVM",
+        ),
+        "pack": ("sql.pack", "make an archive of all that a cluster's executors need"),
+    },
+    "Watching": {
+        "ui": ("live", "a live page of streams, segments, commits, rows and lag"),
+        "top": ("live", "streams with their rates, in the terminal"),
+        "lag": ("sql.lag", "how far a streaming query is behind its streams"),
+        "doctor": ("sql.doctor", "check the installation, and whether the servers answer"),
+    },
+    "This machine": {
+        "sandbox": ("sandbox.commands", "run a real Pravega and schema registry on this machine"),
+        "completion": ("sql.completion", "the script by which a shell completes commands, options and names of tables"),
+    },
 }
 """Commands in the order of the help: the module that has it, and what it is for. To tell that needs no module."""
+_COMMANDS = {name: command for group in _GROUPS.values() for name, command in group.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     given = sys.argv[1:] if argv is None else list(argv)
-    arguments = _parser(given[0] if given else None).parse_args(given)
+    parser = _parser(given[0] if given else None)
+    if given and given[0] not in _COMMANDS and not given[0].startswith("-"):
+        parser.error(f'unknown command "{given[0]}"{did_you_mean(given[0], _COMMANDS)}')
+    arguments = parser.parse_args(given)
     try:
         code: int = arguments.run(arguments)
     except PravegaError as error:
@@ -75,16 +91,32 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     Args:
         command: the only one that is wanted; any other word for all names.
     """
-    parser = argparse.ArgumentParser(prog="pravega-spark", description="Pravega streams as Spark SQL tables.")
+    parser = argparse.ArgumentParser(
+        prog="pravega-spark",
+        usage="%(prog)s [-h] [--version] COMMAND ...",
+        description="Pravega streams as Spark SQL tables.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commit = f" (commit {__commit_id__.removeprefix('g')})" if __commit_id__ else ""
     parser.add_argument("--version", action="version", version=f"pyspark-pravega {__version__}{commit}")
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND", prog=parser.prog, help=argparse.SUPPRESS)
     if command in _COMMANDS:
         import_module(f"pyspark_pravega.{_COMMANDS[command][0]}").register(subparsers)
     else:
-        for name, (_, purpose) in _COMMANDS.items():
-            subparsers.add_parser(name, help=purpose)
+        for name in _COMMANDS:
+            subparsers.add_parser(name)
     return parser
+
+
+def _overview() -> str:
+    """The commands, by what they are about."""
+    width = max(map(len, _COMMANDS))
+    groups = []
+    for group, commands in _GROUPS.items():
+        lines = (f"    {name:{width}}  {purpose}" for name, (_, purpose) in commands.items())
+        groups.append("\n".join([f"{group}:", *lines]))
+    return "\n\n".join([*groups, "pravega-spark COMMAND --help tells more of one."])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ Whoever parses values and whoever writes the reference takes them from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -21,7 +21,7 @@ class Declared:
     """A setting, an option or a property, as the reference tells of it."""
 
     name: str
-    """In its one spelling: lower case, with dashes."""
+    """In its one spelling: lower case with dashes, or camel case of an option that is no table property."""
     value: str = ""
     """What may be given, in words or as code (Markdown)."""
     about: str = ""
@@ -132,6 +132,20 @@ class Properties(Mapping[str, str]):
                 one.parse(name, self.texts[name])
                 spelled[name] = one.spell(self.texts[name])
         return spelled
+
+
+def name_among(name: str, known: Iterable[str]) -> str:
+    """The declared name behind one whose words run together, as `primarykey` for `primary-key`.
+
+    Args:
+        name: in lower case, with dashes where words are apart.
+        known: the declared names.
+
+    Returns:
+        The name itself where none is meant.
+    """
+    run_together = {one.replace("-", "").lower(): one for one in known}
+    return run_together.get(name.replace("-", ""), name)
 
 
 def unreadable(of: str, name: str, text: str, reason: Exception) -> ConfigurationError:

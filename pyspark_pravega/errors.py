@@ -53,7 +53,7 @@ class PravegaError(Exception):
     """The root of the tree."""
 
     condition: ClassVar[str] = "PRAVEGA_ERROR"
-    sqlstate: ClassVar[str] = "HV000"
+    sqlstate: ClassVar[str] = "58000"
 
 
 class ConfigurationError(PravegaError):
@@ -267,6 +267,7 @@ class SegmentTruncatedError(PravegaError):
     """The offset lies before the segment's start: the events there are gone."""
 
     condition = "PRAVEGA_SEGMENT_TRUNCATED"
+    sqlstate = "22000"
 
 
 class InvalidStreamCutError(PravegaError):
@@ -280,6 +281,7 @@ class DataLossError(PravegaError):
     """Events that a query has still to read are gone: truncated, or with a stream that was deleted."""
 
     condition = "PRAVEGA_DATA_LOSS"
+    sqlstate = "22000"
 
 
 class ConflictError(PravegaError):
@@ -360,6 +362,7 @@ class ScaleRefusedError(OperationFailedError):
     """Segments can't be replaced as asked."""
 
     condition = "PRAVEGA_SCALE_REFUSED"
+    sqlstate = "55000"
 
 
 class WireError(PravegaError):

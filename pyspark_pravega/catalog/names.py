@@ -10,21 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_pravega.client import Stream
-from pyspark_pravega.client.names import check_name
+from pyspark_pravega.connector.table_names import to_pravega
 from pyspark_pravega.errors import InvalidNameError
 
-
-def to_pravega(kind: str, name: str) -> str:
-    """The Pravega name behind a name in SQL.
-
-    Args:
-        kind: "scope" or "stream", for the message.
-        name: the name in SQL, in either spelling.
-
-    Raises:
-        InvalidNameError: Pravega can't hold it.
-    """
-    return check_name(kind, name.replace("_", "-"))
+__all__ = ["scope_of", "stream_of", "to_pravega", "to_sql"]
 
 
 def to_sql(name: str) -> str:

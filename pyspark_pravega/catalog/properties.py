@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +45,7 @@ from pyspark_pravega.connector.table import (
     with_rules,
 )
 from pyspark_pravega.connector.write import Routing, key_texts, time_column
+from pyspark_pravega.declared import name_among
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, STRING, SYNONYMS
@@ -69,6 +71,8 @@ _CDC_METADATA, _CDC_RECORD_START = "__spark_autocdc_metadata", "__RECORD_START_A
 """A column of AUTO CDC, and its one field in tables of SCD type 2."""
 
 _OWN = OWN_PROPERTIES | STREAM_PROPERTIES
+_WRITES = TABLE_WRITE_KEYS - _OWN
+"""Options of writes that aren't properties, too."""
 _SPARKS_OWN = frozenset({"comment", "owner"})
 _REFUSED = {
     "location": "a stream has no location: leave LOCATION out",
@@ -247,7 +251,7 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
     """
     kept: dict[str, str] = {}
     for key, value in _with_options(properties).items():
-        name = canonical_key(key)
+        name = property_name(key, own)
         if key in _REFUSED and not (key == "external" and value == "false"):
             raise UnsupportedOperationError(_REFUSED[key])
         if key == "provider" and value.lower() != PROVIDER:
@@ -285,7 +289,9 @@ def property_name(key: str, own: frozenset[str] = _OWN) -> str:
         own: the names of those that mean something here.
     """
     name = canonical_key(key)
-    return key if "." in key and name not in own else name
+    if "." in key:
+        return name if name in own else key
+    return name_among(name, own)
 
 
 def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
@@ -296,7 +302,7 @@ def _with_options(properties: Mapping[str, str]) -> dict[str, str]:
     options = {
         key.removeprefix(_OPTION): value
         for key, value in properties.items()
-        if key.startswith(_OPTION) and canonical_key(key.removeprefix(_OPTION)) not in TABLE_WRITE_KEYS - _OWN
+        if key.startswith(_OPTION) and name_among(canonical_key(key.removeprefix(_OPTION)), _WRITES) not in _WRITES
     }
     return options | {key: value for key, value in properties.items() if not key.startswith(_OPTION)}
 
@@ -372,13 +378,24 @@ def check_compatibility(table_format: str, kept: Mapping[str, str]) -> str:
     # The registry checks Avro schemas only, and refuses other policies for the rest.
     of_avro = table_format == AVRO
     known = _COMPATIBILITIES if of_avro else frozenset({"AllowAny", "DenyAll"})
-    compatibility = kept.get(COMPATIBILITY, "Backward" if of_avro else "AllowAny")
+    given = kept.get(COMPATIBILITY, "Backward" if of_avro else "AllowAny")
+    compatibility = spelled_compatibility(given)
     if compatibility not in known:
         raise ConfigurationError(
-            f'table property "compatibility" can\'t be "{compatibility}"'
+            f'table property "compatibility" can\'t be "{given}"'
             f"{'' if of_avro else f' for format {table_format}'}{did_you_mean(compatibility, known)}"
         )
     return compatibility
+
+
+def spelled_compatibility(text: str) -> str:
+    """A compatibility policy as the registry spells it: `BACKWARD_TRANSITIVE`, as Confluent's has it, is one, too.
+
+    Args:
+        text: the policy; what is none stays as it is.
+    """
+    by_letters = {policy.lower(): policy for policy in _COMPATIBILITIES} | {"none": "AllowAny"}
+    return by_letters.get(re.sub(r"[-_\s]", "", text).lower(), text)
 
 
 def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> None:

@@ -36,7 +36,7 @@ from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, resolve_extents
 from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.stream import PravegaStreamReader, RefusedStreamReader, SnapshotReader, check_alike
 from pyspark_pravega.connector.table import (
-    CORRUPT_EVENT,
+    CORRUPT_EVENTS,
     METADATA_COLUMNS,
     TableDefinition,
     TableProperties,
@@ -89,7 +89,7 @@ class DefaultSource(DataSource):
         if METADATA in options:
             return metadata_schema(options)
         new_stream(options)
-        bounds = ReadOptions.parse(options)
+        bounds = ReadOptions.of_streams(options)
         try:
             definitions = self._definitions(options)
         except NotFoundError as error:
@@ -101,10 +101,11 @@ class DefaultSource(DataSource):
         resolve_extents(shared_client(definition.settings), [one.stream for one in definitions], bounds)
         if definition.format in (RAW, STRING):
             return StructType([*definition.schema.fields, *OFFICIAL_COLUMNS.fields])
-        if definition.mode == PERMISSIVE and CORRUPT_EVENT not in definition.schema.fieldNames():
-            corrupt = next(field for field in METADATA_COLUMNS if field.name == CORRUPT_EVENT)
-            return StructType([*definition.schema.fields, corrupt])
-        return definition.schema
+        if definition.mode != PERMISSIVE:
+            return definition.schema
+        own = definition.schema.fieldNames()
+        corrupt = [one for one in METADATA_COLUMNS if one.name in CORRUPT_EVENTS and one.name not in own]
+        return StructType([*definition.schema.fields, *corrupt])
 
     @told_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -117,7 +118,7 @@ class DefaultSource(DataSource):
         if METADATA in options:
             return MetadataReader(statement_settings(options), options)
         definitions = self._definitions(options, schema)
-        read = ReadOptions.parse(options)
+        read = ReadOptions.of_streams(options)
         definitions = [with_dead_letters(one, read.events) for one in definitions]
         return SnapshotReader(definitions, schema.fieldNames(), read)
 
@@ -135,7 +136,7 @@ class DefaultSource(DataSource):
             definitions = self._definitions(options, schema)
             for definition in definitions:
                 definition.check_appended("a streaming read")
-            read = ReadOptions.parse(options)
+            read = ReadOptions.of_streams(options)
             definitions = [with_dead_letters(one, read.events, streamed=True) for one in definitions]
             return PravegaStreamReader(definitions, schema.fieldNames(), read)
         except PravegaError as error:

@@ -48,7 +48,7 @@ _SCHEMAS = {
 _THEIRS = frozenset(
     {
         *("controller", "scope", "stream", "start_stream_cut", "end_stream_cut", "transaction_timeout_ms"),
-        *(key.replace("-", "_") for key in keys.OFFICIAL_READ_KEYS | keys.OFFICIAL_WRITE_KEYS),
+        *(keys.dashed(key).replace("-", "_") for key in keys.OFFICIAL_READ_KEYS | keys.OFFICIAL_WRITE_KEYS),
     }
 )
 """The options of Pravega's own Spark connector, as it spells them."""
@@ -171,8 +171,8 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
         mode = keys.EXACTLY_ONCE if values.flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
         if writer_mode(keys.WRITER_MODE, ours.setdefault(keys.WRITER_MODE, mode)) != mode:
             raise ConfigurationError(
-                f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.WRITER_MODE}" = {ours[keys.WRITER_MODE]} '
-                "contradict each other: give one of them"
+                f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.shown(keys.WRITER_MODE)}" = '
+                f"{ours[keys.WRITER_MODE]} contradict each other: give one of them"
             )
     return ours
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from pyspark_pravega import settings
@@ -13,38 +14,38 @@ SCHEMA_TYPE = "schema-type"
 MODE = "mode"
 BAD_EVENTS = "bad-events"
 
-START_CUT, END_CUT = "start-stream-cut", "end-stream-cut"
-START_TIME, END_TIME = "start-timestamp", "end-timestamp"
-FROM_VERSION, TO_VERSION = "starting-version", "ending-version"
-FROM_TIME, TO_TIME = "starting-timestamp", "ending-timestamp"
-FROM_INCLUSIVE, TO_INCLUSIVE = "starting-bound-inclusive", "ending-bound-inclusive"
-MIN_PARTITIONS = "min-partitions"
-FAIL_ON_DATA_LOSS = "fail-on-data-loss"
-MAX_KEYS = "max-keys-in-memory"
-MAX_EVENTS, MAX_BYTES = "max-events-per-trigger", "max-bytes-per-trigger"
-MIN_EVENTS, MAX_DELAY = "min-events-per-trigger", "max-trigger-delay"
+START_CUT, END_CUT = "startStreamCut", "endStreamCut"
+START_TIME, END_TIME = "startTimestamp", "endTimestamp"
+FROM_VERSION, TO_VERSION = "startingVersion", "endingVersion"
+FROM_TIME, TO_TIME = "startingTimestamp", "endingTimestamp"
+FROM_INCLUSIVE, TO_INCLUSIVE = "startingBoundInclusive", "endingBoundInclusive"
+MIN_PARTITIONS = "minPartitions"
+FAIL_ON_DATA_LOSS = "failOnDataLoss"
+MAX_KEYS = "maxKeysInMemory"
+MAX_EVENTS, MAX_BYTES = "maxEventsPerTrigger", "maxBytesPerTrigger"
+MIN_EVENTS, MAX_DELAY = "minEventsPerTrigger", "maxTriggerDelay"
 SUBSCRIBER = "subscriber"
-MOST_TASKS = "max-partitions"
+MOST_TASKS = "maxPartitions"
 
 WRITER_MODE = "writer-mode"
 ROUTING_KEY = "routing-key"
 CLUSTER_BY_KEY = "cluster-by-key"
 EVENT_TIME = "event-time"
 ISOLATION_LEVEL = "isolation-level"
-TRANSACTION_TIMEOUT_MS = "transaction-timeout-ms"
+TRANSACTION_TIMEOUT_MS = "transactionTimeoutMs"
 QUERY, EPOCH = "query", "epoch"
-MERGE_SCHEMA = "merge-schema"
+MERGE_SCHEMA = "mergeSchema"
 
 METADATA = "metadata"
-CREATE_SCOPE, CREATE_STREAM = "allow-create-scope", "allow-create-stream"
-DEFAULT_SEGMENTS = "default-num-segments"
-DEFAULT_FACTOR = "default-scale-factor"
-DEFAULT_BYTES_RATE = "default-segment-target-rate-bytes-per-sec"
-DEFAULT_EVENTS_RATE = "default-segment-target-rate-events-per-sec"
-DEFAULT_RETENTION_MS = "default-retention-duration-milliseconds"
-DEFAULT_RETENTION_BYTES = "default-retention-size-bytes"
-APPROX_BYTES = "approx-bytes-per-trigger"
-ONCE = "exactly-once"
+CREATE_SCOPE, CREATE_STREAM = "allowCreateScope", "allowCreateStream"
+DEFAULT_SEGMENTS = "defaultNumSegments"
+DEFAULT_FACTOR = "defaultScaleFactor"
+DEFAULT_BYTES_RATE = "defaultSegmentTargetRateBytesPerSec"
+DEFAULT_EVENTS_RATE = "defaultSegmentTargetRateEventsPerSec"
+DEFAULT_RETENTION_MS = "defaultRetentionDurationMilliseconds"
+DEFAULT_RETENTION_BYTES = "defaultRetentionSizeBytes"
+APPROX_BYTES = "approxBytesPerTrigger"
+ONCE = "exactlyOnce"
 
 EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT = "exactly-once", "at-least-once", "best-effort"
 WRITER_MODES = (EXACTLY_ONCE, AT_LEAST_ONCE, BEST_EFFORT)
@@ -67,11 +68,11 @@ def _option(name: str, group: str, value: str, about: str, unset: str = "") -> D
 
 
 OPTIONS = (
-    _option(STREAM, WHICH, "`scope/stream`, or several", "which stream, without the catalog"),
+    _option(STREAM, WHICH, "`namespace.table`, `scope/stream`, or several", "which stream; so does `load(...)`"),
     _option(FORMAT, WHICH, "as the table property", "what the events must be in, without the catalog", "the table's"),
     _option(SCHEMA_TYPE, WHICH, "a type", "which of several types of events, without the catalog", "the table's"),
     _option(MODE, EVENTS, "as the table property", "what becomes of events that can't be decoded", "the table's"),
-    _option(BAD_EVENTS, EVENTS, "`stream:namespace.table`", "where such events go", "the table's; in batch nowhere"),
+    _option(BAD_EVENTS, EVENTS, "`namespace.table`", "where such events go", "the table's; in batch nowhere"),
     _option(START_CUT, BOUNDS, _CUT, "where reading begins", "`earliest`"),
     _option(END_CUT, BOUNDS, f"{_CUT}, `unbounded`", "where reading ends", "`latest`; a streaming query has no end"),
     _option(START_TIME, BOUNDS, _TIME, "a time in place of a cut"),
@@ -111,8 +112,8 @@ OPTIONS = (
     _option(DEFAULT_RETENTION_MS, MAKING, "a number", "for how long events are kept", "for ever"),
     _option(DEFAULT_RETENTION_BYTES, MAKING, "a number", "how many bytes are kept", "all"),
     _option(ONCE, WRITES_OF_OTHERS, _BOOLEAN, f"`{EXACTLY_ONCE}` or `{AT_LEAST_ONCE}`"),
-    _option("read-after-write-consistency", WRITES_OF_OTHERS, _BOOLEAN, "nothing: it is so in any case"),
-    _option("transaction-status-poll-interval-ms", WRITES_OF_OTHERS, "a number", "nothing: nobody has to ask"),
+    _option("readAfterWriteConsistency", WRITES_OF_OTHERS, _BOOLEAN, "nothing: it is so in any case"),
+    _option("transactionStatusPollIntervalMs", WRITES_OF_OTHERS, "a number", "nothing: nobody has to ask"),
 )
 """All of them but the connection settings. The last three groups are those of Pravega's own Spark connector."""
 
@@ -128,6 +129,8 @@ def named(*groups: str) -> frozenset[str]:
 
 BOUND_KEYS = named(BOUNDS)
 """Options that say what of a stream is read, and how."""
+VERSION_KEYS = named(VERSIONS)
+"""Options that say which versions are told."""
 TRIGGER_KEYS = named(TRIGGERS)
 """Options of streaming reads, without a meaning for others."""
 MAKING_KEYS = named(MAKING)
@@ -142,10 +145,31 @@ CATALOG_WRITE_KEYS = named(WRITES) | settings.KEYS
 """Options of a write to a catalog's table."""
 TABLE_WRITE_KEYS = CATALOG_WRITE_KEYS - {MERGE_SCHEMA}
 """Options of a write to a catalog's table, or without the catalog."""
-READ_KEYS = named(WHICH, EVENTS, BOUNDS, TRIGGERS) | settings.KEYS | OFFICIAL_READ_KEYS
+READ_KEYS = named(WHICH, EVENTS, BOUNDS, TRIGGERS) | {FROM_TIME, TO_TIME} | settings.KEYS | OFFICIAL_READ_KEYS
 """Options of a read without the catalog."""
 WRITE_KEYS = named(WHICH) | TABLE_WRITE_KEYS
 """Options of a write without the catalog."""
+
+
+def shown(name: str) -> str:
+    """An option's name in messages and pages: in camel case, also of one that is a table property, too.
+
+    Args:
+        name: as of `OPTIONS`, or a connection setting, whose name stays.
+    """
+    if name in settings.KEYS:
+        return name
+    first, *words = name.split("-")
+    return first + "".join(map(str.title, words))
+
+
+def dashed(name: str) -> str:
+    """A name in lower case, with dashes between its words.
+
+    Args:
+        name: in camel case, or so already.
+    """
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
 
 def spellings(keys: Iterable[str]) -> set[str]:
@@ -154,4 +178,4 @@ def spellings(keys: Iterable[str]) -> set[str]:
     Args:
         keys: in their one spelling.
     """
-    return {key.replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}
+    return {dashed(key).replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark_pravega import values
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.names import check_name
+from pyspark_pravega.connector import foreign_options
 from pyspark_pravega.connector.bounds import Bound, Time, VersionBounds, Word, bound_of, parse_time
 from pyspark_pravega.connector.option_names import (
     BAD_EVENTS,
@@ -49,7 +50,10 @@ from pyspark_pravega.connector.option_names import (
     WRITE_KEYS,
     WRITER_MODE,
     WRITER_MODES,
+    shown,
 )
+from pyspark_pravega.connector.table_names import stream_of_table, to_pravega
+from pyspark_pravega.declared import name_among
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, did_you_mean
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
@@ -114,7 +118,7 @@ class WriteOptions:
         given = canonical(writes_own(options), known, "write option")
         if (QUERY in given) != (EPOCH in given):
             raise ConfigurationError('options "query" and "epoch" go together: who writes, and the number of the write')
-        mode = None if WRITER_MODE not in given else writer_mode(WRITER_MODE, given[WRITER_MODE])
+        mode = None if WRITER_MODE not in given else writer_mode(shown(WRITER_MODE), given[WRITER_MODE])
         if mode not in (None, EXACTLY_ONCE) and QUERY in given:
             raise ConfigurationError(
                 'options "query" and "epoch" are for writer mode exactly-once: others keep no record of writes'
@@ -132,10 +136,12 @@ class WriteOptions:
             ),
             writer_mode=mode,
             event_time=given.get(EVENT_TIME),
-            cluster_by_key=None if CLUSTER_BY_KEY not in given else values.flag(CLUSTER_BY_KEY, given[CLUSTER_BY_KEY]),
+            cluster_by_key=None
+            if CLUSTER_BY_KEY not in given
+            else values.flag(shown(CLUSTER_BY_KEY), given[CLUSTER_BY_KEY]),
             isolation_level=None
             if ISOLATION_LEVEL not in given
-            else isolation_level(ISOLATION_LEVEL, given[ISOLATION_LEVEL]),
+            else isolation_level(shown(ISOLATION_LEVEL), given[ISOLATION_LEVEL]),
             query=given.get(QUERY),
             epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
             merge_schema=MERGE_SCHEMA in given and values.flag(MERGE_SCHEMA, given[MERGE_SCHEMA]),
@@ -196,24 +202,13 @@ def parse_bad_events(key: str, text: str) -> Stream:
 
     Args:
         key: whose value it is, for the message.
-        text: `stream:shop.orders_bad` by SQL's names, or `stream:shop/orders-bad` by Pravega's.
+        text: the table, see `stream_of_table`; with or without `stream:` before it.
 
     Raises:
-        ConfigurationError: it is neither.
-        InvalidNameError: a name that Pravega can't hold.
+        InvalidNameError: it names no table, or Pravega can't hold the name.
     """
-    name = text.strip().removeprefix(_PREFIX)
-    scope, mark, stream = name.partition("/")
-    if not mark:
-        scope, mark, stream = name.rpartition(".")
-        scope, stream = scope.replace("_", "-"), stream.replace("_", "-")
-    if not text.strip().startswith(_PREFIX) or not scope or not stream:
-        raise ConfigurationError(
-            f'"{key}" must name a table as {_PREFIX}namespace.table, or a stream as {_PREFIX}scope/stream, not '
-            f'"{text[:100]}"'
-        )
     with _told_with(key, text):
-        return Stream(check_name("scope", scope), check_name("stream", stream))
+        return stream_of_table(text.strip().removeprefix(_PREFIX))
 
 
 def parse_subscriber(key: str, text: str) -> str:
@@ -262,11 +257,11 @@ class EventOptions:
             ConfigurationError: a value is malformed, or two contradict each other.
         """
         mode = None if MODE not in given else parse_mode(MODE, given[MODE])
-        bad_events = None if BAD_EVENTS not in given else parse_bad_events(BAD_EVENTS, given[BAD_EVENTS])
+        bad_events = None if BAD_EVENTS not in given else parse_bad_events(shown(BAD_EVENTS), given[BAD_EVENTS])
         if bad_events is not None and mode not in (None, DROP_MALFORMED):
             raise ConfigurationError(
-                f'options "{BAD_EVENTS}" and "{MODE}" = "{given[MODE]}" contradict each other: bad events either go to '
-                f'"{bad_events}" or become what the mode says; leave one of them out'
+                f'options "{shown(BAD_EVENTS)}" and "{MODE}" = "{given[MODE]}" contradict each other: bad events '
+                f'either go to "{bad_events}" or become what the mode says; leave one of them out'
             )
         return cls(format=given.get(FORMAT), schema_type=given.get(SCHEMA_TYPE), mode=mode, bad_events=bad_events)
 
@@ -298,9 +293,22 @@ class ReadOptions:
         return (self.start, self.end) != (Word.UNBOUNDED, Word.UNBOUNDED)
 
     @classmethod
-    def of_table(cls, options: Mapping[str, str]) -> ReadOptions:
-        """The options of a read of a catalog's table, with keys in any of their spellings; errors as of `parse`."""
-        return cls.parse(canonical(options, TABLE_READ_KEYS, "read option"))
+    def of_table(cls, options: Mapping[str, str], *, versions: bool = False) -> ReadOptions:
+        """The options of a read of a catalog's table.
+
+        Args:
+            options: with keys in any of their spellings.
+            versions: whether it tells what versions have changed: then times bound these, else the rows.
+
+        Raises:
+            ConfigurationError: as of `parse`.
+        """
+        return cls.parse(_with_times_of(canonical(options, TABLE_READ_KEYS, "read option"), versions=versions))
+
+    @classmethod
+    def of_streams(cls, given: Mapping[str, str]) -> ReadOptions:
+        """The options of a read without the catalog, which are canonical; errors as of `parse`."""
+        return cls.parse(_with_times_of(given, versions=False))
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -356,6 +364,17 @@ class ReadOptions:
         )
 
 
+def _with_times_of(given: Mapping[str, str], *, versions: bool) -> dict[str, str]:
+    """Options with times under the names that mean something in a read: `startTimestamp` is `startingTimestamp` where
+    versions are told, and the other way round where rows are read."""
+    options = dict(given)
+    for of_rows, of_versions in ((START_TIME, FROM_TIME), (END_TIME, TO_TIME)):
+        other, meant = (of_rows, of_versions) if versions else (of_versions, of_rows)
+        if other in options and options.setdefault(meant, text := options.pop(other)) != text:
+            raise ConfigurationError(f'options "{other}" and "{meant}" mean the same here: leave one of them out')
+    return options
+
+
 def _versions(given: Mapping[str, str]) -> VersionBounds:
     def microseconds(key: str) -> int | None:
         return None if key not in given else parse_time(key, given[key]).milliseconds * 1000
@@ -383,21 +402,24 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
             different values.
     """
     values: dict[str, str] = {}
-    # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
-    run_together = {name.replace("-", ""): name for name in known}
     for key, value in options.items():
-        name = canonical_key(key)
-        name = name if name in known else run_together.get(name.replace("-", ""), name)
+        # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
+        name = name_among(canonical_key(key), known)
         if name not in known:
-            raise ConfigurationError(f'unknown {kind} "{key}"{did_you_mean(name, known)}')
+            name = foreign_options.twin(key, known) or name
+        if name not in known:
+            why = foreign_options.told(key) or f'unknown {kind} "{key}"{did_you_mean(name, map(shown, known))}'
+            raise ConfigurationError(why)
         # Which one comes last is chance: they come from a hash map.
         if values.setdefault(name, value) != value:
-            raise ConfigurationError(f'{kind} "{name}" is given in two spellings, with different values: leave one out')
+            raise ConfigurationError(
+                f'{kind} "{shown(name)}" is given in two spellings, with different values: leave one out'
+            )
     return values
 
 
 def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
-    """The stream that options name: `scope/stream`, or `stream` with a scope from elsewhere.
+    """The stream that options name, see `stream_of_table`; a scope that is missing comes from elsewhere.
 
     Args:
         options: canonical options.
@@ -418,17 +440,18 @@ def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
 def streams_of(options: Mapping[str, str], connection: Settings) -> tuple[Stream, ...]:
     """The streams that options name, with commas between, each once; otherwise as `stream_of`."""
     names = [name.strip() for name in options.get(STREAM, "").split(",")]
-    return tuple(dict.fromkeys(_stream(name, connection) for name in names))
+    return tuple(dict.fromkeys(_stream(name, options.get("scope"), connection) for name in names))
 
 
-def _stream(name: str, connection: Settings) -> Stream:
+def _stream(name: str, scope: str | None, connection: Settings) -> Stream:
     if not name:
         raise ConfigurationError('option "stream" is missing: name the stream, as in .option("stream", "scope/stream")')
-    scope, slash, stream = name.partition("/")
-    if not slash:
-        scope, stream = connection.scope or "", name
-    if not scope:
+    if scope is not None and "/" not in name:
+        # As Pravega's own connector has it: a dot belongs to the stream's name.
+        return Stream(to_pravega("scope", scope), to_pravega("stream", name))
+    if connection.scope is None and (name.startswith("/") or not {".", "/"} & set(name)):
         raise ConfigurationError(
-            f'stream "{name}" is named without a scope: write "scope/{name}", or set option "scope" or PRAVEGA_SCOPE'
+            f'stream "{name}" is named without a scope: write "scope/{name.lstrip("/")}", or set option "scope" or '
+            "PRAVEGA_SCOPE"
         )
-    return Stream(check_name("scope", scope), check_name("stream", stream))
+    return stream_of_table(name, scope=connection.scope)

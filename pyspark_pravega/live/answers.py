@@ -11,17 +11,20 @@ from typing import Any
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.errors import StreamNotFoundError
+from pyspark_pravega.errors import StreamNotFoundError, did_you_mean
+from pyspark_pravega.live.around import around, entries, namespaces
+from pyspark_pravega.live.health import Health
 from pyspark_pravega.live.pictures import Gallery
-from pyspark_pravega.live.queries import QueryLine, query_lines
+from pyspark_pravega.live.progress import QueryWatch
+from pyspark_pravega.live.queries import QueryLine
+from pyspark_pravega.live.rows import Wanted, changes, search
 from pyspark_pravega.live.sampling import Sampler, StreamLine
-from pyspark_pravega.live.tables import LastRows, table_of
+from pyspark_pravega.live.tables import KeyCounts, LastRows, table_of
 from pyspark_pravega.settings import Settings
 
 SORTS = ("table", "segments", "bytes", "rows", "version", "committed_at", "bytes_in", "events_in", "bytes_out")
 """What streams can be sorted by."""
 _FOLLOWED_S = 30.0
-_QUERIES_S = 2.0
 _KEPT = 32
 """So many streams' pictures are kept."""
 
@@ -42,9 +45,10 @@ class Answers:
         self.sampler = Sampler(self.client, scope=scope)
         self._lock = threading.Lock()
         self._galleries: dict[Stream, Gallery] = {}
-        self._rows: dict[Stream, LastRows] = {}
-        self._queries: tuple[float, list[QueryLine]] = (0.0, [])
-        self._read: dict[tuple[str, str], tuple[float, int]] = {}
+        self._rows: dict[tuple[Stream, bool], LastRows] = {}
+        self._counts = KeyCounts(settings)
+        self.watch = QueryWatch(self.client, self.sampler, self.checkpoints)
+        self._health = Health(settings, self.client, self.sampler, self.watch)
         self._out: dict[str, float] = {}
 
     def streams(
@@ -93,7 +97,7 @@ class Answers:
             PravegaError: the servers can't be asked.
         """
         if stream not in self.sampler.streams():
-            raise _no_stream(stream)
+            raise self._no_stream(stream)
         self.sampler.follow(stream, _FOLLOWED_S)
         self.sampler.sample([stream], others=0)
         tails = self.sampler.follow(stream, _FOLLOWED_S)
@@ -101,21 +105,23 @@ class Answers:
             gallery = self._galleries.setdefault(stream, Gallery(self.client, stream))
             _forget_old(self._galleries)
         self._measure_out()
+        queries = [self.watch.shown(one) for one in self.watch.lines()]
         readers = [
-            {"query": one.query, "checkpoint": one.checkpoint, "batch": one.batch, **asdict(source)}
-            for one in self._queries[1]
-            for source in one.sources
-            if source.stream == str(stream)
+            {**{key: one[key] for key in ("name", "query", "checkpoint", "batch", "targets")}, **source}
+            for one in queries
+            for source in one["sources"]
+            if source["stream"] == str(stream)
         ]
         line = next(iter(self.sampler.lines([stream])), None)
         if line is None:
-            raise _no_stream(stream)
+            raise self._no_stream(stream)
         pictures = plain(gallery.look(tails))
         return {
             "at": round(time.time() * 1000),
             "line": self._line(line),
             "samples": self.sampler.samples(stream),
             "readers": readers,
+            "names": self.watch.names(),
             **pictures,
         }
 
@@ -124,22 +130,52 @@ class Answers:
         answer: dict[str, Any] = plain(table_of(self.settings, stream))
         return answer
 
-    def rows(self, stream: Stream, count: int) -> dict[str, Any]:
-        """A table's last rows; see `LastRows.take`."""
+    def rows(self, stream: Stream, count: int, *, log: bool = False) -> dict[str, Any]:
+        """A table's last rows, or its last changes; see `LastRows`."""
         with self._lock:
-            rows = self._rows.setdefault(stream, LastRows(self.settings, stream))
+            rows = self._rows.setdefault((stream, log), LastRows(self.settings, stream, log=log))
             _forget_old(self._rows)
         return rows.take(count)
 
+    def search(self, stream: Stream, wanted: Wanted) -> dict[str, Any]:
+        """Rows of a table at a moment, with a filter; see `search`."""
+        return search(self.settings, stream, wanted)
+
+    def changes(self, stream: Stream, version: int) -> dict[str, Any]:
+        """What a version has changed; see `changes`."""
+        return changes(self.settings, stream, version)
+
+    def around(self, stream: Stream) -> dict[str, Any]:
+        """Who needs a stream's old events, and where its bad ones go; see `around`."""
+        return around(self.settings, self.client, stream)
+
+    def namespaces(self) -> dict[str, Any]:
+        """The namespaces, with their key-value tables; see `namespaces`."""
+        return {"at": round(time.time() * 1000), "namespaces": namespaces(self.client, self.sampler)}
+
+    def entries(self, table: Stream, count: int) -> dict[str, Any]:
+        """Some entries of a key-value table; see `entries`."""
+        return entries(self.settings, table, count)
+
+    def health(self) -> dict[str, Any]:
+        """How well all is; see `Health.look`."""
+        answer: dict[str, Any] = plain(self._health.look())
+        return {"at": round(time.time() * 1000), **answer}
+
     def queries(self) -> dict[str, Any]:
-        """The streaming queries of the checkpoints, and how far each is behind."""
-        self._measure_out()
-        return {"at": round(time.time() * 1000), "queries": plain(self._queries[1]), "folders": len(self.checkpoints)}
+        """The streaming queries of the checkpoints, how far each is behind, and how that goes on."""
+        queries = [self.watch.shown(line) for line in self.watch.lines()]
+        return {"at": round(time.time() * 1000), "queries": plain(queries), "folders": len(self.checkpoints)}
 
     def query_lines(self) -> list[QueryLine]:
-        """The same as values."""
-        self._measure_out()
-        return self._queries[1]
+        """The same as values, without what becomes of them."""
+        return self.watch.lines()
+
+    def _no_stream(self, stream: Stream) -> StreamNotFoundError:
+        similar = did_you_mean(str(stream), map(str, self.sampler.streams()))
+        # There may be thousands: they aren't listed.
+        hint = similar if "did you mean" in similar else ""
+        return StreamNotFoundError(f'stream "{stream}" does not exist{hint}')
 
     def _sorted(self, sort: str, descending: bool, text: str) -> list[StreamLine]:
         wanted = text.strip().lower()
@@ -153,28 +189,13 @@ class Answers:
         return sorted(known, key=value, reverse=descending) + unknown
 
     def _line(self, line: StreamLine) -> dict[str, Any]:
-        return {**asdict(line), "bytes_out": self._out.get(line.stream)}
+        rows = self._counts.rows(Stream.parse(line.stream), line.written_bytes) if line.is_keyed else line.rows
+        return {**asdict(line), "rows": rows, "bytes_out": self._out.get(line.stream)}
 
     def _measure_out(self) -> None:
         """Look at the checkpoints, when some seconds have gone by: what queries read goes out of streams."""
-        with self._lock:
-            now = time.monotonic()
-            if not self.checkpoints or now - self._queries[0] < _QUERIES_S:
-                return
-            lines = query_lines(self.client, self.checkpoints)
-            streams = {Stream.parse(source.stream) for line in lines for source in line.sources}
-            self.sampler.streams()
-            self.sampler.sample(streams, others=0)
-            written = {line.stream: line.written_bytes for line in self.sampler.lines(streams)}
-            out: dict[str, float] = {}
-            for line in lines:
-                for source in line.sources:
-                    key, read = (line.checkpoint, source.stream), written.get(source.stream, 0) - source.bytes_behind
-                    at, before = self._read.get(key, (now, read))
-                    rate = max(0, read - before) / (now - at) if now > at else 0.0
-                    out[source.stream] = out.get(source.stream, 0.0) + rate
-                    self._read[key] = (now, read)
-            self._out, self._queries = out, (time.monotonic(), lines)
+        self.watch.lines()
+        self._out = self.watch.rates_out()
 
 
 def plain(value: Any) -> Any:
@@ -188,10 +209,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _no_stream(stream: Stream) -> StreamNotFoundError:
-    return StreamNotFoundError(f'stream "{stream}" does not exist')
-
-
-def _forget_old(kept: dict[Stream, Any]) -> None:
+def _forget_old(kept: dict[Any, Any]) -> None:
     while len(kept) > _KEPT:
         del kept[next(iter(kept))]

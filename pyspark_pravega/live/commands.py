@@ -6,14 +6,15 @@ import argparse
 import os
 import secrets
 import signal
+import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_pravega.catalog.names import scope_of
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.live.answers import SORTS, Answers
-from pyspark_pravega.live.queries import checkpoints_in
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.live.top import show
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
@@ -57,8 +58,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_ui(arguments: argparse.Namespace) -> int:
     """Serve the page until a signal comes."""
     settings = resolve_settings(arguments)
-    checkpoints_in(arguments.checkpoint)
-    answers = Answers(settings, arguments.checkpoint)
+    answers = Answers(settings, _folders(arguments.checkpoint))
     # A wrong address or password is said here, and not by a page.
     answers.sampler.streams()
     ended = threading.Event()
@@ -81,8 +81,7 @@ def run_top(arguments: argparse.Namespace) -> int:
     if arguments.n is not None and arguments.n < 1:
         raise ConfigurationError(f"-n must be 1 stream or more, not {arguments.n}")
     scope = None if arguments.namespace is None else scope_of([arguments.namespace])
-    checkpoints_in(arguments.checkpoint)
-    answers = Answers(resolve_settings(arguments), arguments.checkpoint, scope=scope)
+    answers = Answers(resolve_settings(arguments), _folders(arguments.checkpoint), scope=scope)
     return show(
         answers,
         sort=arguments.sort,
@@ -103,6 +102,20 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         help="a streaming query's checkpointLocation, or a folder of some: shows what the query reads; repeatable",
     )
     add_connection(parser)
+
+
+def _folders(checkpoints: Sequence[Path]) -> Sequence[Path]:
+    """Folders of checkpoints, of which those that aren't there yet are waited for.
+
+    Raises:
+        ConfigurationError: one is a file.
+    """
+    for folder in checkpoints:
+        if folder.exists() and not folder.is_dir():
+            raise ConfigurationError(f"{folder} is no folder: --checkpoint must be one of this machine")
+        if not folder.exists():
+            print(f"pravega-spark: {folder} isn't there yet: its queries are shown when it is", file=sys.stderr)
+    return checkpoints
 
 
 def _token(file: Path | None) -> str | None:

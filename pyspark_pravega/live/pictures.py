@@ -14,6 +14,7 @@ from pyspark_pravega.client.policies import UNLIMITED
 from pyspark_pravega.client.segments import SegmentState, segment_states
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Commit, Ledger, State, open_ledger
+from pyspark_pravega.values import duration_text, size_text
 
 MOST_SEGMENTS = 400
 MOST_COMMITS = 200
@@ -321,9 +322,7 @@ def _ascending(points: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
 
 def _words(policy: RetentionPolicy) -> str:
     def amount(number: int) -> str:
-        if policy.retention_type is RetentionType.SIZE:
-            return f"{number:,} bytes"
-        return f"{number / 1000:,g} s"
+        return size_text(number) if policy.retention_type is RetentionType.SIZE else duration_text(number)
 
     most = "" if policy.maximum == UNLIMITED else f", at most {amount(policy.maximum)} while subscribers lag"
     return f"the last {amount(policy.minimum)}{most}"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.stream import StreamFrontier, lag_of
 from pyspark_pravega.errors import ConfigurationError, PravegaError
 from pyspark_pravega.sql.lag import read_checkpoint
+
+_INTERVALS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +28,8 @@ class SourceLag:
     events_behind: int
     """Exact up to 64 KiB, beyond that estimated."""
     segments: int
+    begin: dict[int, int]
+    """Where it goes on: segment id to offset in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +37,16 @@ class QueryLine:
     """A streaming query, as its checkpoint tells of it."""
 
     checkpoint: str
+    name: str
+    """The checkpoint's folder: a query's own name isn't kept in it."""
     query: str | None
     """Its id."""
     batch: int | None
     """The last micro-batch that it has committed."""
     committed_at: int | None
     """When that was, in ms since 1970: as old as the file."""
+    interval_ms: int | None
+    """How far its last micro-batches are from each other, the one in the middle; None where there are too few."""
     sources: tuple[SourceLag, ...]
     error: str | None
     """Why there is no lag."""
@@ -89,18 +100,32 @@ def _line(client: Client, folder: Path) -> QueryLine:
                         bytes_behind=sum(lag.bytes for lag in lags),
                         events_behind=sum(lag.events for lag in lags),
                         segments=len(lags),
+                        begin=dict(position.cut),
                     )
                 )
     except (PravegaError, OSError) as problem:
         error = str(problem)
     return QueryLine(
         checkpoint=str(folder),
+        name=folder.name,
         query=_query_id(folder),
         batch=batch,
         committed_at=committed_at,
+        interval_ms=_interval_ms(folder, batch),
         sources=tuple(sources),
         error=error,
     )
+
+
+def _interval_ms(folder: Path, batch: int | None) -> int | None:
+    if batch is None:
+        return None
+    times = []
+    for number in range(max(0, batch - _INTERVALS), batch + 1):
+        with suppress(OSError):
+            times.append((folder / "commits" / str(number)).stat().st_mtime)
+    gaps = [after - before for before, after in pairwise(times)]
+    return round(median(gaps) * 1000) if gaps else None
 
 
 def _is_checkpoint(folder: Path) -> bool:

@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import appended_events, survey
+from pyspark_pravega.connector.log import Ledger, State
 from pyspark_pravega.errors import NotFoundError, PravegaError
-from pyspark_pravega.live.watched import REFRESHED_S, Watched, current_segments
+from pyspark_pravega.live.watched import REFRESHED_S, Growth, Watched, current_segments
 
 LEAST_S = 0.9
 """A sample that isn't older is as good as a new one, for several who look."""
 LISTED_S = 5.0
+JUST_NOW_S = 15.0
+"""Of a stream that wasn't looked at for longer nobody knows whether it was written."""
 IN_TURN = 25
 """So many streams that nobody asked for are sampled, too, each time: they are sorted by what is known of them."""
 _AT_ONCE = 8
@@ -42,6 +45,8 @@ class StreamLine:
     """From head to tail, frames included."""
     rows: int | None
     """As the commit log has counted them; None where they would have to be counted."""
+    is_keyed: bool
+    """Whether it is a table with a key, whose rows aren't its events."""
     version: int
     """The commit log's last one; 0 when there is none."""
     committed_at: int | None
@@ -54,8 +59,8 @@ class StreamLine:
     """Since the stream was made, as far as its segments are still there."""
     written_events: int
     """That were counted; likewise."""
-    curve: tuple[float, ...]
-    """`bytes_in` of the last samples, the oldest first."""
+    curve: tuple[tuple[float, float | None], ...]
+    """How many seconds ago how much a second came, in the last minute; None where nobody has looked."""
     error: str | None
     """Why the stream can't be looked at; all else is empty then."""
 
@@ -136,6 +141,28 @@ class Sampler:
             watched = self._watched.get(stream)
             return [(round(one.at * 1000), one.bytes, one.events) for one in watched.samples] if watched else []
 
+    def growths(self) -> dict[Stream, list[Growth]]:
+        """When something was written to streams lately, the oldest first: to those that were looked at just now."""
+        with self._lock:
+            since = time.monotonic() - JUST_NOW_S
+            return {stream: list(one.growths) for stream, one in self._watched.items() if one.sampled_at > since}
+
+    def logs(self) -> dict[Stream, tuple[Ledger, State]]:
+        """The commit logs that are known, and their states when they were looked at last."""
+        with self._lock:
+            known = [(stream, one.ledger, one.state) for stream, one in self._watched.items()]
+            return {stream: (ledger, state) for stream, ledger, state in known if ledger and state}
+
+    def current(self, most: int) -> dict[Stream, frozenset[int]]:
+        """The segments that take events, of some of the streams that were looked at.
+
+        Args:
+            most: of so many streams at most.
+        """
+        with self._lock:
+            known = [one for one in self._watched.values() if one.error is None and one.current]
+            return current_segments(known[:most])
+
     def follow(self, stream: Stream, seconds: float) -> dict[int, list[tuple[float, int]]]:
         """Remember the tails of a stream's segments for some time.
 
@@ -195,6 +222,7 @@ def _line(watched: Watched) -> StreamLine:
         segments=len(watched.current),
         bytes=watched.bytes,
         rows=watched.rows,
+        is_keyed=watched.is_keyed,
         version=0 if state is None else state.version,
         committed_at=None if state is None or not state.version else state.committed_at,
         bytes_in=bytes_in,

@@ -12,7 +12,7 @@ import json
 import secrets
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -23,6 +23,7 @@ from pyspark_pravega.client import Stream
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, NotFoundError, PravegaError
 from pyspark_pravega.live.answers import SORTS, Answers
 from pyspark_pravega.live.metrics import CONTENT_TYPE, exposition
+from pyspark_pravega.live.rows import MOST_ROWS, Wanted
 
 LOOPBACK = "127.0.0.1"
 FILES = {
@@ -35,6 +36,12 @@ FILES = {
     "streams.js": ("streams.js", "text/javascript; charset=utf-8"),
     "stream.js": ("stream.js", "text/javascript; charset=utf-8"),
     "pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
+    "charts.js": ("charts.js", "text/javascript; charset=utf-8"),
+    "health.js": ("health.js", "text/javascript; charset=utf-8"),
+    "queries.js": ("queries.js", "text/javascript; charset=utf-8"),
+    "rows.js": ("rows.js", "text/javascript; charset=utf-8"),
+    "commits.js": ("commits.js", "text/javascript; charset=utf-8"),
+    "browse.js": ("browse.js", "text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", "image/svg+xml"),
 }
 """The page's files: path, name in `page`, and kind."""
@@ -192,11 +199,12 @@ class _Handler(BaseHTTPRequestHandler):
             )
         if path == "api/queries":
             return answers.queries()
-        if path in ("api/stream", "api/table", "api/rows"):
-            stream = Stream.parse(query.get("name", ""))
-            if path == "api/stream":
-                return answers.stream(stream)
-            return answers.table(stream) if path == "api/table" else answers.rows(stream, _number(query, "count", 20))
+        if path == "api/namespaces":
+            return answers.namespaces()
+        if path == "api/health":
+            return answers.health()
+        if path in _OF_STREAM:
+            return _OF_STREAM[path](answers, Stream.parse(query.get("name", "")), query)
         raise _RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
 
     def _metrics(self) -> str:
@@ -223,3 +231,23 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise _RefusedError(HTTPStatus.BAD_REQUEST, f"{name} must be a number of 0 or more")
     return int(text)
+
+
+def _rows(answers: Answers, stream: Stream, query: Mapping[str, str]) -> dict[str, Any]:
+    count = min(MOST_ROWS, _number(query, "count", 20))
+    texts = {name: query.get(name, "").strip() for name in ("version", "time", "column")}
+    wanted = Wanted(count=count, value=query.get("value", ""), **texts)
+    if wanted.is_plain:
+        return answers.rows(stream, count, log=query.get("log") == "true")
+    return answers.search(stream, wanted)
+
+
+_OF_STREAM: dict[str, Callable[[Answers, Stream, Mapping[str, str]], dict[str, Any]]] = {
+    "api/stream": lambda answers, stream, _: answers.stream(stream),
+    "api/table": lambda answers, stream, _: answers.table(stream),
+    "api/rows": _rows,
+    "api/around": lambda answers, stream, _: answers.around(stream),
+    "api/key-value": lambda answers, table, query: answers.entries(table, _number(query, "count", 50)),
+    "api/changes": lambda answers, stream, query: answers.changes(stream, _number(query, "version", 0)),
+}
+"""What is asked of one stream."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,19 @@ from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger, take_snapshot
 from pyspark_pravega.connector.shared import shared_client, shared_registry
-from pyspark_pravega.connector.table import TableDefinition, check_schema_is_there, load_definition
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import GroupNotFoundError, PravegaError
+from pyspark_pravega.live.rows import MOST_ROWS, definition_of, difference, shown_rows
 from pyspark_pravega.serde.formats import registered_schema
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
-from pyspark_pravega.sql.rows import json_codec, last_rows
+from pyspark_pravega.sql.last_rows import last_rows
+from pyspark_pravega.sql.streams import rows_of_keys
 
 MOST_BYTES = 64 << 20
 """So much is read for the last rows; more is for `pravega-spark tail`."""
-MOST_ROWS = 200
-MOST_CHARACTERS = 400
-"""Of a value that is shown."""
+_COUNTED_S = 5.0
+"""Rows of a table with a key that is written are counted so often at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class SchemaVersion:
     """In ms since 1970."""
     changes: tuple[str, ...]
     """What differs from the version before, in words; of the first one its columns."""
+    difference: tuple[str, ...]
+    """The lines of its text that differ from the version before; see `difference`."""
 
 
 def table_of(settings: Settings, stream: Stream) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def table_of(settings: Settings, stream: Stream) -> dict[str, Any]:
         StreamNotFoundError: there is no such stream.
     """
     try:
-        definition = _definition(settings, stream)
+        definition = definition_of(settings, stream)
     except PravegaError as error:
         return {"columns": [], "properties": {}, "versions": schema_versions(settings, stream), "error": str(error)}
     return {
@@ -87,6 +90,7 @@ def schema_versions(settings: Settings, stream: Stream) -> list[SchemaVersion]:
     except GroupNotFoundError:
         return []
     versions, before = [], {}  # type: list[SchemaVersion], dict[str, dict[str, str]]
+    texts: dict[str, bytes] = {}
     for schema, version, added_at in history:
         columns = _columns(schema.serialization_format, schema.type, schema.schema_data)
         changes = ("its columns can't be shown",) if columns is None else changed(before.get(schema.type, {}), columns)
@@ -98,8 +102,10 @@ def schema_versions(settings: Settings, stream: Stream) -> list[SchemaVersion]:
                 format=schema.serialization_format,
                 added_at=added_at,
                 changes=changes,
+                difference=difference(texts[schema.type], schema.schema_data) if schema.type in texts else (),
             )
         )
+        texts[schema.type] = schema.schema_data
     return versions
 
 
@@ -116,12 +122,44 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, .
     return tuple(words)
 
 
+class KeyCounts:
+    """How many rows tables with keys have, if few events have to be read for that. Safe for use by several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Count nothing yet."""
+        self._settings, self._lock = settings, threading.Lock()
+        self._counted: dict[Stream, tuple[int, float, int | None]] = {}
+
+    def rows(self, stream: Stream, written: int) -> int | None:
+        """How many rows there are, or were some seconds ago.
+
+        Args:
+            stream: the table's.
+            written: how many bytes were ever written to it: while that stays the same, so do the rows.
+        """
+        with self._lock:
+            before = self._counted.get(stream)
+            if before is None or (before[0] != written and time.monotonic() - before[1] > _COUNTED_S):
+                try:
+                    rows = rows_of_keys(self._settings, stream)
+                except PravegaError:
+                    rows = None
+                before = self._counted[stream] = written, time.monotonic(), rows
+            return before[2]
+
+
 class LastRows:
     """A table's last rows, decoded once as long as nothing is written. Safe for use by several threads."""
 
-    def __init__(self, settings: Settings, stream: Stream) -> None:
-        """Begin to look at a table."""
-        self.stream, self._settings = stream, settings
+    def __init__(self, settings: Settings, stream: Stream, *, log: bool = False) -> None:
+        """Begin to look at a table.
+
+        Args:
+            settings: the connection.
+            stream: the table's.
+            log: whether the events of a table with a key are shown, and not its rows.
+        """
+        self.stream, self._settings, self._log = stream, settings, log
         self._seen: tuple[dict[int, int], int, int] | None = None
         self._answer: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -133,28 +171,28 @@ class LastRows:
             count: how many, at most `MOST_ROWS`.
 
         Returns:
-            `columns`, `rows` (lists of texts, None for NULL; the last one last), `version`, and `error` where they
-            can't be shown.
+            `columns`, `rows` (lists of texts, None for NULL; the last one last), `version`, `keyed` (whether the table
+            has a key), and `error` where they can't be shown.
         """
         with self._lock:
             return self._take(max(0, min(count, MOST_ROWS)))
 
     def _take(self, count: int) -> dict[str, Any]:
         try:
-            definition = _definition(self._settings, self.stream)
+            definition = definition_of(self._settings, self.stream)
             client = shared_client(self._settings)
-            if definition.key is not None:
-                # What came last are changes of rows.
+            keyed = definition.key is not None
+            if keyed and self._log:
                 definition = definition.as_log()
             ledger = open_ledger(client, self.stream)
             snapshot = take_snapshot(client, self.stream, ledger)
             seen = (snapshot.cut, snapshot.version, count)
             if seen != self._seen:
-                self._answer = _decoded(definition, snapshot, ledger, count)
+                self._answer = {**_decoded(definition, snapshot, ledger, count), "keyed": keyed}
                 self._seen = seen
         except PravegaError as error:
             self._seen = None
-            return {"columns": [], "rows": [], "version": 0, "error": str(error)}
+            return {"columns": [], "rows": [], "version": 0, "keyed": False, "error": str(error)}
         return self._answer
 
 
@@ -169,17 +207,16 @@ def _decoded(definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | N
             "version": snapshot.version,
             "error": f"{why}: `pravega-spark tail` reads all of them",
         }
-    codec = json_codec(definition)
-    rows = []
-    for batch in last_rows(definition, snapshot, ledger, count).to_batches():
-        for text in codec.encode(batch).to_pylist():
-            values = json.loads(text)
-            rows.append([_shown(values.get(name)) for name in names])
+    batches = last_rows(definition, snapshot, ledger, count, most_bytes=MOST_BYTES).to_batches()
+    rows = [row for batch in batches for row in shown_rows(definition, batch)]
     return {"columns": names, "rows": rows, "version": snapshot.version, "error": None}
 
 
 def _to_be_read(snapshot: Snapshot, ledger: Ledger | None, count: int) -> int:
-    """The bytes of the versions that hold the last rows, and of what lies behind them; of all where no log tells."""
+    """The bytes of the versions that hold the last rows, and of what lies behind them; of all where no log tells.
+
+    Of a table with a key more changes may have to be read than it has rows: so these are about the bytes.
+    """
     if ledger is None or not snapshot.version:
         return snapshot.size
     rows = 0
@@ -192,19 +229,6 @@ def _to_be_read(snapshot: Snapshot, ledger: Ledger | None, count: int) -> int:
             cut = commits[1].cut
             return sum(max(0, part.end - max(part.start, cut.get(part.segment_id, 0))) for part in snapshot.parts)
     return snapshot.size
-
-
-def _shown(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
-
-
-def _definition(settings: Settings, stream: Stream) -> TableDefinition:
-    definition = load_definition(shared_client(settings), settings, stream)
-    check_schema_is_there(definition)
-    return definition
 
 
 def _columns(serialization_format: str, kind: str, data: bytes) -> dict[str, str] | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.segments import SegmentState
-from pyspark_pravega.connector.log import Ledger, State, open_ledger, take_tail
+from pyspark_pravega.connector.log import Commit, Ledger, State, open_ledger, take_tail
+from pyspark_pravega.connector.table import PRIMARY_KEY
+from pyspark_pravega.live.rates import SLOW_S, curve_of, recent_rate
 
-KEPT_SAMPLES = 32
+KEPT_SAMPLES = 90
 KEPT_OFFSETS = 300
-RATE_S = 5.0
-"""Rates are means over the last seconds: over so many, or over as many as lie between two samples."""
+KEPT_GROWTHS = 20
 STALE_S = 90.0
 """Samples that are older say nothing of the rate now."""
 _COUNTED_VERSIONS = 100
@@ -33,6 +35,16 @@ class Sample:
     """Written since the stream was made, as far as segments are still there; frames included."""
     events: int
     """Counted by the segments and the commit log."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """That something was written."""
+
+    at: float
+    """Seconds since 1970."""
+    query: str | None = None
+    """The streaming query that has written it; None of a job, and of another program."""
 
 
 @dataclass
@@ -60,9 +72,13 @@ class Watched:
     state: State | None = None
     rows: int | None = None
     """As the commit log has counted them, where nobody else has written and nothing is truncated; else None."""
+    is_keyed: bool = False
+    """Whether it is a table with a key, of whose rows the commit log doesn't tell how many there are."""
     error: str | None = None
     """Why it can't be looked at."""
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
+    growths: deque[Growth] = field(default_factory=lambda: deque(maxlen=KEPT_GROWTHS))
+    """When something was written lately: commits, and what came between samples without one."""
     followed_until: float = 0.0
     """Until then, by `time.monotonic`, tails are remembered, segment by segment."""
     uncounted: int = 0
@@ -97,6 +113,7 @@ class Watched:
             return
         if self.ledger is None:
             self.ledger = open_ledger(client, self.stream)
+        self.is_keyed = self.ledger is not None and PRIMARY_KEY in self.ledger.properties()
         self.current, self.refreshed_at, self.error = tail.current, now, None
         there = {part.segment_id for part in tail.parts}
         for known in (self.kept, self.begins, self.offsets, self.tails):
@@ -134,9 +151,12 @@ class Watched:
         self.state = state
         if before is None:
             self.committed_events = state.rows or 0
+            self._look_back(self.ledger, state)
         elif state.version > before.version:
             first = max(before.version + 1, state.version - _COUNTED_VERSIONS + 1)
-            self.committed_events += sum(commit.rows for commit in self.ledger.commits(range(first, state.version + 1)))
+            commits = self.ledger.commits(range(first, state.version + 1))
+            self.committed_events += sum(commit.rows for commit in commits)
+            self.growths.extend(_growths(commits))
 
     def remember(self, at: float, now: float) -> None:
         """Keep a sample.
@@ -147,6 +167,13 @@ class Watched:
         """
         if self.samples and at - self.samples[-1].at > STALE_S:
             self.samples.clear()
+        while self.samples and self.samples[-1].at >= at:
+            # It was committed while the segments were looked at.
+            self.samples.pop()
+        if self.samples and self.written > self.samples[-1].bytes:
+            last = self.growths[-1].at if self.growths else 0.0
+            if last <= self.samples[-1].at:
+                self.growths.append(Growth(at))
         self.samples.append(Sample(at=at, bytes=self.written, events=self.events))
         self._count_rows()
         self.sampled_at = now
@@ -170,23 +197,29 @@ class Watched:
         """
         self.error, self.sampled_at, self.refreshed_at = str(error), now, now - REFRESHED_S + _RETRIED_S
         self.samples.clear()
+        self.growths.clear()
         # It may have been dropped and made again, with a log of its own.
         self.ledger, self.state, self.rows = None, None, None
 
     def rates(self) -> tuple[float | None, float | None]:
         """Bytes and events a second that are written now; None where there is one sample only."""
-        if len(self.samples) < 2:
-            return None, None
-        last = self.samples[-1]
-        first = next((sample for sample in self.samples if sample.at >= last.at - RATE_S), self.samples[-2])
-        first = self.samples[-2] if first is last else first
-        seconds = max(0.001, last.at - first.at)
-        return (last.bytes - first.bytes) / seconds, (last.events - first.events) / seconds
+        rate = recent_rate([(one.at, one.bytes) for one in self.samples])
+        return rate, recent_rate([(one.at, one.events) for one in self.samples])
 
-    def curve(self) -> list[float]:
-        """Bytes a second between each two of the last samples, the oldest first."""
-        pairs = zip(list(self.samples)[:-1], list(self.samples)[1:], strict=True)
-        return [(after.bytes - before.bytes) / max(0.001, after.at - before.at) for before, after in pairs]
+    def curve(self) -> list[tuple[float, float | None]]:
+        """Bytes a second in the last minute, as of `curve_of`."""
+        points = [(one.at, one.bytes) for one in self.samples]
+        return curve_of(points, points[-1][0]) if points else []
+
+    def _look_back(self, ledger: Ledger, state: State) -> None:
+        """Make samples of the last minute's commits, which were made before anybody looked."""
+        if not state.version:
+            return
+        first = max(1, state.version - KEPT_GROWTHS)
+        commits = ledger.commits(range(first, state.version + 1))
+        self.growths.extend(_growths(commits))
+        if not self.samples:
+            self.samples.extend(_samples(commits, self.written, self.events))
 
     def _count_rows(self) -> None:
         state = self.state
@@ -196,7 +229,7 @@ class Watched:
             and state.bytes == self.written
             and not any(self.begins.values())
         ):
-            self.rows, self.uncounted = state.rows, 0
+            self.rows, self.uncounted = None if self.is_keyed else state.rows, 0
             return
         # While rows are committed the log and the segments tell of different moments.
         self.uncounted += 1
@@ -216,3 +249,27 @@ class Watched:
 def current_segments(watched: Iterable[Watched]) -> dict[Stream, frozenset[int]]:
     """The current segments of streams, of those that have some."""
     return {one.stream: one.current for one in watched if one.current}
+
+
+def _growths(commits: Iterable[Commit]) -> list[Growth]:
+    return [Growth(one.committed_at / 1000, one.query) for one in commits if not one.of_others]
+
+
+def _samples(commits: Sequence[Commit], written: int, events: int) -> list[Sample]:
+    """What was written until some commits, the last minute's, if nobody has written since the last one.
+
+    Args:
+        commits: the oldest first.
+        written: bytes that were written until now.
+        events: likewise.
+    """
+    samples: list[Sample] = []
+    now = time.time()
+    for one in reversed(commits):
+        samples.append(Sample(at=one.committed_at / 1000, bytes=written, events=events))
+        written, events = written - one.bytes, events - one.rows
+        if one.of_others or one.committed_at / 1000 < now - SLOW_S or written < 0 or events < 0:
+            break
+        if one.version == 1 and written == 0:
+            samples.append(Sample(at=min(now - SLOW_S, samples[-1].at - 1), bytes=0, events=max(0, events)))
+    return [sample for sample in reversed(samples) if sample.at <= now]

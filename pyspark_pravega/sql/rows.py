@@ -7,38 +7,41 @@ import json
 import os
 import stat
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import EventTail, Stream
-from pyspark_pravega.connector.log import Ledger, Snapshot, behind, open_ledger, take_snapshot
+from pyspark_pravega.connector.key_value import KeyValueDefinition
+from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.read import BatchReader, ChangesReader, SlicePartition, committed_ranges
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import (
     TableDefinition,
-    check_schema_is_there,
-    load_definition,
 )
 from pyspark_pravega.connector.write import WriteJob, WritePlan
-from pyspark_pravega.errors import ConfigurationError, EventEncodeError, PravegaError, did_you_mean
+from pyspark_pravega.errors import (
+    ConfigurationError,
+    EventEncodeError,
+    PravegaError,
+    UnsupportedOperationError,
+    did_you_mean,
+)
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.progress import Bar
 from pyspark_pravega.serde import lenient
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.formats import JSON, schema_for
-from pyspark_pravega.spark.types import DecimalType
+from pyspark_pravega.spark.types import DecimalType, StructType
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.completion import completes_tables
-from pyspark_pravega.sql.streams import named_stream
+from pyspark_pravega.sql.last_rows import last_entries, last_rows, rows_of_changes
+from pyspark_pravega.sql.streams import named_stream, relation_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -57,10 +60,12 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """
     tail = subparsers.add_parser(
         "tail",
-        description="Prints a table's last rows. Example: pravega-spark tail shop.orders -n 5 -f --json",
+        description="Prints a table's last rows; of a table with a key those that were changed last. "
+        "Example: pravega-spark tail shop.orders -n 5 -f --json",
     )
     completes_tables(tail.add_argument("table", metavar="TABLE", help="namespace.table, or scope/stream"))
     tail.add_argument("-n", type=int, default=10, metavar="ROWS", help="how many rows (default: 10)")
+    tail.add_argument("--log", action="store_true", help="of a table with a key the changes, and not its rows")
     tail.add_argument("-f", "--follow", action="store_true", help="go on with the rows that come, until Ctrl-C")
     tail.add_argument("--json", action="store_true", help="as JSON, a line for each row")
     add_connection(tail)
@@ -81,26 +86,44 @@ def run_tail(arguments: argparse.Namespace) -> int:
     load_pandas_later()
     if arguments.n < 0:
         raise ConfigurationError(f"-n must be 0 or more rows, not {arguments.n}")
-    definition = _definition(arguments)
-    if definition.key is not None:
-        # What came last are changes of rows.
-        definition = definition.as_log()
-    client, stream = shared_client(definition.settings), definition.stream
-    ledger = open_ledger(client, stream)
-    snapshot = take_snapshot(client, stream, ledger)
-    rows = _Printer(definition, as_json=arguments.json)
+    definition = _relation(arguments)
     try:
-        with Bar(f"reading {_name(stream)}", hidden=arguments.json) as progress:
-            last = last_rows(definition, snapshot, ledger, arguments.n, progress)
-        rows.print_table(last)
-        if arguments.follow:
-            with EventTail(client, stream, snapshot.cut) as arrivals:
-                for events in arrivals:
-                    rows.print(_decoded(definition, events.payloads, events.segment_id))
+        if isinstance(definition, KeyValueDefinition):
+            _tail_entries(definition, arguments)
+        else:
+            _tail_rows(definition.as_log() if arguments.log else definition, arguments)
     except BrokenPipeError:
         # Who has read enough, as `head` does, isn't an error. Python would still flush at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _tail_rows(definition: TableDefinition, arguments: argparse.Namespace) -> None:
+    client, stream = shared_client(definition.settings), definition.stream
+    ledger = open_ledger(client, stream)
+    snapshot = take_snapshot(client, stream, ledger)
+    printer = _Printer(definition, as_json=arguments.json)
+    with Bar(f"reading {_name(stream)}", hidden=arguments.json) as progress:
+        last = last_rows(definition, snapshot, ledger, arguments.n, progress)
+    printer.print_table(last)
+    if not arguments.follow:
+        return
+    events = definition if definition.key is None else definition.as_log()
+    with EventTail(client, stream, snapshot.cut) as arrivals:
+        for arrived in arrivals:
+            decoded = _decoded(events, arrived.payloads, arrived.segment_id)
+            if definition.key is not None:
+                decoded = rows_of_changes(decoded, definition.key).select(definition.schema.fieldNames())
+            if decoded.num_rows:
+                printer.print(decoded)
+
+
+def _tail_entries(definition: KeyValueDefinition, arguments: argparse.Namespace) -> None:
+    if arguments.follow or arguments.log:
+        raise UnsupportedOperationError(
+            f'"{definition.stream}" is a key-value table, which has no history: leave -f and --log out'
+        )
+    _Printer(definition, as_json=arguments.json).print_table(last_entries(definition, arguments.n))
 
 
 def run_put(arguments: argparse.Namespace) -> int:
@@ -127,49 +150,6 @@ def run_put(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def last_rows(
-    definition: TableDefinition, snapshot: Snapshot, ledger: Ledger | None, count: int, progress: Bar | None = None
-) -> pa.Table:
-    """A table's last rows, in the order of the versions that have added them.
-
-    The commit log tells where the last versions begin, and these are read whole. Where it knows too few rows, as of a
-    stream that others write, all is read, one segment after another.
-
-    Args:
-        definition: what the stream is as a table.
-        snapshot: its bytes.
-        ledger: its commit log, if it has one.
-        count: how many rows.
-        progress: is told how many bytes of events are read.
-    """
-    names = definition.schema.fieldNames()
-    kept: deque[pa.RecordBatch] = deque()
-    if not count:
-        return _table(definition, kept)
-    begin = None if ledger is None else _first_version(ledger, snapshot, count)
-    if ledger is not None and begin is not None:
-        ranges = committed_ranges(
-            shared_client(definition.settings), ledger, begin, snapshot.version, fail_on_data_loss=False
-        )
-        reader = ChangesReader(definition, ranges, [*names, _VERSION], fail_on_data_loss=False)
-        added = pa.Table.from_batches(_rows(reader, progress), schema=reader._arrow_schema)
-        order = pc.sort_indices(added, sort_keys=[(_VERSION, "ascending")])
-        kept.extend(added.take(order).select(names).to_batches())
-        cut = ledger.commits([snapshot.version])[0].cut
-        newer = BatchReader(definition, behind(snapshot, cut), names, fail_on_data_loss=False)
-        kept.extend(_rows(newer, progress))
-    if sum(batch.num_rows for batch in kept) < count:
-        kept.clear()
-        rows = 0
-        for batch in _rows(BatchReader(definition, snapshot, names, fail_on_data_loss=False), progress):
-            kept.append(batch)
-            rows += batch.num_rows
-            while rows - kept[0].num_rows >= count:
-                rows -= kept.popleft().num_rows
-    table = _table(definition, kept)
-    return table.slice(max(0, table.num_rows - count))
-
-
 def parsed(definition: TableDefinition, lines: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     """Rows of lines of JSON.
 
@@ -192,11 +172,11 @@ def parsed(definition: TableDefinition, lines: Iterable[bytes]) -> Iterator[pa.R
             raise EventEncodeError(f"line {numbers[error.index]}: {error.reason}") from None
 
 
-def json_codec(definition: TableDefinition) -> Codec:
+def json_codec(definition: TableDefinition | KeyValueDefinition) -> Codec:
     """What makes lines of JSON of rows, and rows of lines, whatever the table's own format.
 
     Args:
-        definition: what the stream is as a table.
+        definition: the table.
     """
     stream, columns = definition.stream, definition.schema
     schema = schema_for(JSON, columns, name=stream.name, namespace=stream.scope)
@@ -213,11 +193,10 @@ class _NoEncodings:
 class _Printer:
     """Prints rows: as JSON, or as columns for people."""
 
-    def __init__(self, definition: TableDefinition, *, as_json: bool) -> None:
+    def __init__(self, definition: TableDefinition | KeyValueDefinition, *, as_json: bool) -> None:
         self._codec, self._names, self._as_json = json_codec(definition), definition.schema.fieldNames(), as_json
         self._widths = [min(_WIDEST, len(name)) for name in self._names]
-        decimals = {one.name: one.dataType for one in definition.schema if isinstance(one.dataType, DecimalType)}
-        self._scales = {name: kind.scale for name, kind in decimals.items()}
+        self._scales = scales_of(definition.schema)
 
     def print_table(self, rows: pa.Table) -> None:
         """The first rows, below the columns' names."""
@@ -244,12 +223,7 @@ class _Printer:
         return [text.decode() for text in self._codec.encode(rows).to_pylist()]
 
     def _cells(self, text: str) -> list[str]:
-        values = json.loads(text)
-        # As SQL shows them: with all digits, which JSON's numbers lose.
-        exact = json.loads(text, parse_float=Decimal, parse_int=Decimal) if self._scales else {}
-        for name, scale in self._scales.items():
-            if exact.get(name) is not None:
-                values[name] = f"{Decimal(exact[name]):.{scale}f}"
+        values = shown_values(text, self._scales)
         return [_cell(values.get(name)) for name in self._names]
 
     def _line(self, cells: Sequence[str]) -> str:
@@ -259,43 +233,42 @@ class _Printer:
         ).rstrip()
 
 
-def _definition(arguments: argparse.Namespace) -> TableDefinition:
+def scales_of(columns: StructType) -> dict[str, int]:
+    """The decimals among columns, and how many digits they have behind the point.
+
+    Args:
+        columns: the columns.
+    """
+    return {one.name: one.dataType.scale for one in columns if isinstance(one.dataType, DecimalType)}
+
+
+def shown_values(text: str | bytes, scales: Mapping[str, int]) -> dict[str, Any]:
+    """The values of a line of JSON, decimals as SQL shows them: with all digits, which JSON's numbers lose.
+
+    Args:
+        text: the line.
+        scales: see `scales_of`.
+    """
+    values: dict[str, Any] = json.loads(text)
+    exact = json.loads(text, parse_float=Decimal, parse_int=Decimal) if scales else {}
+    for name, scale in scales.items():
+        if exact.get(name) is not None:
+            values[name] = f"{Decimal(exact[name]):.{scale}f}"
+    return values
+
+
+def _relation(arguments: argparse.Namespace) -> TableDefinition | KeyValueDefinition:
     settings = resolve_settings(arguments)
-    stream = named_stream(arguments.table, settings.scope, arguments.catalog)
-    definition = load_definition(shared_client(settings), settings, stream)
-    check_schema_is_there(definition)
+    return relation_of(settings, named_stream(arguments.table, settings.scope, arguments.catalog))
+
+
+def _definition(arguments: argparse.Namespace) -> TableDefinition:
+    definition = _relation(arguments)
+    if isinstance(definition, KeyValueDefinition):
+        raise UnsupportedOperationError(
+            f'"{definition.stream}" is a key-value table, into which INSERT and MERGE write, in pravega-spark sql'
+        )
     return definition
-
-
-def _first_version(ledger: Ledger, snapshot: Snapshot, count: int) -> int | None:
-    """The last version from which on there are so many rows; None where the log can't tell."""
-    rows, first, version = 0, max(1, ledger.state().replaced_rows), snapshot.version
-    while version >= first:
-        some = ledger.commits(range(version, max(first, version - 100) - 1, -1))
-        for commit in some:
-            rows += commit.rows
-            if rows >= count:
-                return commit.version
-        version -= 101
-    return None
-
-
-def _rows(reader: BatchReader, progress: Bar | None) -> Iterator[pa.RecordBatch]:
-    partitions = [one for one in reader.partitions() if isinstance(one, SlicePartition)]
-    if progress is not None:
-        progress.expect(sum(part.end - part.start for one in partitions for part in one.parts))
-    bytes_told = 0
-    for partition in partitions:
-        for batch in reader.read(partition):
-            if progress is not None:
-                progress.add(reader.bytes_read - bytes_told)
-                bytes_told = reader.bytes_read
-            yield batch
-
-
-def _table(definition: TableDefinition, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    there = list(batches)
-    return pa.Table.from_batches(there) if there else definition.codec.schema.empty_table()
 
 
 def _decoded(definition: TableDefinition, payloads: pa.Array, segment_id: int) -> pa.RecordBatch:

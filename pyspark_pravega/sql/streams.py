@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import itertools
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,21 +12,29 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark_pravega.catalog.names import scope_of, stream_of, to_sql
+from pyspark_pravega.catalog.base import CatalogBase, is_internal
+from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import counted_rows
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import open_ledger, take_snapshot
+from pyspark_pravega.connector.key_value import KeyValueDefinition
+from pyspark_pravega.connector.log import Snapshot, open_ledger, take_snapshot
+from pyspark_pravega.connector.read import KeyedReader
 from pyspark_pravega.connector.shared import shared_client, shared_registry
-from pyspark_pravega.connector.table import check_schema_is_there, load_definition
-from pyspark_pravega.errors import ConfigurationError, ScopeNotFoundError, StreamNotFoundError
+from pyspark_pravega.connector.table import PRIMARY_KEY, TableDefinition, check_schema_is_there, load_definition
+from pyspark_pravega.connector.table_names import stream_of_table
+from pyspark_pravega.errors import InvalidNameError, PravegaError, ScopeNotFoundError, StreamNotFoundError
+from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.completion import completes_namespaces, completes_tables
+from pyspark_pravega.values import listed
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _AT_ONCE = 8
+_COUNTED_BYTES, _COUNTED_ENTRIES = 16 << 20, 100_000
+"""So much of a table is read at most to count its rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +43,15 @@ class StreamLine:
 
     table: str
     """Its name in SQL."""
+    kind: str
+    """`stream`, `keyed` of a table with a key, or `key-value`."""
     segments: int
-    """That take events now; 0 of a sealed stream."""
-    bytes: int
-    """From head to tail, frames included."""
+    """That take events now; 0 of a sealed stream. Of a key-value table its partitions."""
+    bytes: int | None
+    """From head to tail, frames included; None of a key-value table."""
     rows: int | None
-    """As the commit log has counted them; None where they would have to be counted."""
+    """As the commit log has counted them; of a table with a key, and of a key-value table, counted now where they are
+    few. None where they would have to be counted."""
     version: int
     """The commit log's last one; 0 when there is none."""
     committed_at: str | None
@@ -73,16 +86,19 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_streams(arguments: argparse.Namespace) -> int:
     """List the streams."""
-    client = shared_client(resolve_settings(arguments))
+    settings = resolve_settings(arguments)
+    client = shared_client(settings)
     if arguments.namespace is not None:
         scopes = [scope_of([arguments.namespace])]
         if not client.controller.scope_exists(scopes[0]):
-            raise ScopeNotFoundError(f'scope "{scopes[0]}" does not exist')
+            near = difflib.get_close_matches(scopes[0], client.controller.list_scopes(), n=1)
+            hint = f'; did you mean "{to_sql(near[0])}"?' if near else ""
+            raise ScopeNotFoundError(f'scope "{scopes[0]}" does not exist{hint}')
     else:
         scopes = sorted(client.controller.list_scopes())
-    streams = [Stream(scope, name) for scope in scopes for name in sorted(client.controller.list_streams(scope))]
+    streams = [Stream(scope, name) for scope in scopes for name in _names_in(client, scope)]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        lines = [line for line in threads.map(lambda stream: _line(client, stream), streams) if line is not None]
+        lines = [line for line in threads.map(lambda stream: _line(settings, stream), streams) if line is not None]
     if arguments.json:
         for line in lines:
             print(json.dumps(asdict(line)))
@@ -103,16 +119,19 @@ def run_schema(arguments: argparse.Namespace) -> int:
     """Show a table's columns."""
     settings = resolve_settings(arguments)
     stream = named_stream(arguments.table, settings.scope, arguments.catalog)
-    definition = load_definition(shared_client(settings), settings, stream)
-    check_schema_is_there(definition)
+    definition = relation_of(settings, stream)
     versions = []
     registry = shared_registry(settings)
-    if registry is not None and definition.registered is not None:
+    of_values = definition.values if isinstance(definition, KeyValueDefinition) else definition
+    if registry is not None and of_values.registered is not None:
         versions = [
             {"version": version.version, "type": info.type, "added_at": _time(added)}
             for info, version, added in registry.history(stream.scope, stream.name)
         ]
-    properties = shown_properties(definition)
+    if isinstance(definition, KeyValueDefinition):
+        properties = _key_value_properties(definition)
+    else:
+        properties = shown_properties(definition)
     if arguments.json:
         content = {
             "table": _name(stream),
@@ -145,36 +164,76 @@ def named_stream(table: str, scope: str | None, catalog: str) -> Stream:
         catalog: the catalog's name in SQL.
 
     Raises:
-        ConfigurationError: it names no table.
-        InvalidNameError: one of the names can't be Pravega's.
+        InvalidNameError: it names no table, or one of the names can't be Pravega's.
     """
-    scope_part, slash, name = table.partition("/")
-    if slash:
-        return stream_of([scope_part], name)
-    parts = table.split(".")
-    if len(parts) == 3 and parts[0] == catalog:
-        parts = parts[1:]
-    if len(parts) == 1 and scope is not None:
-        parts = [scope, *parts]
-    if len(parts) != 2 or not all(parts):
-        raise ConfigurationError(
-            f'"{table}" names no table: write namespace.table, or scope/stream where a name holds a dot'
-            + ("" if scope else "; with --scope the table alone is enough")
-        )
-    return stream_of(parts[:1], parts[1])
+    try:
+        return stream_of_table(table, scope=scope, catalog=catalog)
+    except InvalidNameError as error:
+        hint = "" if scope or "names no table" not in str(error) else "; with --scope the table alone is enough"
+        raise InvalidNameError(f"{error}{hint}") from None
 
 
-def _line(client: Client, stream: Stream) -> StreamLine | None:
+def relation_of(settings: Settings, stream: Stream) -> TableDefinition | KeyValueDefinition:
+    """A table that a command line names, be it a stream or a key-value table.
+
+    Args:
+        settings: the connection.
+        stream: its name.
+
+    Raises:
+        StreamNotFoundError: there is neither; the message has the nearest name.
+        ConfigurationError: a property that is kept with the table means nothing here.
+    """
+    catalog = CatalogBase(settings)
+    try:
+        relation = catalog.relation([stream.scope], stream.name)
+    except StreamNotFoundError as error:
+        raise not_there(catalog.client, stream, error) from None
+    if isinstance(relation, TableDefinition):
+        check_schema_is_there(relation)
+    return relation
+
+
+def not_there(client: Client, stream: Stream, error: StreamNotFoundError) -> StreamNotFoundError:
+    """The error about a table that isn't there, with the nearest name.
+
+    Args:
+        client: the cluster.
+        stream: the name that was given.
+        error: what is missing.
+    """
+    controller = client.controller
+    if controller.scope_exists(stream.scope):
+        names = [f"{stream.scope}/{name}" for name in _names_in(client, stream.scope)]
+    else:
+        names = [f"{scope}/{stream.name}" for scope in controller.list_scopes()]
+    near = difflib.get_close_matches(str(stream), names, n=1)
+    return StreamNotFoundError(f'{error}; did you mean "{_name(Stream.parse(near[0]))}"?') if near else error
+
+
+def _names_in(client: Client, scope: str) -> list[str]:
+    """The names of a scope's streams, and of the key-value tables that SQL shows."""
+    tables = (name for name in client.controller.list_key_value_tables(scope) if not is_internal(name))
+    return sorted([*client.controller.list_streams(scope), *tables])
+
+
+def _line(settings: Settings, stream: Stream) -> StreamLine | None:
     """None for one that is dropped meanwhile."""
+    client = shared_client(settings)
     try:
         ledger = open_ledger(client, stream)
         snapshot = take_snapshot(client, stream, ledger)
+    except StreamNotFoundError:
+        return _key_value_line(settings, stream)
+    try:
         commits = [] if ledger is None or not snapshot.version else ledger.commits([snapshot.version])
+        is_keyed = ledger is not None and PRIMARY_KEY in ledger.properties()
         return StreamLine(
             table=_name(stream),
+            kind="keyed" if is_keyed else "stream",
             segments=len(snapshot.current),
             bytes=snapshot.size,
-            rows=counted_rows(snapshot, ledger),
+            rows=rows_of_keys(settings, stream, snapshot) if is_keyed else counted_rows(snapshot, ledger),
             version=snapshot.version,
             committed_at=_time(commits[0].committed_at) if commits else None,
         )
@@ -182,9 +241,65 @@ def _line(client: Client, stream: Stream) -> StreamLine | None:
         return None
 
 
+def rows_of_keys(settings: Settings, stream: Stream, snapshot: Snapshot | None = None) -> int | None:
+    """How many rows a table with a key has, if few events have to be read for that.
+
+    Args:
+        settings: the connection.
+        stream: the table's.
+        snapshot: its bytes; taken now when None.
+    """
+    try:
+        client = shared_client(settings)
+        snapshot = snapshot or take_snapshot(client, stream, open_ledger(client, stream))
+        if snapshot.size > _COUNTED_BYTES:
+            return None
+        definition = load_definition(client, settings, stream)
+        check_schema_is_there(definition)
+        if definition.key is None:
+            return None
+        reader = KeyedReader(definition, snapshot, [], fail_on_data_loss=False)
+        return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+    except PravegaError:
+        # What is wrong with it, whoever reads it is told.
+        return None
+
+
+def _key_value_line(settings: Settings, stream: Stream) -> StreamLine | None:
+    try:
+        definition = CatalogBase(settings).key_value(stream)
+        if definition is None:
+            return None
+        table, rows = definition.open(), 0
+        for partition in table.partitions:
+            rows += sum(1 for _ in itertools.islice(table.iterate_keys(partition=partition), _COUNTED_ENTRIES + 1))
+            if rows > _COUNTED_ENTRIES:
+                break
+    except PravegaError:
+        return None
+    return StreamLine(
+        table=_name(stream),
+        kind="key-value",
+        segments=definition.configuration.partitions,
+        bytes=None,
+        rows=rows if rows <= _COUNTED_ENTRIES else None,
+        version=0,
+        committed_at=None,
+    )
+
+
+def _key_value_properties(definition: KeyValueDefinition) -> dict[str, str]:
+    return {
+        "table-type": "key-value",
+        "format": definition.values.format,
+        PRIMARY_KEY: listed(definition.layout.names),
+        "partitions": str(definition.configuration.partitions),
+    }
+
+
 def _cells(line: StreamLine) -> list[str]:
-    rows = "?" if line.rows is None else f"{line.rows:,}"
-    return [line.table, str(line.segments), f"{line.bytes:,}", rows, str(line.version), line.committed_at or "-"]
+    octets, rows = ("?" if number is None else f"{number:,}" for number in (line.bytes, line.rows))
+    return [line.table, str(line.segments), octets, rows, str(line.version), line.committed_at or "-"]
 
 
 def _version_lines(versions: Sequence[dict[str, object]]) -> list[tuple[str, str]]:

@@ -76,7 +76,7 @@ def test_after_a_truncation_events_have_to_be_counted(catalog: Catalog, scope: s
 def test_what_is_not_the_whole_table_has_to_be_counted(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope)
     insert(catalog, stream, 1)
-    assert counted(catalog, stream, **{"end-stream-cut": '{"0":0}'}) is None
+    assert counted(catalog, stream, endStreamCut='{"0":0}') is None
     assert counted(catalog, stream, mode="drop-malformed") is None
     with pytest.raises(ConfigurationError, match='unknown read option "mod"'):
         counted(catalog, stream, mod="permissive")

@@ -136,7 +136,12 @@ def test_a_subscriber_is_dropped(catalog: Catalog, client: Client, scope: str) -
 def test_a_table_is_named_as_in_sql(catalog: Catalog, scope: str) -> None:
     make(catalog, scope, "with.dot")
     underscored = scope.replace("-", "_")
-    for name in (f"{scope}.`with.dot`", f"`{scope}`.`with.dot`", f"pravega.{underscored}.`with.dot`"):
+    for name in (
+        f"{scope}.`with.dot`",
+        f"`{scope}`.`with.dot`",
+        f"pravega.{underscored}.`with.dot`",
+        f"{scope}/with.dot",
+    ):
         assert call(catalog, "subscribers", name) == []
 
 
@@ -145,7 +150,7 @@ def test_a_table_is_named_as_in_sql(catalog: Catalog, scope: str) -> None:
     [
         ("scale", ["{0}.t", 0], ConfigurationError, '"segments" must be a number from 1 to 10000, not 0'),
         ("scale", ["{0}.t", None], ConfigurationError, 'argument "segments" of procedure "scale" must not be null'),
-        ("scale", ["t", 2], InvalidNameError, 'table "t" must be named as namespace.table'),
+        ("scale", ["t", 2], InvalidNameError, '"t" names no table: write namespace.table'),
         ("scale", ["{0}.nope", 2], StreamNotFoundError, "nope"),
         ("create_cut", ["{0}.t", "1st"], InvalidNameError, '"1st" can\'t be the name of a cut'),
         ("register_schema", ["{0}.t"], ConfigurationError, "by its text or by columns, one of them"),

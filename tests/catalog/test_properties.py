@@ -22,10 +22,12 @@ from pyspark.sql.types import (
 )
 
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, OtherTransform, Transform
-from pyspark_pravega.catalog.properties import TableRequest, check_request
-from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
+from pyspark_pravega.catalog.properties import TableRequest, check_request, known_properties, property_name
+from pyspark_pravega.catalog.statements.key_values import is_key_value_request
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, STREAM_PROPERTIES
+from pyspark_pravega.connector.key_value import KEY_VALUE_PROPERTIES
 from pyspark_pravega.connector.log import History
-from pyspark_pravega.connector.table import Check, TableProperties
+from pyspark_pravega.connector.table import OWN_PROPERTIES, Check, TableProperties
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -100,6 +102,19 @@ def test_options_of_create_table_are_its_properties() -> None:
 @pytest.mark.parametrize("compatibility", ["AllowAny", "FullTransitive", "Backward"])
 def test_a_compatibility_is_taken_as_it_is(compatibility: str) -> None:
     assert check({"compatibility": compatibility}).compatibility == compatibility
+    for spelled in (compatibility.upper(), compatibility.lower(), re.sub("(?<=[a-z])(?=[A-Z])", "_", compatibility)):
+        assert check({"compatibility": spelled}).compatibility == compatibility
+
+
+@pytest.mark.parametrize("name", sorted(OWN_PROPERTIES | STREAM_PROPERTIES | KEY_VALUE_PROPERTIES))
+def test_a_property_is_written_in_camel_case_too(name: str) -> None:
+    own = KEY_VALUE_PROPERTIES if name in KEY_VALUE_PROPERTIES else OWN_PROPERTIES | STREAM_PROPERTIES
+    first, *words = name.split("-")
+    for spelled in (name, first + "".join(map(str.title, words)), name.replace("-", "_"), name.replace("-", ".")):
+        assert known_properties({spelled: "x"}, own) == {name: "x"}
+        assert property_name(spelled, own) == name
+    assert is_key_value_request({"tableType": "key-value"})
+    assert is_key_value_request({"option.table_type": "key-value"})
 
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
@@ -190,7 +205,7 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
         {"routing-key": "d"}, [], StructType([StructField("d", DoubleType())]),
         UnsupportedTypeError, 'column "d" of type double can\'t be the routing key',
     ),
-    ({"compatibility": "full"}, [], COLUMNS, ConfigurationError, 'can\'t be "full"; did you mean "Full"?'),
+    ({"compatibility": "ful"}, [], COLUMNS, ConfigurationError, 'can\'t be "ful"; did you mean "Full"?'),
     ({"colour": "red"}, [], COLUMNS, ConfigurationError, "properties of your own need a dot in their name"),
     ({"spark.pravega.password": "p"}, [], COLUMNS, ConfigurationError, "in the configuration of the session"),
     ({"option.spark.pravega.auth_token": "p"}, [], COLUMNS, ConfigurationError, '"spark.pravega.auth_token" is no'),

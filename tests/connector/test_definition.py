@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,20 +13,25 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector import foreign_options
+from pyspark_pravega.connector.bounds import Time, VersionBounds
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import claim_ledger
 from pyspark_pravega.connector.official import without_official
-from pyspark_pravega.connector.option_names import READ_KEYS, WRITE_KEYS
+from pyspark_pravega.connector.option_names import READ_KEYS, TABLE_READ_KEYS, WRITE_KEYS
 from pyspark_pravega.connector.options import (
     DEFAULT_LEASE_MS,
     EventOptions,
     ReadOptions,
     WriteOptions,
     canonical,
+    parse_bad_events,
     stream_of,
 )
 from pyspark_pravega.connector.table.definition import load_definition
 from pyspark_pravega.connector.table.encodings import writing_encodings
+from pyspark_pravega.connector.table_names import stream_of_table
+from pyspark_pravega.declared import name_among
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -159,6 +165,20 @@ def test_a_stream_is_named_with_its_scope_or_with_the_scope_from_elsewhere() -> 
     assert named({"stream": " shop/orders ", "scope": "other"}) == Stream("shop", "orders")
     assert named({"stream": "orders", "scope": "shop"}) == Stream("shop", "orders")
     assert named({"Stream": "orders"}, PRAVEGA_SCOPE="shop") == Stream("shop", "orders")
+    assert named({"stream": "v1.orders", "scope": "shop"}) == Stream("shop", "v1.orders")
+
+
+@pytest.mark.parametrize(
+    "name", ["my_shop.all_orders", "my-shop.all-orders", "my_shop/all_orders", "pravega.my_shop.all_orders",
+             "my_shop.`all_orders`", " my-shop/all-orders"]
+)  # fmt: skip
+@pytest.mark.parametrize("key", ["stream", "path"])
+def test_a_table_is_named_in_either_way_wherever_one_is_named(key: str, name: str) -> None:
+    """`load(name)` gives the option `path`. A default scope makes no difference to a name that has one."""
+    meant = Stream("my-shop", "all-orders")
+    assert named({key: name}) == named({key: name}, PRAVEGA_SCOPE="other") == meant
+    assert parse_bad_events("bad-events", name) == parse_bad_events("bad-events", f"stream:{name}") == meant
+    assert stream_of_table(name, scope="other", catalog="pravega") == meant
 
 
 @pytest.mark.parametrize(("options", "why"), [({}, "is missing"), ({"stream": " "}, "is missing"),
@@ -169,7 +189,7 @@ def test_a_stream_that_is_not_wholly_named_is_refused(options: dict[str, str], w
         named(options)
 
 
-@pytest.mark.parametrize("name", ["shop/", "shop/a/b", "sh_op/a", "shop/_hidden", "shop/a b"])
+@pytest.mark.parametrize("name", ["shop/", "shop/a/b", "shop/a b", "shop.", "a.b.c.d", "shop.a`b", "`shop.a"])
 def test_names_that_pravega_can_not_hold_are_refused(name: str) -> None:
     with pytest.raises(InvalidNameError):
         named({"stream": name})
@@ -180,13 +200,56 @@ def test_names_that_pravega_can_not_hold_are_refused(name: str) -> None:
     [
         ("steam", "stream"),
         ("controler", "controller-uri"),
-        ("transaction_timeout", "transaction-timeout-ms"),
-        ("rooting-key", "routing-key"),
+        ("transaction_timeout", "transactionTimeoutMs"),
+        ("rooting-key", "routingKey"),
     ],
 )
 def test_an_unknown_option_names_the_nearest_one(key: str, nearest: str) -> None:
     with pytest.raises(ConfigurationError, match=rf'unknown write option "{key}"; did you mean "{nearest}"\?'):
         canonical({key: "x"}, WRITE_KEYS, "write option")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"startingOffsets": "earliest"}, {"startStreamCut": "earliest"}),
+        ({"endingoffsets": "latest"}, {"endStreamCut": "latest"}),
+        ({"maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "5"}, {"maxEventsPerTrigger": "9",
+                                                                      "minEventsPerTrigger": "5"}),
+        ({"path": "shop/t"}, {"stream": "shop/t"}),
+    ],
+)  # fmt: skip
+def test_options_of_kafka_that_mean_the_same_are_taken(given: dict[str, str], meant: dict[str, str]) -> None:
+    assert canonical(given, READ_KEYS, "read option") == meant
+    with pytest.raises(ConfigurationError, match="is given in two spellings"):
+        canonical({**given, next(iter(meant)): "other"}, READ_KEYS, "read option")
+
+
+@pytest.mark.parametrize("name", sorted(foreign_options.names()))
+@pytest.mark.parametrize("known", [READ_KEYS, TABLE_READ_KEYS, WRITE_KEYS])
+def test_each_option_of_other_sources_is_taken_or_told_its_twin(name: str, known: frozenset[str]) -> None:
+    if name_among(name, known) in known:
+        # Delta Lake's `startingVersion` is one of ours where versions are told.
+        return
+    meant, message = foreign_options.twin(name, known), foreign_options.told(name)
+    if meant is not None:
+        assert canonical({name: "x"}, known, "read option") == {meant: "x"}
+        return
+    # Who asks for the other source's word where it means nothing at all is told that, too.
+    with pytest.raises(ConfigurationError, match=re.escape(message or f'unknown read option "{name}"')):
+        canonical({name: "x"}, known, "read option")
+
+
+def test_a_time_means_the_rows_or_the_versions_whichever_are_read() -> None:
+    for first, last in (("startTimestamp", "endTimestamp"), ("startingTimestamp", "ending_timestamp")):
+        given = {first: "1000", last: "2000"}
+        rows, versions = (ReadOptions.of_table(given, versions=versions) for versions in (False, True))
+        assert (rows.start, rows.end, rows.versions) == (Time(1000), Time(2000), VersionBounds())
+        assert not versions.has_bounds
+        assert versions.versions == VersionBounds(from_timestamp=1_000_000, to_timestamp=2_000_000)
+        assert ReadOptions.of_streams(canonical(given, READ_KEYS, "read option")) == rows
+    with pytest.raises(ConfigurationError, match="mean the same here"):
+        ReadOptions.of_table({"startTimestamp": "1000", "startingTimestamp": "2000"})
 
 
 def test_an_option_like_no_other_lists_them_all() -> None:
@@ -240,21 +303,21 @@ def test_ids_to_write_with_are_those_of_the_group_that_is_there(
 @pytest.mark.parametrize("mode", ["EXACTLY_ONCE", " Exactly-Once "])
 def test_a_writer_mode_is_the_same_in_any_of_its_spellings(mode: str) -> None:
     assert WriteOptions.parse({"query": "load", "epoch": "1", "writer-mode": mode}).writer_mode == "exactly-once"
-    assert without_official({"exactly-once": "true", "writer-mode": mode}) == {"writer-mode": mode}
+    assert without_official({"exactlyOnce": "true", "writer-mode": mode}) == {"writer-mode": mode}
     with pytest.raises(ConfigurationError, match="contradict each other"):
-        without_official({"exactly-once": "false", "writer-mode": mode})
+        without_official({"exactlyOnce": "false", "writer-mode": mode})
 
 
-@pytest.mark.parametrize("text", ["stream:shop.a b", "stream: shop.bad", "stream:shop/a/b"])
+@pytest.mark.parametrize("text", ["stream:shop.a b", "shop.a b", "stream:shop/a/b"])
 def test_a_name_that_pravega_can_t_hold_is_told_with_the_option(text: str) -> None:
-    with pytest.raises(InvalidNameError, match=f'"bad-events" .{text}.: .*may hold only'):
+    with pytest.raises(InvalidNameError, match=f'"badEvents" .{text}.: .*may hold only'):
         EventOptions.parse({"bad-events": text})
 
 
 def test_two_spellings_of_an_option_do_not_contradict_each_other() -> None:
     given = {"failOnDataLoss": "false", "fail-on-data-loss": "false"}
-    assert canonical(given, READ_KEYS, "read option") == {"fail-on-data-loss": "false"}
-    with pytest.raises(ConfigurationError, match='"fail-on-data-loss" is given in two spellings'):
+    assert canonical(given, READ_KEYS, "read option") == {"failOnDataLoss": "false"}
+    with pytest.raises(ConfigurationError, match='"failOnDataLoss" is given in two spellings'):
         canonical({**given, "fail_on_data_loss": "true"}, READ_KEYS, "read option")
 
 
@@ -266,7 +329,7 @@ def test_a_subscriber_s_name_is_checked_where_it_enters(text: str) -> None:
 
 
 @server
-@pytest.mark.parametrize("wrong", [{"writer-mode": "twice"}, {"epoch": "1"}, {"transaction-timeout-ms": "1"}])
+@pytest.mark.parametrize("wrong", [{"writerMode": "twice"}, {"epoch": "1"}, {"transactionTimeoutMs": "1"}])
 def test_a_write_with_a_wrong_option_makes_no_stream(
     client: Client, settings: Settings, scope: str, wrong: dict[str, str]
 ) -> None:

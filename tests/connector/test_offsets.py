@@ -137,8 +137,8 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 def test_options_may_be_spelt_in_all_ways() -> None:
     for spelling in ("maxEventsPerTrigger", "maxeventspertrigger", "max_events_per_trigger", "max-events-per-trigger"):
-        assert canonical({spelling: "5"}, READ_KEYS, "read option") == {"max-events-per-trigger": "5"}
-    with pytest.raises(ConfigurationError, match='did you mean "fail-on-data-loss"'):
+        assert canonical({spelling: "5"}, READ_KEYS, "read option") == {"maxEventsPerTrigger": "5"}
+    with pytest.raises(ConfigurationError, match='did you mean "failOnDataLoss"'):
         canonical({"failOnDataLos": "x"}, READ_KEYS, "read option")
 
 
@@ -146,37 +146,37 @@ def test_options_may_be_spelt_in_all_ways() -> None:
     ("text", "size"), [("1", 1), ("1000000", 1_000_000), ("64k", 65_536), ("64 MiB", 64 << 20), ("2g", 2 << 30)]
 )
 def test_sizes(text: str, size: int) -> None:
-    assert ReadOptions.parse({"max-bytes-per-trigger": text}).max_bytes == size
+    assert ReadOptions.parse({"maxBytesPerTrigger": text}).max_bytes == size
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "x", "1x", ""])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ConfigurationError, match="number of bytes"):
-        ReadOptions.parse({"max-bytes-per-trigger": text})
+        ReadOptions.parse({"maxBytesPerTrigger": text})
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("30s", 30), ("15m", 900), ("1 h", 3600), ("250", 0.25)])
 def test_delays(text: str, seconds: float) -> None:
-    assert ReadOptions.parse({"max-trigger-delay": text, "min-events-per-trigger": "5"}).max_delay_s == seconds
+    assert ReadOptions.parse({"maxTriggerDelay": text, "minEventsPerTrigger": "5"}).max_delay_s == seconds
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"start-stream-cut": "earliest", "start-timestamp": "1"}, "can't be given together"),
-        ({"min-events-per-trigger": "9", "max-events-per-trigger": "8"}, "must not be above"),
-        ({"max-trigger-delay": "soon", "min-events-per-trigger": "8"}, "must be a time like"),
-        ({"min-partitions": "0"}, "must be a number from 1"),
-        ({"min-partitions": "1000000000"}, '"min-partitions" must be a number from 1 to 100000, not "1000000000"'),
+        ({"startStreamCut": "earliest", "startTimestamp": "1"}, "can't be given together"),
+        ({"minEventsPerTrigger": "9", "maxEventsPerTrigger": "8"}, "must not be above"),
+        ({"maxTriggerDelay": "soon", "minEventsPerTrigger": "8"}, "must be a time like"),
+        ({"minPartitions": "0"}, "must be a number from 1"),
+        ({"minPartitions": "1000000000"}, '"minPartitions" must be a number from 1 to 100000, not "1000000000"'),
         (
-            {"start-timestamp": "2026-01-02", "end-timestamp": "2026-01-01T12:00"},
-            'option "end-timestamp" .2026-01-01T12:00. lies before "start-timestamp" .2026-01-02.',
+            {"startTimestamp": "2026-01-02", "endTimestamp": "2026-01-01T12:00"},
+            'option "endTimestamp" .2026-01-01T12:00. lies before "startTimestamp" .2026-01-02.',
         ),
-        ({"start-timestamp": "9" * 30}, 'option "start-timestamp" must be a time like'),
+        ({"startTimestamp": "9" * 30}, 'option "startTimestamp" must be a time like'),
         # Larger than what the JVM, and a segment, can count.
-        ({"max-events-per-trigger": "9" * 5_000}, 'must be a number from 1 to 9223372036854775807, not "999'),
-        ({"max-bytes-per-trigger": "9000000000g"}, '"max-bytes-per-trigger" must be a number of bytes'),
-        ({"max-trigger-delay": "9" * 400 + "h", "min-events-per-trigger": "8"}, "must be a time like"),
+        ({"maxEventsPerTrigger": "9" * 5_000}, 'must be a number from 1 to 9223372036854775807, not "999'),
+        ({"maxBytesPerTrigger": "9000000000g"}, '"maxBytesPerTrigger" must be a number of bytes'),
+        ({"maxTriggerDelay": "9" * 400 + "h", "minEventsPerTrigger": "8"}, "must be a time like"),
     ],
 )
 def test_contradictions_are_refused(given: dict[str, str], words: str) -> None:
@@ -194,4 +194,4 @@ def test_contradictions_are_refused(given: dict[str, str], words: str) -> None:
     ],
 )
 def test_times(text: str, ms: int) -> None:
-    assert time_ms("start-timestamp", text) == ms
+    assert time_ms("startTimestamp", text) == ms

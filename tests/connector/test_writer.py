@@ -394,7 +394,7 @@ def test_an_epoch_without_messages_of_its_tasks_is_no_empty_one(table: TableDefi
 @pytest.mark.parametrize("lease", ["9999", "600001", "1e4", "-1", "", "ten", "²"])
 def test_a_lease_beyond_the_server_s_limits_is_refused_at_the_door(lease: str) -> None:
     with pytest.raises(PravegaError, match="must be a number of milliseconds from 10000 to 600000"):
-        WriteOptions.parse({"transaction-timeout-ms": lease})
+        WriteOptions.parse({"transactionTimeoutMs": lease})
 
 
 # The last one: its lease has been running since the first test.

@@ -25,7 +25,8 @@ _OTHERS = (options.READS_OF_OTHERS, options.MAKING, options.WRITES_OF_OTHERS)
 
 
 def _lines(kind: str, some: Iterable[Declared]) -> list[str]:
-    rows = [f"| `{one.name}` | {one.value} | {one.unset} | {one.about} |" for one in some]
+    name = options.shown if kind == "option" else str
+    rows = [f"| `{name(one.name)}` | {one.value} | {one.unset} | {one.about} |" for one in some]
     return [f"| {kind} | value | default | what it says |", "|---|---|---|---|", *rows]
 
 

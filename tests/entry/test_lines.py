@@ -11,9 +11,11 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -35,7 +37,10 @@ from pyspark_pravega import cli
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.client import Client, EventWriter, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueJob, KeyValuePlan
 from pyspark_pravega.connector.log import take_snapshot
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql import rows as rows_module
@@ -185,7 +190,127 @@ def test_a_line_that_is_no_row_is_told_by_its_number_and_nothing_is_written(
     assert take_snapshot(client, Stream(scope, "t")).cut == before
 
 
-def test_what_names_no_table_is_told(run: Run, scope: str) -> None:
+def test_tables_with_keys_and_key_value_tables_show_their_rows(run: Run, settings: Settings, scope: str) -> None:
+    """The rows that are there, those last that were changed last; `--log` shows the changes."""
+    namespace = scope.replace("-", "_")
+    columns = "id INT NOT NULL, price DECIMAL(10,2), s STRUCT<a: INT>"
+    table = f"{namespace}.keyed"
+    assert run("create", table, columns, "--primary-key", "id", "--segments", "3")[:2] == (0, f"{table} is made\n")
+    assert run("tail", table, "--json")[:2] == (0, "")
+    for first, last, price in ((0, 50, 1), (3, 5, 2), (4, 6, 3)):
+        lines = [json.dumps({"id": n, "price": price, "s": {"a": n}}) for n in range(first, last)]
+        assert run("put", table, lines="\n".join(lines))[0] == 0
+    deleted = Catalog(settings).load_table([scope], "keyed").as_log()
+    assert run("tail", table, "-n", "3", "--json")[1].count('"price":3.00') == 2
+    delete_row(deleted, 49)
+    for count in (1, 2, 3, 7, 48, 49, 200):
+        shown = [json.loads(line) for line in run("tail", table, "-n", str(count), "--json")[1].splitlines()]
+        assert len(shown) == min(count, 49)
+        assert {row["id"]: row["price"] for row in shown if row["id"] in (3, 4, 5)}.items() <= {
+            3: 2,
+            4: 3,
+            5: 3,
+        }.items()
+        assert {4, 5, 3} <= {row["id"] for row in shown} or count < 3
+        assert "_operation" not in shown[0]
+    code, log, _ = run("tail", table, "--log", "-n", "200", "--json")
+    assert (code, log.count("\n"), log.count('"_operation":"delete"')) == (0, 55, 1)
+    assert run("tail", table, "-n", "1")[1].splitlines()[0].split() == ["id", "price", "s"]
+
+    entries = f"{namespace}.entries"
+    assert run("create", entries, "id INT NOT NULL, v STRING", "--primary-key", "id", "--property",
+               "tableType=key-value", "--property", "partitions=3")[0] == 0  # fmt: skip
+    assert run("tail", entries, "--json")[:2] == (0, "")
+    put_entries(Catalog(settings), scope, "entries", [(number, f"v{number}") for number in range(20)])
+    shown = [json.loads(line) for line in run("tail", entries, "-n", "30", "--json")[1].splitlines()]
+    assert sorted((row["id"], row["v"]) for row in shown) == [(number, f"v{number}") for number in range(20)]
+    assert run("tail", entries, "-n", "4", "--json")[1].count("\n") == 4
+    assert "has no history" in run("tail", entries, "-f")[2]
+    assert "INSERT and MERGE write" in run("put", entries)[2]
+    described = json.loads(run("schema", entries, "--json")[1])
+    assert described["properties"] == {
+        "table-type": "key-value", "format": "avro", "primary-key": "id", "partitions": "3"
+    }  # fmt: skip
+
+    listed = [json.loads(line) for line in run("streams", scope, "--json")[1].splitlines()]
+    assert {one["table"]: (one["kind"], one["segments"], one["rows"], one["version"]) for one in listed} == {
+        table: ("keyed", 3, 49, 3),
+        entries: ("key-value", 3, 20, 0),
+    }
+    assert "keyed" in run("streams", scope)[1]
+
+
+def delete_row(log: TableDefinition, key: int) -> None:
+    """Delete a row as another program does that writes change records."""
+    rows = pa.RecordBatch.from_pylist(
+        [{"id": key, "price": None, "s": None, "_operation": "delete"}], schema=log.codec.schema
+    )
+    (payload,) = replace(log, is_log=False).for_writing().encode(rows).to_pylist()
+    with EventWriter(shared_client(log.settings), log.stream) as writer:
+        writer.write(payload, str(key))
+
+
+def put_entries(catalog: Catalog, scope: str, table: str, rows: list[tuple[int, str]]) -> None:
+    """Write rows as INSERT does."""
+    definition = catalog.relation([scope], table)
+    assert isinstance(definition, KeyValueDefinition)
+    job = KeyValueJob(KeyValuePlan.of(definition, {}), 1)
+    batch = pa.RecordBatch.from_pylist([{"id": number, "v": v} for number, v in rows])
+    job.commit_job([job.write_task(iter([batch]))])
+
+
+def test_a_table_is_made_and_scaled_from_the_command_line(run: Run, settings: Settings, scope: str) -> None:
+    namespace = f"{scope.replace('-', '_')}_new"
+    table = f"{namespace}.orders"
+    columns = (
+        "id BIGINT NOT NULL COMMENT 'the order''s', `a b` DECIMAL(10, 2), tags ARRAY<STRING>, "
+        "m MAP<STRING, DOUBLE>, s STRUCT<x: INT NOT NULL, y: ARRAY<STRUCT<z: DATE>>>, c VARCHAR(5), n NUMERIC"
+    ).replace("''", "\\'")
+    assert (
+        run("create", table, columns, "--segments", "2", "--routing-key", "id", "--property", "retention=7 days")[0]
+        == 0
+    )
+    described = json.loads(run("schema", f"{namespace}/orders", "--json")[1])
+    kinds = {one.name: (one.dataType.simpleString(), one.nullable) for one in StructType.fromJson(
+        {"type": "struct", "fields": described["columns"]})}  # fmt: skip
+    assert kinds["id"] == ("bigint", False)
+    assert kinds["s"] == ("struct<x:int,y:array<struct<z:date>>>", True)
+    assert [kinds[name][0] for name in ("a b", "tags", "m", "n")] == [
+        "decimal(10,2)", "array<string>", "map<string,double>", "decimal(10,0)"
+    ]  # fmt: skip
+    assert described["columns"][0]["metadata"]["comment"] == "the order's"
+    assert {**described["properties"], "codec": ""}.items() >= {
+        "segments": "2", "routing-key": "id", "retention": "7 days"
+    }.items()  # fmt: skip
+    assert "exists" in run("create", table, "id INT")[2]
+    assert run("scale", table, "4")[1] == f"{table}: 2 -> 4 segments\n"
+    scaled = json.loads(run("scale", table, "3", "--json")[1])
+    assert (scaled["before"], [one["max_key"] for one in scaled["segments"]][-1]) == (4, 1.0)
+    for wrong, words in (
+        (("create", f"{namespace}.x", "id BIGNIT"), 'did you mean "BIGINT"?'),
+        (("create", f"{namespace}.x", "id INT name STRING"), 'a comma is missing before "name STRING"'),
+        (("create", f"{namespace}.x", "id ARRAY<INT"), '">" is missing at the end'),
+        (("create", f"{namespace}.x", "id INT, ID INT"), "is named twice"),
+        (("create", f"{namespace}.x", "id INT", "--property", "segments"), "must be NAME=VALUE"),
+        (("create", f"{namespace}.x", "id INT", "--property", "segmets=2"), 'did you mean "segments"?'),
+        (("scale", f"{namespace}.order", "4"), f'did you mean "{table}"?'),
+        (("scale", table, "0"), "at least 1 segment"),
+    ):
+        code, shown, error = run(*wrong)
+        assert (code, shown) == (1, "")
+        assert words in error, error
+
+
+def test_what_names_no_table_is_told(run: Run, settings: Settings, scope: str) -> None:
+    namespace = scope.replace("-", "_")
+    make(settings, scope, "orders", FEW)
+    for command in (["tail"], ["schema"], ["put"]):
+        for name in (f"{namespace}.order", f"{scope}/ordres", f"{namespace[:-1]}.orders"):
+            assert f'did you mean "{namespace}.orders"?' in run(*command, name)[2]
+    assert f'did you mean "{namespace}"?' in run("streams", namespace[:-1])[2]
+    with pytest.raises(SystemExit) as left:
+        run("tial", "shop.orders")
+    assert left.value.code == 2
     for name, sentence in (
         ("orders", "names no table: write namespace.table"),
         ("a.b.c", "names no table"),
@@ -283,7 +408,7 @@ def test_bash_completes_commands_options_and_names(settings: Settings, catalog: 
         )
         return [word.strip() for word in done.stdout.splitlines()]
 
-    assert completed("pravega-spark sc") == ["schema"]
+    assert completed("pravega-spark sc") == ["schema", "scale"]
     assert {"start", "status", "stop", "logs", "fetch"} <= set(completed("pravega-spark sandbox "))
     assert completed("pravega-spark top --o") == ["--once"]
     assert completed(f"pravega-spark tail {namespace}.o") == [f"{namespace}.order_lines"]
@@ -306,7 +431,7 @@ def test_the_help_of_each_command_has_an_example(capsys: pytest.CaptureFixture[s
         return capsys.readouterr().out
 
     def commands(text: str) -> list[str]:
-        return re.findall(r"^ {4}([a-z]+)\b", text.partition("COMMAND\n")[2].partition("options:")[0], re.MULTILINE)
+        return re.findall(r"^ {4}([a-z]+)\b", text, re.MULTILINE)
 
     all_commands = [(name,) for name in commands(told())] + [("sandbox", name) for name in commands(told("sandbox"))]
     assert len(all_commands) > 15

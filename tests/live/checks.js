@@ -57,6 +57,17 @@ function cells(stream) {
   return Object.fromEntries([...link.closest("tr").cells].map((cell) => [cell.className.match(/c-(\w+)/)[1], cell.textContent]));
 }
 
+/** The columns of a stream's line that are seen. */
+function seen(stream) {
+  const link = [...document.querySelectorAll("tr.line a")].find((one) => one.getAttribute("href").endsWith(stream));
+  return [...link.closest("tr").cells].filter((cell) => cell.checkVisibility()).map((cell) => cell.className.match(/c-(\w+)/)[1]);
+}
+
+/** Cells of the table of streams that show less than they hold. */
+function cut() {
+  return [...document.querySelectorAll("tr.line td")].filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent);
+}
+
 /** One of a stream's figures. */
 function fact(name) {
   const term = [...document.querySelectorAll("dt")].find((one) => one.textContent === name);

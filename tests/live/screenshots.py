@@ -77,6 +77,15 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
                 continue
             number += some
 
+    def change(table: str, pause_s: float) -> None:
+        definition, number = catalog.definition(Stream("shop", table), age_s=0), 0
+        while not ended.wait(pause_s):
+            # Some are there, some are new.
+            batch = rows(number, 6, definition.schema.fieldNames())
+            job = WriteJob(WritePlan.of(definition, WriteOptions()))
+            job.commit_job([job.write_partition(0, iter([batch]))])
+            number += 3
+
     def click(stream: Stream, rate: int) -> None:
         with client.writer(stream) as writer:
             while not ended.wait(0.2):
@@ -94,6 +103,7 @@ def shop(catalog: Catalog, client: Client) -> Iterator[None]:
         threading.Thread(target=watched, args=(insert, "orders", 900, 1.0)),
         threading.Thread(target=watched, args=(insert, "payments", 150, 3.0)),
         threading.Thread(target=watched, args=(insert, "returns", 5, 8.0)),
+        threading.Thread(target=watched, args=(change, "invoices", 4.0)),
         *(
             threading.Thread(target=watched, args=(click, Stream("shop", name.replace("_", "-")), 40 * segments))
             for name, segments in RAW.items()
@@ -148,6 +158,10 @@ def main() -> int:
                 f"CREATE TABLE pravega.shop.{table} ({columns}) CLUSTERED BY (customer) INTO {segments} BUCKETS "
                 f"TBLPROPERTIES ('retention' = '{retention}')"
             )
+        spark.sql(
+            "CREATE TABLE pravega.shop.invoices (id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2)) "
+            "TBLPROPERTIES ('primary-key' = 'id')"
+        )
         for table, segments in RAW.items():
             properties = f"TBLPROPERTIES ('format' = 'raw', 'segments' = '{segments}')"
             spark.sql(f"CREATE TABLE pravega.shop.{table} (event BINARY) {properties}")
@@ -175,10 +189,20 @@ def main() -> int:
                 window.viewport(1280, 800)
                 time.sleep(3)
                 take(window, "stream")
-                window.run("document.querySelectorAll('.panel')[3].scrollIntoView()")
+                window.run("document.querySelector('section[aria-label=\"Last rows\"]').scrollIntoView()")
                 window.viewport(1280, 1000)
                 time.sleep(2)
                 take(window, "rows")
+                window.run("location.hash = '#/stream/shop/invoices'")
+                window.wait("the table", "return document.querySelector('h1').textContent === 'shop.invoices'")
+                window.wait("a commit", "return document.querySelectorAll('button.link').length > 2")
+                window.click("button.link")
+                window.wait("its changes", "return document.querySelectorAll('.changed tbody tr').length > 0")
+                # What stands above it comes by and by.
+                time.sleep(6)
+                window.run("document.querySelector('.changed').closest('.panel').scrollIntoView({ block: 'end' })")
+                time.sleep(2)
+                take(window, "changes")
                 window.viewport(1280, 560)
                 window.open(f"{server.url}#/")
                 window.run("location.hash = '#/'")
@@ -186,11 +210,19 @@ def main() -> int:
                 window.run("document.querySelector('[data-column=bytes_in] button').click()")
                 time.sleep(20)
                 take(window, "streams")
+                window.run("location.hash = '#/health'")
+                time.sleep(4)
+                take(window, "health")
                 window.emulate(prefers_color_scheme="dark")
-                window.viewport(1280, 260)
+                window.viewport(1280, 460)
                 window.run("location.hash = '#/queries'")
-                time.sleep(3)
+                time.sleep(15)
                 take(window, "queries")
+                window.emulate(prefers_color_scheme="light")
+                window.viewport(390, 844)
+                window.run("location.hash = '#/'")
+                time.sleep(4)
+                take(window, "phone")
             query.stop()
         spark.stop()
     return 0

@@ -14,6 +14,7 @@ import termios
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pytest
 from catalog_tools import insert, make, plan
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from pyspark.sql.types import TimestampType
+from pyspark.sql.types import DecimalType, LongType, StructType, TimestampType
 from waiting import eventually
 
 from examples.nyc_flights import live_page
@@ -30,9 +31,10 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.cli import main
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
-from pyspark_pravega.connector.write import WriteJob
+from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.live import sampling, tables
 from pyspark_pravega.live.answers import Answers
@@ -79,7 +81,10 @@ def test_samples_tell_what_the_client_tells(catalog: Catalog, client: Client, sc
     client.controller.create_stream(raw, StreamConfiguration(scaling=ScalingPolicy.fixed(3)))
     insert(catalog, table, *range(100))
     first = lines(answers)
-    assert (first[str(table)]["rows"], first[str(table)]["version"], first[str(table)]["bytes_in"]) == (100, 1, None)
+    assert (first[str(table)]["rows"], first[str(table)]["version"]) == (100, 1)
+    # It was committed before anybody looked, and a moment ago.
+    assert first[str(table)]["bytes_in"] > 0
+    assert first[str(raw)]["bytes_in"] is None
     assert (first[str(raw)]["bytes"], first[str(raw)]["rows"], first[str(raw)]["segments"]) == (0, None, 3)
 
     insert(catalog, table, *range(100, 140))
@@ -91,8 +96,10 @@ def test_samples_tell_what_the_client_tells(catalog: Catalog, client: Client, sc
     assert second[str(raw)]["bytes"] == size(client, raw) == 50 * 18
     assert second[str(raw)]["written_events"] == 50
     assert second[str(raw)]["events_in"] > 0
-    assert second[str(table)]["bytes_in"] / second[str(table)]["events_in"] == pytest.approx(
-        (size(client, table) - first[str(table)]["bytes"]) / 40
+    (_, bytes_before, events_before), (_, bytes_now, events_now) = answers.sampler.samples(table)[-2:]
+    assert (bytes_now - bytes_before, events_now - events_before) == (
+        size(client, table) - first[str(table)]["bytes"],
+        40,
     )
 
     for segments, count in ((6, 20), (5, 20), (4, 10)):
@@ -159,6 +166,7 @@ def test_pictures_tell_what_metadata_tables_tell(
     assert picture["commits"][1]["writer"] == "query hourly, epoch 3"
     assert all(one["milliseconds"] >= 0 for one in picture["commits"])
     assert [(one["query"], one["epoch"]) for one in picture["queries"]] == [("hourly", 3)]
+    assert picture["retention"]["policy"] == "the last 50 bytes"
     assert picture["retention"]["versions"] == (1, 2)
     assert picture["retention"]["bytes"] == sum(one["bytes"] for one in picture["commits"][:2])
     assert picture["jobs"] == []
@@ -185,6 +193,7 @@ def test_rows_schemas_and_what_was_changed(
         "columns": ["id", "name"],
         "rows": [["29", "n29"], ["30", "<b>&"], ["31", None]],
         "version": 2,
+        "keyed": False,
         "error": None,
     }
     assert answers.rows(table, 3) is some_rows, "nothing was written, so nothing is read"
@@ -200,11 +209,38 @@ def test_rows_schemas_and_what_was_changed(
         ("+ id bigint", "+ name string"),
         ("+ at timestamp",),
     ]
+    first, second = description["versions"]
+    assert first["difference"] == ()
+    assert any(line.startswith("+") and '"at"' in line for line in second["difference"])
     assert tables.changed({"a": "int", "b": "int"}, {"a": "bigint", "c": "int"}) == (
         "+ c int",
         "- b int",
         "~ a int -> bigint",
     )
+
+
+def test_a_table_with_a_key_shows_its_rows_and_its_changes(
+    catalog: Catalog, scope: str, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = StructType().add("id", LongType(), nullable=False).add("price", DecimalType(10, 2))
+    catalog.tables.create([scope], "prices", columns, [], {"primaryKey": "id"})
+    definition = catalog.load_table([scope], "prices")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("price", pa.decimal128(10, 2))])
+    for price in ("1.5", "2"):
+        job = WriteJob(WritePlan.of(definition, WriteOptions()))
+        batch = pa.RecordBatch.from_pylist([{"id": n, "price": Decimal(price)} for n in (1, 2)], schema=schema)
+        job.commit_job([job.write_partition(0, iter([batch]))])
+    stream = definition.stream
+    shown = answers.rows(stream, 10)
+    assert (shown["keyed"], shown["columns"], sorted(shown["rows"])) == (
+        True, ["id", "price"], [["1", "2.00"], ["2", "2.00"]],
+    )  # fmt: skip
+    log = answers.rows(stream, 10, log=True)
+    assert log["columns"] == ["id", "price", "_operation"]
+    assert sorted(log["rows"]) == [[key, price, None] for key in "12" for price in ("1.50", "2.00")]
+    assert answers.stream(stream)["line"]["rows"] == 2
+    monkeypatch.setattr(tables, "MOST_BYTES", 10)
+    assert "pravega-spark tail" in answers.rows(stream, 1)["error"]
 
 
 def checkpoint(folder: Path, offset: SourceOffset) -> None:
@@ -223,10 +259,11 @@ def test_queries_and_metrics(catalog: Catalog, client: Client, settings: Setting
     checkpoint(tmp_path / "q", SourceOffset({table: StreamFrontier(client, table).tail()}))
     insert(catalog, table, *range(25))
     (tmp_path / "broken" / "offsets").mkdir(parents=True)
+    assert Answers(settings, [tmp_path / "not yet"], scope=scope).queries()["queries"] == []
     answers = Answers(settings, [tmp_path], scope=scope)
     broken, query = answers.queries()["queries"]
     assert "has committed no micro-batch yet" in broken["error"]
-    assert (query["query"], query["batch"]) == ("0c3e", 0)
+    assert (query["name"], query["query"], query["batch"], query["targets"]) == ("q", "0c3e", 0, [])
     behind = answers.stream(table)["commits"][-1]["bytes"]
     assert [(one["bytes_behind"], one["events_behind"]) for one in query["sources"]] == [(behind, 25)]
 
@@ -363,7 +400,7 @@ def test_the_commands_say_what_is_wrong_before_they_begin(
         monkeypatch.setenv(name, value)
     (tmp_path / "short").write_text("x")
     for arguments, words in [
-        (["ui", "--checkpoint", str(tmp_path / "none")], "there is no folder"),
+        (["ui", "--checkpoint", str(tmp_path / "short")], "is no folder: --checkpoint must be one of this machine"),
         (["ui", "--token-file", str(tmp_path / "short")], "delete it to get a new one"),
         (["ui", "--token-file", str(tmp_path / "none" / "token")], "can't be used"),
         (["ui", "--controller", "tcp://127.0.0.1:1"], "no Pravega controller answers"),
@@ -411,7 +448,7 @@ def test_top_prints_a_table_once(
     assert main(["top", namespace, "--once", "--json", "--interval", "1", "-n", "1", "--sort", "bytes"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["rows"] == 1234
-    assert json.loads(line)["bytes_in"] == 0
+    assert json.loads(line)["bytes_in"] > 0, "it was written a moment ago"
 
 
 def test_top_ends_with_q_and_leaves_the_terminal_as_it_was(catalog: Catalog, settings: Settings, scope: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +16,9 @@ from browser_tools import MISSING, Browser, browser, browser_is_there
 from catalog_tools import insert, make
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client import Client, KeyValueTable, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client.key_value import ANY_VERSION
+from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
@@ -24,6 +29,9 @@ MANY = int(os.environ.get("LIVE_STREAMS", "250"))
 """Streams of a scope: more than an answer of the server has lines. To make one costs Pravega 23 ms of CPU."""
 HOSTILE = "<img src=x onerror=\"document.body.dataset.hit='1'\"><script>document.body.dataset.hit='1'</script>"
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
+CHOOSE = """const one = document.querySelector(arguments[0]);
+one.value = arguments[1]; one.dispatchEvent(new Event('change'));"""
+PHONE = ["bytes", "rows", "committed_at"]
 IS_LIVE = "return document.querySelector('#live-text').textContent === 'live'"
 
 
@@ -76,6 +84,11 @@ def test_a_stream_while_it_is_written_and_scaled(
     assert (shown["rows"], shown["segments"], shown["version"]) == ("122", "2", "2")
     window.wait("it is live", IS_LIVE)
     assert_sound(window)
+    # A phone shows of a line what there is room for, none of it cut.
+    window.viewport(390, 844)
+    assert told(window, "seen(arguments[0])", str(table)) == ["table", "bytes_in", "curve", "events_in", *PHONE]
+    assert told(window, "cut()") == []
+    window.viewport(1400, 900)
 
     # By keys alone: to the filter, to the first line, into the stream.
     window.press("/", *"ord", "ArrowDown", "Enter")
@@ -92,6 +105,10 @@ def test_a_stream_while_it_is_written_and_scaled(
     wait(window, "a new commit", "commits()[0] === '60'")
     for canvas in ("[aria-label^=Rates] .uplot canvas", "[aria-label^=Commits] .uplot canvas"):
         wait(window, "a chart", "colors(arguments[0]) > 3", canvas)
+    assert window.text(".units") == "bytes a secondevents a second"
+    curves = "return import('./charts.js').then((charts) => charts.rateCurves(arguments[0]))"
+    samples = [[0, 0, 0, 5], [1000, 100, 1, 5], [61_000, 200, 2, 5], [62_000, 300, 3, 5]]
+    assert window.run(curves, samples) == [[1, 31, 62], [100, None, 100], [5, None, 5], [1, None, 1]], "a hole"
 
     client.controller.scale_to(table, 4)
     label = "return document.querySelector('.picture canvas').getAttribute('aria-label').includes(arguments[0])"
@@ -112,6 +129,88 @@ def test_a_stream_while_it_is_written_and_scaled(
     window.open("about:blank")
     window.open(f"{url}#/stream/{table}")
     window.wait("the error", "return document.querySelector('#error').textContent.includes('does not exist')")
+    assert (
+        window.run("return [...document.querySelectorAll('.panel')].filter((one) => one.checkVisibility()).length") == 0
+    )
+    window.log()
+
+
+def stopped_query(folder: Path, stream: Stream, client: Client, *, query: str) -> None:
+    """A checkpoint whose last micro-batch was ten minutes ago, before all that the stream holds."""
+    for inner in ("offsets", "commits"):
+        (folder / inner).mkdir(parents=True)
+    offset = SourceOffset({stream: StreamFrontier(client, stream).head()})
+    (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{offset.to_json()}\n")
+    (folder / "commits" / "0").write_text("v1\n{}")
+    (folder / "metadata").write_text(json.dumps({"id": query}))
+    os.utime(folder / "commits" / "0", (time.time() - 600,) * 2)
+
+
+def test_each_view_is_reached_by_clicks(
+    catalog: Catalog, client: Client, settings: Settings, scope: str, window: Browser, tmp_path: Path
+) -> None:
+    """From an alert to the query, on to its table, its rows and what a version changed; to namespaces and entries."""
+    table, name = make(catalog, scope, "customers", primary_key="id"), scope.replace("-", "_")
+    insert(catalog, table, 1, 2, name=["ann", HOSTILE])
+    insert(catalog, table, 2, 3, name=["bea", "cy"])
+    client.controller.create_key_value_table(scope, "rates", partitions=1, key_bytes=3)
+    KeyValueTable(client.pool, scope, "rates").put([(b"EUR", ANY_VERSION, b"1.0"), (b"USD", ANY_VERSION, b"1.1")])
+    stopped_query(tmp_path / "nightly", table, client, query=str(uuid.UUID(int=5)))
+    with LiveServer(Answers(settings, [tmp_path], scope=scope)) as server:
+        window.open(server.url)
+        window.wait("the alert", "return document.querySelector('#banner').textContent.includes('has it stopped?')")
+        assert window.text("#health-sign") == "1 alert"
+        assert_sound(window)
+        window.click("#banner a")
+        window.wait("health", "return document.querySelector('.sign strong')?.textContent === '1 alert'")
+        assert "bad" in window.run("return document.querySelector('.sign').className")
+        assert "segment store" in window.text("[aria-label=Servers]")
+        assert f"{name}.customers" in window.text("[aria-label='Commit logs']")
+        assert_fits(window)
+
+        window.click(".alerts a")
+        window.wait("the query", "return document.querySelector('.panel h2')?.textContent === 'nightly'")
+        wait(window, "its lag's chart", "colors(arguments[0]) > 3", ".uplot canvas")
+        assert_fits(window)
+
+        window.click(".flow a")
+        window.wait("rows", "return document.querySelectorAll('table.rows tbody tr').length > 0")
+        window.click("[aria-label='Filter rows by a value']")
+        window.press(*"be*")
+        window.run(CHOOSE, "[aria-label='Column of the filter']", "name")
+        window.wait("the row", "return document.querySelectorAll('table.rows tbody tr').length === 1")
+        assert "1 of 3 rows match · as it is now" in window.text("section[aria-label='Last rows'] .head")
+        window.click("[aria-label='Version or time']")
+        window.press("1")
+        window.wait("no row then", "return document.body.textContent.includes('No row matches.')")
+        assert "VERSION AS OF 1 WHERE" in window.run(
+            "return [...document.querySelectorAll('.sql code')].map((one) => one.textContent).join(';')"
+        )
+        window.click("[aria-label='What version 2 changed']")
+        changes = "return document.querySelector('.changed p').textContent.startsWith('1 inserted, 1 updated')"
+        window.wait("what it changed", changes)
+        assert HOSTILE in window.text(".changed del")
+        assert window.text(".changed ins") == "bea"
+        assert_fits(window)
+
+        window.click("[data-view=namespaces]")
+        window.wait("the namespace", "return document.body.textContent.includes(arguments[0])", f"{name}.rates")
+        assert_fits(window)
+        window.click("[aria-label=Namespaces] td:last-child a")
+        window.wait("entries", "return document.querySelectorAll('table.rows tbody tr').length === 2")
+        assert_fits(window)
+        window.press("Escape")
+        window.wait("namespaces", "return location.hash === '#/namespaces'")
+        window.open("about:blank")
+    window.log()
+
+
+def assert_fits(window: Browser) -> None:
+    """As `assert_sound`, on a phone and a desktop; nothing is wider than the screen."""
+    for width in (390, 1400):
+        window.viewport(width, 844)
+        window.wait("the screen's width", "return document.documentElement.scrollWidth <= arguments[0]", width)
+    assert_sound(window)
 
 
 def test_many_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:

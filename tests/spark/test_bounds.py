@@ -52,7 +52,7 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
     head, tail = client.controller.head(stream), client.tail(stream)
     spark.sql(f"CALL {namespace.partition('.')[0]}.system.create_cut('{table}', 'before_load')")
     wrong: dict[str, tuple[Options, str]] = {
-        "a name of nothing": ({"startStreamCut": "nonsense"}, 'option "start-stream-cut" must be earliest, latest'),
+        "a name of nothing": ({"startStreamCut": "nonsense"}, 'option "startStreamCut" must be earliest, latest'),
         "a misspelt name": (
             {"startStreamCut": "before_laod"},
             'no cut is called "before_laod"; did you mean "before_load"?',
@@ -61,21 +61,21 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
             {"startStreamCut": head.to_text()[:-8]},
             "is no stream cut: its gzip is cut short",
         ),
-        "no JSON": ({"startStreamCut": '{"0":'}, 'option "start-stream-cut" begins like JSON'),
+        "no JSON": ({"startStreamCut": '{"0":'}, 'option "startStreamCut" begins like JSON'),
         "no offset": ({"endStreamCut": '{"0":"x"}'}, "the offset of segment 0 must be a whole number"),
         "no such segment": ({"startStreamCut": '{"77":5}'}, "77"),
         "another stream's cut": (
             {"endStreamCut": StreamCut(Stream("else", "where"), {0: 0}).to_text()},
             'a cut of stream "else/where" can\'t bound a read of stream',
         ),
-        "no time": ({"endTimestamp": "tomorrow"}, 'option "end-timestamp" must be a time like'),
+        "no time": ({"endTimestamp": "tomorrow"}, 'option "endTimestamp" must be a time like'),
         "a start and a start": (
             {"startStreamCut": "earliest", "startTimestamp": "2026-01-01"},
-            'options "start-stream-cut" and "start-timestamp" can\'t be given together',
+            'options "startStreamCut" and "startTimestamp" can\'t be given together',
         ),
         "an end time before the start's": (
             {"startTimestamp": "2026-01-02", "endTimestamp": "2026-01-01"},
-            'option "end-timestamp" (2026-01-01) lies before "start-timestamp" (2026-01-02)',
+            'option "endTimestamp" (2026-01-01) lies before "startTimestamp" (2026-01-02)',
         ),
         "an end time before the start's cut": (
             {"startStreamCut": tail.to_json(), "endTimestamp": "2020-01-01"},
@@ -83,19 +83,19 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
         ),
         "an end, and a start behind all ends": (
             {"startStreamCut": "latest", "endStreamCut": tail.to_json()},
-            'option "start-stream-cut" can\'t be latest where the end is given: nothing would be read',
+            'option "startStreamCut" can\'t be latest where the end is given: nothing would be read',
         ),
         "another stream's bound": (
             {"startStreamCut": json.dumps({str(stream): "earliest", f"{stream}s": "earliest"})},
-            f'option "start-stream-cut" names stream "{stream}s", which isn\'t read; did you mean "{stream}"?',
+            f'option "startStreamCut" names stream "{stream}s", which isn\'t read; did you mean "{stream}"?',
         ),
         "an end at the head": ({"endStreamCut": "earliest"}, "can't be earliest: nothing would be read"),
         "an end before the start": (
             {"startStreamCut": tail.to_json(), "end_stream_cut": head.to_json()},
             "lies before its start in segment 0",
         ),
-        "another option": ({"failOnDataLoss": "perhaps"}, '"fail-on-data-loss" must be true or false'),
-        "an amount": ({"maxBytesPerTrigger": "many"}, '"max-bytes-per-trigger" must be a number of bytes'),
+        "another option": ({"failOnDataLoss": "perhaps"}, '"failOnDataLoss" must be true or false'),
+        "an amount": ({"maxBytesPerTrigger": "many"}, '"maxBytesPerTrigger" must be a number of bytes'),
     }
     ways = definitions(spark, table, stream, client.settings)
 
@@ -112,7 +112,7 @@ def test_bad_bounds_fail_where_a_query_is_defined(spark: SparkSession, namespace
             assert all(words in sentence for sentence in sentences.values()), (what, sentences)
             assert len(set(sentences.values())) == 1, (what, sentences)
     for way, define in ways.items():
-        right = define({"startStreamCut": head.to_json(), "end-stream-cut": tail.to_json(), "minPartitions": "3"})
+        right = define({"startStreamCut": head.to_json(), "endStreamCut": tail.to_json(), "minPartitions": "3"})
         assert right.schema.fieldNames() == ["k", "v"], way
         if not right.isStreaming:
             assert right.count() == 100

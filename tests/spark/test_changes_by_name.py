@@ -114,7 +114,7 @@ def test_what_it_refuses(spark: SparkSession, namespace: str) -> None:
         f"SELECT * FROM {changes} WITH (startingVersion = 9)": "has no version 9",
         f"SELECT * FROM {changes} WITH (startingVersion = 'one')": "one",
         f"SELECT * FROM {changes} WITH (startingVersion = 1, startingTimestamp = 0)": "can't be given together",
-        f"SELECT * FROM {changes} WITH (startingBoundInclusive = 'maybe')": "starting-bound-inclusive",
+        f"SELECT * FROM {changes} WITH (startingBoundInclusive = 'maybe')": "startingBoundInclusive",
         f"SELECT * FROM {t} WITH (startingVersion = 1)": r"t\$changes",
         f"SELECT * FROM {namespace}.`none$changes`": "TABLE_OR_VIEW_NOT_FOUND",
     }

@@ -58,7 +58,7 @@ def test_raw_events_have_the_columns_of_the_official_connector(
             'stream "no-such-scope/s" does not exist',
         ),
         ({"stream": "no-such-scope/s", "allow_create_scope": "false"}, 'scope "no-such-scope" does not exist'),
-        ({"stream": "a_b/c"}, "may hold only letters"),
+        ({"stream": "a b/c"}, "may hold only letters"),
         ({"stream": "a/b", "format": "csv"}, "must be one of avro, json, protobuf, raw, string"),
     ],
 )

@@ -97,7 +97,7 @@ STATEMENTS = [
     (f"CREATE NAMESPACE pravega.{LONG}", "PRAVEGA_INVALID_NAME", "256 characters"),
     ("CREATE TABLE {ns}.t (id INT)", "TABLE_OR_VIEW_ALREADY_EXISTS", "`t`"),
     ("SELECT * FROM {ns}.t WITH ('timeotu' = '1')", "PRAVEGA_INVALID_CONFIGURATION", 'did you mean "timeout"?'),
-    ("INSERT INTO {ns}.t WITH ('routing' = 'id') VALUES (1)", "PRAVEGA_INVALID_CONFIGURATION", '"routing-key"?'),
+    ("INSERT INTO {ns}.t WITH ('routing' = 'id') VALUES (1)", "PRAVEGA_INVALID_CONFIGURATION", '"routingKey"?'),
     (
         "INSERT INTO {ns}.t WITH ('transaction-timeout-ms' = '5') VALUES (1)",
         "PRAVEGA_INVALID_CONFIGURATION",
@@ -121,6 +121,23 @@ def test_a_statement_that_cannot_be_done_says_why(
     assert words in str(refused.value)
     assert "Traceback" not in str(refused.value)
     assert spark.table(f"{with_table}.t").collect() == []
+
+
+def test_options_that_mean_nothing_are_refused_when_a_read_is_defined(spark: SparkSession, with_table: str) -> None:
+    """No query is run, and no start() is needed. Options of other sources are taken, or tell their twins."""
+    table = f"{with_table}.t"
+    for is_stream in (False, True):
+        for option, words in (
+            ("maxEventPerTrigger", 'did you mean "max'),
+            ("startingTimestamp", "must be a time like"),
+            ("ignoreDeletes", "is Delta Lake's, and means nothing here: "),
+            ("subscribe", 'is Kafka\'s, and means nothing here: name the stream, as in load\\("scope/stream"\\)'),
+            ("nothingKnown", "known are: "),
+        ):
+            with pytest.raises(AnalysisException, match=rf"(?s)\[PRAVEGA_INVALID_CONFIGURATION\].*{words}"):
+                (spark.readStream if is_stream else spark.read).option(option, "x").table(table)
+    taken = spark.readStream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 5).table(table)
+    assert taken.select("id", "_corrupt_record").columns == ["id", "_corrupt_record"]
 
 
 @pytest.mark.parametrize(

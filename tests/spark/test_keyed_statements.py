@@ -230,3 +230,24 @@ def test_rows_that_change_are_held_against_checks_and_deletions_are_not(
         with pytest.raises(PySparkException, match="CHECK_CONSTRAINT_VIOLATION"):
             spark.sql(statement.format(t=t, second=2000))
         assert rows() == expected, statement
+
+
+@pytest.mark.parametrize("kind", ["stream", "key-value"])
+def test_of_values_with_one_key_the_last_one_wins(spark: SparkSession, namespace: str, kind: str) -> None:
+    """Spark would give each row a task of its own, and the tasks' rows have no order. Keys lie in all segments."""
+    t = f"{namespace}.t"
+    more = "'partitions' = '2'" if kind == "key-value" else "'segments' = '2'"
+    spark.sql(
+        f"CREATE TABLE {t} (id INT NOT NULL, v INT, d DATE) "
+        f"TBLPROPERTIES ('primaryKey' = 'id', 'tableType' = '{kind}', {more})"
+    )
+    rows = [(number % 4, number) for number in range(24)]
+    for values in (
+        ", ".join(f"({key}, {v}, NULL)" for key, v in rows),
+        ", ".join(f"({key}, {v + 100}, current_date())" for key, v in rows),
+    ):
+        spark.sql(f"INSERT INTO {t} VALUES {values}")
+        assert {row.id: row.v % 100 for row in spark.table(t).collect()} == dict(rows)
+    if kind == "stream":
+        spark.sql(f"INSERT OVERWRITE {t} (v, id) SELECT v, k FROM VALUES (1, 1), (2, 1), (3, 1) AS s(v, k)")
+        assert [(row.id, row.v) for row in spark.table(t).collect()] == [(1, 3)]

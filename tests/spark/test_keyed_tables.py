@@ -331,7 +331,13 @@ def test_what_a_table_with_a_key_refuses(spark: SparkSession, namespace: str, se
         f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('primary-key' = 'id')": "written with another routing key",
         f"ALTER TABLE {namespace}.plain SET TBLPROPERTIES ('delete-values' = 'd')": 'goes with "primary-key"',
         f"UPDATE {t} SET id = 7 WHERE id = 1": "would change the primary key",
-        f"UPDATE {t} SET id = 7": r"two rows with the primary key \(id = 7\)",
+        f"UPDATE {t} SET id = id + 1": 'primary key of rows of .* .column "id".',
+        f"MERGE INTO {t} USING (SELECT 1 AS a, 7 AS b) ON id = a WHEN MATCHED THEN UPDATE SET id = b": (
+            r"would change the primary key of a row of .* to \(id = 7\)"
+        ),
+        f"MERGE INTO {t} USING (SELECT 1 AS a) ON id = a WHEN MATCHED THEN UPDATE SET id = 7": (
+            "would change the primary key of rows"
+        ),
         f"MERGE INTO {t} USING (SELECT 1 AS id FROM range(2)) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 0": (
             "MERGE_CARDINALITY_VIOLATION"
         ),

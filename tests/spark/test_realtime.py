@@ -419,17 +419,17 @@ def test_what_is_refused_is_said_when_the_query_starts(
         (
             read_stream(spark, source, maxEventsPerTrigger=5),
             {},
-            r'"max-events-per-trigger" by a query with the real-time',
+            r'"maxEventsPerTrigger" by a query with the real-time',
         ),
-        (read_stream(spark, source, minPartitions=5), {}, r'"max-partitions" says how many tasks there are'),
-        (read_stream(spark, source, endStreamCut="latest"), {}, r'"end-stream-cut or end-timestamp" by a query'),
+        (read_stream(spark, source, minPartitions=5), {}, r'"maxPartitions" says how many tasks there are'),
+        (read_stream(spark, source, endStreamCut="latest"), {}, r'"endStreamCut or endTimestamp" by a query'),
         (changes, {}, r"CHANGES of stream .* can't be read by a query with the real-time trigger"),
         (
             read_stream(spark, source),
             {"writer-mode": "exactly-once"},
             r'written exactly once by a query with the real-time trigger.*"writer-mode", "at-least-once"',
         ),
-        (read_stream(spark, source), {"cluster-by-key": "true"}, r'option\("cluster-by-key", "false"\)'),
+        (read_stream(spark, source), {"cluster-by-key": "true"}, r'option\("clusterByKey", "false"\)'),
     ]
     streams = [frame.selectExpr("string(event) AS event") for frame, _, _ in refused]
     queries = [

@@ -231,9 +231,9 @@ def test_lag_is_in_the_progress(spark: SparkSession, client: Client, namespace: 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"maxEventsPerTrigger": "none"}, '"max-events-per-trigger" must be a number from 1'),
-        ({"maxEventPerTrigger": "5"}, 'did you mean "max-events-per-trigger"?'),
-        ({"maxTriggerDelay": "5s"}, '"min-events-per-trigger" events: give that, too'),
+        ({"maxEventsPerTrigger": "none"}, '"maxEventsPerTrigger" must be a number from 1'),
+        ({"maxEventPerTrigger": "5"}, 'did you mean "maxEventsPerTrigger"?'),
+        ({"maxTriggerDelay": "5s"}, '"minEventsPerTrigger" events: give that, too'),
         ({"startStreamCut": "yesterday"}, "must be earliest, latest, unbounded, a cut"),
         ({"startStreamCut": '{"7":0}'}, "has no segment 7"),
         ({"startTimestamp": "2020-01-01"}, "needs versions, and stream"),

@@ -130,7 +130,7 @@ def test_commits_carry_their_event_time(spark: SparkSession, client: Client, nam
 
 
 REFUSED = [
-    ({"writer-mode": "twice"}, '"writer-mode" must be one of exactly-once, at-least-once, best-effort, not "twice"'),
+    ({"writer-mode": "twice"}, '"writerMode" must be one of exactly-once, at-least-once, best-effort, not "twice"'),
     ({"writer-mode": "at-least-once", "event-time": "at"}, "it needs writer mode exactly-once"),
     ({"event-time": "s"}, "has no times"),
     ({"event-time": "att"}, 'did you mean "at"?'),

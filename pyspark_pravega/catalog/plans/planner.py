@@ -21,7 +21,7 @@ from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.option_names import METADATA, READ_KEYS
-from pyspark_pravega.connector.options import canonical, streams_of
+from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own, streams_of
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Extent, Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client, statement_settings
@@ -74,6 +74,10 @@ class Planner:
         definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
             key_values.check_options(options)
+            return None
+        if definition.settings.controller_uri != self._catalog.client.settings.controller_uri:
+            # What bounds mean there, the read finds out.
+            ReadOptions.of_table(reads_own(options), versions=definition.is_changes)
             return None
         return scans.check_read(definition, options)
 

@@ -26,7 +26,7 @@ from pyspark_pravega.catalog.pushdown import (
 )
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
-from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS
+from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
 from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import (
@@ -217,7 +217,7 @@ class _Read:
 
     @classmethod
     def of(cls, definition: TableDefinition, request: ScanRequest) -> _Read:
-        options = ReadOptions.of_table(reads_own(request.options))
+        options = ReadOptions.of_table(reads_own(request.options), versions=definition.is_changes)
         if request.planned is not None:
             check_planned(definition.stream, request.planned, request.columns, all_columns(definition))
         definition = with_read_options(definition, request.columns, options.events)
@@ -317,7 +317,7 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> Exten
         ConfigurationError: one is unknown or malformed, or means nothing in this stream, or two contradict each other.
         InvalidStreamCutError: a cut isn't one of the stream, or the end lies before the start.
     """
-    read = ReadOptions.of_table(options)
+    read = ReadOptions.of_table(reads_own(options), versions=definition.is_changes)
     if changes_of(definition, read, None) is not None:
         return None
     check_bounds(definition, read)
@@ -340,7 +340,7 @@ def count_rows(
     """
     given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
     if (
-        given.keys() & (BOUND_KEYS | {MODE, BAD_EVENTS})
+        given.keys() & (BOUND_KEYS | VERSION_KEYS | {MODE, BAD_EVENTS})
         or definition.types is not None
         or definition.mode == DROP_MALFORMED
     ):

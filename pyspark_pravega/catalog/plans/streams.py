@@ -84,7 +84,7 @@ class StreamRead:
         """
         self._planned, self._table, self._columns = planned, definition, columns
         self.check_table(definition)
-        self.options = ReadOptions.of_table(options)
+        self.options = ReadOptions.of_table(options, versions=definition.is_changes)
         wanted = changes_of(definition, self.options, position)
         if wanted is None:
             definition.check_appended("a streaming read")

@@ -111,6 +111,7 @@ class CatalogMethods:
             "renameTable": catalog.relations.rename,
             "truncateTable": catalog.relations.truncate,
             "refuseRowLevel": catalog.append_only.refuse_row_level,
+            "refuseOtherKey": catalog.append_only.refuse_other_key,
             "listViews": catalog.views.names,
             "storeView": catalog.views.store,
             "dropView": catalog.views.drop,

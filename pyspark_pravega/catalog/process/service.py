@@ -21,7 +21,8 @@ from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE
 from pyspark_pravega.catalog.process.messages import Failure, Greeting, Piece
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.protocol import Method, call
-from pyspark_pravega.connector.option_names import BOUND_KEYS, TRIGGER_KEYS, spellings
+from pyspark_pravega.connector import foreign_options
+from pyspark_pravega.connector.option_names import TABLE_READ_KEYS, spellings
 from pyspark_pravega.connector.table import METADATA_COLUMNS
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -103,7 +104,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     greeting: Greeting = {
         "metadata": METADATA_COLUMNS.json(),
         "scope": settings.scope or DEFAULT_NAMESPACE,
-        "checkedOptions": sorted(spellings(BOUND_KEYS | TRIGGER_KEYS)),
+        "checkedOptions": sorted(spellings(TABLE_READ_KEYS - KEYS) | set(foreign_options.names_of_reads())),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
     send({"id": 0, "result": greeting})

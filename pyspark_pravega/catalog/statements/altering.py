@@ -301,7 +301,7 @@ class Altering:
         if COMPATIBILITY in removed and policy is None:
             policy = check_compatibility(table_format, {})
         if policy is not None:
-            check_compatibility(table_format, {COMPATIBILITY: policy})
+            policy = check_compatibility(table_format, {COMPATIBILITY: policy})
         # All of it is in order: from here on it is done. What queries see of it comes last, so that a statement that
         # fails in between can be run again. The configuration comes first, as a sealed stream refuses it.
         if changed != configuration:

@@ -47,3 +47,19 @@ class AppendOnly:
             f'{command} isn\'t possible on stream "{stream_of(namespace, table)}": events are only ever appended, and '
             f"never changed in place. {_INSTEAD[command]}"
         )
+
+    def refuse_other_key(self, namespace: Sequence[str], table: str, column: str) -> NoReturn:
+        """Refuse to give rows of a table with a key another one.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            column: one of its key's, which would be changed.
+
+        Raises:
+            UnsupportedOperationError: always.
+        """
+        raise UnsupportedOperationError(
+            f'the statement would change the primary key of rows of "{stream_of(namespace, table)}" (column '
+            f'"{column}"), where another row may be: DELETE the row, and INSERT it with its new key'
+        )

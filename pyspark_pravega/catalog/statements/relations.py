@@ -14,14 +14,13 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.ddl import ColumnChange, TableChange, Transform
 from pyspark_pravega.catalog.names import stream_of, to_sql
 from pyspark_pravega.catalog.statements.altering import Altering
-from pyspark_pravega.catalog.statements.key_values import KeyValueTables, is_key_value_request
+from pyspark_pravega.catalog.statements.key_values import KeyValueTables, is_key_value_request, is_table_type
 from pyspark_pravega.catalog.statements.replacing import Replacing, Staged, StagedKeyValueTable
 from pyspark_pravega.catalog.statements.tables import Tables
-from pyspark_pravega.connector.key_value import TABLE_TYPE, KeyValueDefinition, made_as, truncate
+from pyspark_pravega.connector.key_value import KeyValueDefinition, made_as, truncate
 from pyspark_pravega.connector.table import Check, TableDefinition
 from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import StreamExistsError, StreamNotFoundError, UnsupportedOperationError
-from pyspark_pravega.settings import canonical_key
 from pyspark_pravega.together import together
 
 
@@ -170,4 +169,4 @@ class Relations:
 
 def _of_a_stream(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties without `table-type`, which streams don't have."""
-    return {key: value for key, value in properties.items() if canonical_key(key) != TABLE_TYPE}
+    return {key: value for key, value in properties.items() if not is_table_type(key)}

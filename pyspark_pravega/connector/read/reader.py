@@ -24,7 +24,7 @@ from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import (
-    CORRUPT_EVENT,
+    CORRUPT_EVENTS,
     METADATA_COLUMNS,
     DeadLetter,
     TableDefinition,
@@ -224,10 +224,12 @@ class BatchReader(RowsReader):
         if self._is_decoded_whole:
             return decoded.held
         columns = self._columns_of(decoded.batch)
-        if CORRUPT_EVENT in self._arrow_schema.names and CORRUPT_EVENT not in columns:
+        corrupt = [name for name in CORRUPT_EVENTS if name in self._arrow_schema.names and name not in columns]
+        if corrupt:
             is_bad = np.zeros(len(frames), np.bool_)
             is_bad[decoded.bad if self._mode == PERMISSIVE else []] = True
-            columns[CORRUPT_EVENT] = pc.if_else(pa.array(is_bad), frames.payloads, pa.scalar(None, pa.binary()))
+            payloads = pc.if_else(pa.array(is_bad), frames.payloads, pa.scalar(None, pa.binary()))
+            columns |= dict.fromkeys(corrupt, payloads)
         arrays = [
             columns[field.name] if field.name in columns else self._metadata(field, frames, segment_id, position)
             for field in self._arrow_schema

@@ -20,7 +20,7 @@ from pyspark_pravega.connector.table.constraints import (
 )
 from pyspark_pravega.connector.table.dead_letters import DeadLetter, DeadLetterSink
 from pyspark_pravega.connector.table.definition import (
-    CORRUPT_EVENT,
+    CORRUPT_EVENTS,
     METADATA_COLUMNS,
     TableDefinition,
     check_schema_is_there,
@@ -88,7 +88,7 @@ __all__ = [
     "COMPACT_WHEN",
     "COMPATIBILITY",
     "COMPRESSION",
-    "CORRUPT_EVENT",
+    "CORRUPT_EVENTS",
     "DEFAULTS",
     "DELETE",
     "DELETED",

@@ -40,19 +40,20 @@ from pyspark_pravega.spark.types import (
 )
 from pyspark_pravega.together import Begun
 
-CORRUPT_EVENT = "_corrupt_event"
+CORRUPT_EVENTS = ("_corrupt_event", "_corrupt_record")
+"""The second one is Spark's own name for such a column."""
 METADATA_COLUMNS = StructType(
     [
         StructField("_segment", LongType(), False),
         StructField("_offset", LongType(), False),
         StructField("_encoding_id", IntegerType(), True),
         StructField("_event_size", IntegerType(), False),
-        StructField(CORRUPT_EVENT, BinaryType(), True),
+        *(StructField(name, BinaryType(), True) for name in CORRUPT_EVENTS),
     ]
 )
 """Columns that every table has and shows only when asked: the segment's id, the offset of the event's frame in it
-(bytes), the id of the schema it was written with, its payload's size (bytes), and in mode permissive the payload of an
-event that can't be decoded."""
+(bytes), the id of the schema it was written with, its payload's size (bytes), and in mode permissive, under two names,
+the payload of an event that can't be decoded."""
 
 
 @dataclass(frozen=True, kw_only=True)

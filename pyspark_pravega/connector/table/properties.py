@@ -152,7 +152,7 @@ class TableProperties(Properties):
     bad_events = Property[Stream | None](
         name=BAD_EVENTS,
         group=EVENTS,
-        value="`stream:namespace.table`",
+        value="`namespace.table`",
         unset="nowhere",
         about="where a streaming query puts events that can't be decoded",
         parse=parse_bad_events,

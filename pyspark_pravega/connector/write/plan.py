@@ -18,6 +18,7 @@ from pyspark_pravega.connector.option_names import (
     QUERY,
     ROUTING_KEY,
     SERIALIZABLE,
+    shown,
 )
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
@@ -189,7 +190,7 @@ def _routing(definition: TableDefinition, options: WriteOptions) -> Routing | No
     if definition.key is not None and given not in (None, own):
         raise ConfigurationError(
             f'stream "{definition.stream}" has a primary key ({", ".join(definition.key.columns)}), of which its '
-            f'routing keys are made: leave the option "{ROUTING_KEY}" out'
+            f'routing keys are made: leave the option "{shown(ROUTING_KEY)}" out'
         )
     if given is None:
         if KEY_COLUMN in columns and definition.format in (RAW, STRING):
@@ -268,7 +269,7 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
     if trigger == REAL_TIME and plan.cluster_by:
         raise UnsupportedOperationError(
             f'"{CLUSTER_BY_KEY}" has the rows for stream "{plan.stream}" change their tasks, which a query with the '
-            f'real-time trigger does without: add option("{CLUSTER_BY_KEY}", "false")'
+            f'real-time trigger does without: add option("{shown(CLUSTER_BY_KEY)}", "false")'
         )
 
 

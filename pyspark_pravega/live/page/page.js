@@ -1,28 +1,52 @@
 // Chooses the view by the address, asks again while the page is seen, and says whether the server answers.
+import { keyValueView, namespacesView } from "./browse.js";
+import { banner, healthView, worst } from "./health.js";
+import { queriesView } from "./queries.js";
 import { streamsView } from "./streams.js";
-import { streamView, queriesView } from "./stream.js";
+import { streamView } from "./stream.js";
+import { ask } from "./values.js";
 
 const main = document.getElementById("main"), live = document.getElementById("live"), liveText = document.getElementById("live-text");
 const error = document.getElementById("error");
-let view = null, timer = null, turn = 0;
+const showAlerts = banner(document.getElementById("banner")), sign = document.getElementById("health-sign");
+const HEALTH_MS = 5000, ABOVE = { stream: "streams", "key-value": "namespaces" };
+let view = null, timer = null, turn = 0, healthTimer = null, current = "";
 
 function route() {
-  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  if (name === "stream" && rest.length === 2) return ["stream", streamView(rest.map(decodeURIComponent).join("/"))];
-  return name === "queries" ? ["queries", queriesView()] : ["streams", streamsView(soon)];
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  if (name === "stream" && rest.length === 2) return [name, streamView(rest.join("/"), soon)];
+  if (name === "key-value" && rest.length === 2) return [name, keyValueView(rest.join("/"))];
+  if (name === "queries") return [name, queriesView()];
+  if (name === "health") return [name, healthView()];
+  if (name === "namespaces") return [name, namespacesView()];
+  return ["streams", streamsView(soon, name === "streams" ? rest.join("/") : null)];
 }
 
 function open() {
   if (view && view.close) view.close();
-  let name;
-  [name, view] = route();
+  [current, view] = route();
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name || (name === "stream" && link.dataset.view === "streams")) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (link.dataset.view === (ABOVE[current] || current)) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   document.title = `${view.title} · pravega-spark`;
   main.replaceChildren(view.element);
   window.scrollTo(0, 0);
   soon();
+  lookAtHealth();
+}
+
+/** Alerts are seen in each view. Where the server doesn't answer its own error is shown. */
+async function lookAtHealth() {
+  clearTimeout(healthTimer);
+  if (document.hidden) return;
+  const shown = view;
+  try {
+    const answer = await ask("health"), level = worst(answer.alerts);
+    if (shown === view) showAlerts(answer, current === "health");
+    sign.className = `dot ${level}`;
+    sign.textContent = answer.alerts.length ? `${answer.alerts.length} alert${answer.alerts.length === 1 ? "" : "s"}` : "";
+  } catch { sign.className = "dot"; sign.textContent = ""; }
+  healthTimer = setTimeout(lookAtHealth, HEALTH_MS);
 }
 
 /** Asks now; a view calls it when it needs something else. */
@@ -45,7 +69,7 @@ async function look(mine) {
     if (shown !== view || mine !== turn) return;
     error.textContent = problem.message;
     error.hidden = false;
-    say("off", "no answer");
+    say("off", problem.status === 404 ? "not there" : problem.status ? "error" : "no answer");
   }
   timer = setTimeout(() => look(mine), shown.every);
 }
@@ -63,12 +87,12 @@ document.getElementById("theme").addEventListener("click", () => {
   if (view.repaint) view.repaint();
 });
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) { clearTimeout(timer); say("", "resting"); } else soon();
+  if (document.hidden) { clearTimeout(timer); clearTimeout(healthTimer); say("", "resting"); } else { soon(); lookAtHealth(); }
 });
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
   if (event.key === "/" && !typing && view.search) { event.preventDefault(); view.search(); }
-  if (event.key === "Escape" && location.hash.startsWith("#/stream/")) location.hash = "#/";
+  if (event.key === "Escape" && !typing && ABOVE[current]) location.hash = current === "stream" ? "#/" : "#/namespaces";
 });
 window.addEventListener("hashchange", () => { if (location.hash !== "#main") { open(); main.focus({ preventScroll: true }); } });
 open();

@@ -1,5 +1,5 @@
-// Canvases: a stream's key ranges over time, and uPlot's charts of rates and commits.
-import { bytes, color, make, measure, moment, perSecond, short } from "./values.js";
+// A canvas: a stream's key ranges over time.
+import { bytes, color, make, moment, perSecond } from "./values.js";
 
 const SCALES = {
   light: ["#e4e9ee", "#c6def1", "#7db8e3", "#3b82c4", "#5b4bb0", "#c0407d"],
@@ -63,7 +63,7 @@ export function segmentsPicture() {
   const help = "Arrow keys go from segment to segment.";
   let data = null, span = 3600e3, chosen = null;
   const places = [];
-  const left = 34, bottom = 20, top = 16;
+  const left = 34, bottom = 20, top = 24;
 
   function draw() {
     if (!data || !canvas.clientWidth) return;
@@ -77,6 +77,7 @@ export function segmentsPicture() {
     pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
     pen.fillStyle = color("--quiet"); pen.textBaseline = "middle"; pen.textAlign = "right";
     for (const key of [0, 0.25, 0.5, 0.75, 1]) pen.fillText(String(key), left - 6, y(key));
+    pen.textAlign = "left"; pen.textBaseline = "alphabetic"; pen.fillText("keys", 0, 10);
     pen.textAlign = "center"; pen.textBaseline = "alphabetic";
     for (const at of ticks(from, until, Math.max(2, width / 110))) {
       pen.fillText(moment(at).replace(/:00$/, ""), Math.min(width - 26, Math.max(left + 18, x(at))), height - 5);
@@ -174,46 +175,3 @@ function steps(points, least) {
   if (kept.length > 1 && last[0] - kept[kept.length - 1][0] < least / 2) kept.pop();
   return points.length > 1 ? [...kept, last] : kept;
 }
-
-function axes(size) {
-  const common = () => ({ stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" });
-  return [{ ...common(), values: (plot, splits) => splits.map((at) => moment(at * 1000).replace(/:00$/, "")) , space: 90 }, { ...common(), size, values: (plot, splits) => splits.map(short) }];
-}
-
-function chart(name, options, height) {
-  const element = make("div", { class: "chart", role: "img", "aria-label": name });
-  let plot = null, data = null;
-  function paint() {
-    if (!data || !element.clientWidth) return;
-    if (plot) plot.destroy();
-    plot = new uPlot({ width: element.clientWidth, height, cursor: { y: false }, ...options() }, data, element);
-  }
-  const watcher = new ResizeObserver(() => { if (plot && element.clientWidth && plot.width !== element.clientWidth) plot.setSize({ width: element.clientWidth, height }); });
-  watcher.observe(element);
-  return {
-    element, repaint: paint, close: () => { watcher.disconnect(); if (plot) plot.destroy(); },
-    show(found, label) {
-      data = found;
-      if (plot) plot.setData(found); else paint();
-      if (label && element.getAttribute("aria-label") !== label) element.setAttribute("aria-label", label);
-    },
-  };
-}
-
-const value = (unit) => (plot, number) => (number === null || number === undefined ? "–" : measure(number, unit));
-const at = (plot, seconds) => (seconds ? moment(seconds * 1000) : "–");
-
-export const ratesChart = () => chart("Rates", () => ({
-  axes: [...axes(48), { ...axes(48)[1], side: 1, scale: "events", grid: { show: false } }],
-  scales: { y: { range: (plot, low, high) => [0, Math.max(10, high * 1.1)] }, events: { range: (plot, low, high) => [0, Math.max(1, high * 1.1)] } },
-  series: [{ label: "time", value: at }, { label: "in", stroke: color("--accent"), width: 1.8, fill: color("--accent-soft"), value: value("B/s"), points: { show: false } },
-    { label: "out", stroke: color("--warm"), width: 1.6, value: value("B/s"), points: { show: false } },
-    { label: "events in", scale: "events", stroke: color("--quiet"), width: 1.2, dash: [4, 3], value: value("/s"), points: { show: false } }],
-}), 170);
-
-export const commitsChart = () => chart("Commits", () => ({
-  axes: [...axes(48), { ...axes(48)[1], side: 1, scale: "ms", grid: { show: false } }],
-  scales: { y: { range: (plot, low, high) => [0, Math.max(1, high * 1.1)] }, ms: { range: (plot, low, high) => [0, Math.max(10, high * 1.1)] } },
-  series: [{ label: "time", value: at }, { label: "rows", stroke: color("--accent"), fill: color("--accent"), width: 0, paths: uPlot.paths.bars({ size: [0.02, 4, 4] }), points: { show: false }, value: value("") },
-    { label: "took", scale: "ms", stroke: color("--warm"), width: 0, paths: () => null, points: { show: true, size: 6, fill: color("--warm"), stroke: color("--warm") }, value: value(" ms") }],
-}), 170);

@@ -1,14 +1,31 @@
 // All streams: a table of which only the lines in view are in the document, and only those are asked for.
-import { ago, ask, bytes, make, measure, nameOf, perSecond, whole } from "./values.js";
+import { ago, ask, bytes, make, measure, nameOf, perSecond, sql, whole } from "./values.js";
 
 const COLUMNS = [
   ["table", "Table", ""], ["bytes_in", "In", "n"], ["curve", "Last minute", ""], ["events_in", "Events in", "n"], ["bytes_out", "Out", "n"],
   ["bytes", "Stored", "n"], ["rows", "Rows", "n"], ["segments", "Segments", "n"], ["version", "Version", "n"], ["committed_at", "Committed", "n"],
 ];
-const LINE = 30, MARGIN = 6;
+const MARGIN = 6, SECONDS = 60;
+const phone = matchMedia("(max-width: 720px)");
+/** The height of a line, as page.css has it. */
+const height = () => (phone.matches ? 58 : 30);
+const LABELS = { rows: "rows", segments: "segments" };
 const asked = { sort: "table", descending: false, text: "" };
 
-export function streamsView(soon) {
+/** A curve of a minute, by time: nothing is drawn where nobody has looked. */
+function curvePath(curve) {
+  const most = Math.max(1, ...curve.map(([, rate]) => rate || 0));
+  let path = "", isOpen = false;
+  for (const [ago, rate] of curve) {
+    if (rate === null) { isOpen = false; continue; }
+    path += `${isOpen ? "L" : "M"}${(118 * (1 - ago / SECONDS)).toFixed(1)},${(19 - 18 * rate / most).toFixed(1)}`;
+    isOpen = true;
+  }
+  return path;
+}
+
+export function streamsView(soon, text) {
+  if (text !== null) asked.text = text;
   const search = make("input", { type: "search", placeholder: "Filter  ( / )", "aria-label": "Filter streams by name", value: asked.text, spellcheck: "false", autocomplete: "off" });
   const sums = make("span", { class: "quiet", role: "status" });
   const above = make("tr", { "aria-hidden": "true" }, make("td"));
@@ -21,7 +38,7 @@ export function streamsView(soon) {
   const grid = make("table", {}, make("caption", { class: "only-read" }, "Streams"), make("thead", {}, make("tr", {}, ...heads)), body);
   const box = make("div", { class: "scroll", tabindex: "-1" }, grid);
   const empty = make("p", { class: "empty", hidden: true });
-  const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Streams"), search, make("span", { class: "space" }), sums), make("div", { class: "panel streams" }, box), empty);
+  const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Streams"), search, make("span", { class: "space" }), sums), make("div", { class: "panel streams" }, box), sql("SHOW TABLES IN pravega.`NAMESPACE`;", "-- or in a terminal: pravega-spark streams").element, empty);
   const lines = new Map();
   let begin = 0, waiting = null;
 
@@ -31,10 +48,10 @@ export function streamsView(soon) {
     box.scrollTop = 0;
     soon();
   }
-  const inView = () => Math.max(8, Math.ceil(box.clientHeight / LINE)) + 2 * MARGIN;
+  const inView = () => Math.max(8, Math.ceil(box.clientHeight / height())) + 2 * MARGIN;
   search.addEventListener("input", () => { asked.text = search.value; box.scrollTop = 0; soon(); });
   box.addEventListener("scroll", () => {
-    const wanted = Math.max(0, Math.floor(box.scrollTop / LINE) - MARGIN);
+    const wanted = Math.max(0, Math.floor(box.scrollTop / height()) - MARGIN);
     if (Math.abs(wanted - begin) < MARGIN / 2) return;
     clearTimeout(waiting);
     waiting = setTimeout(soon, 60);
@@ -47,7 +64,7 @@ export function streamsView(soon) {
     const next = step > 0 ? line.nextElementSibling : line.previousElementSibling;
     if (next && next.classList.contains("line")) {
       next.querySelector("a").focus({ preventScroll: true });
-      const top = (Number(next.getAttribute("aria-rowindex")) - 2) * LINE, sight = box.clientHeight - 2 * LINE;
+      const top = (Number(next.getAttribute("aria-rowindex")) - 2) * height(), sight = box.clientHeight - 2 * height();
       if (top < box.scrollTop) box.scrollTop = top; else if (top > box.scrollTop + sight) box.scrollTop = top - sight;
     }
   });
@@ -57,12 +74,12 @@ export function streamsView(soon) {
   });
 
   function line(stream) {
-    const cells = Object.fromEntries(COLUMNS.map(([name, , kind]) => [name, make("td", { class: `${kind} c-${name}` })]));
+    const cells = Object.fromEntries(COLUMNS.map(([name, , kind]) => [name, make("td", { class: `${kind} c-${name}`, "data-label": LABELS[name] || null })]));
     const link = make("a", { href: nameOf(stream) });
     cells.table.append(link);
     const curve = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     curve.setAttribute("class", "spark"); curve.setAttribute("viewBox", "0 0 118 20"); curve.setAttribute("aria-hidden", "true"); curve.setAttribute("preserveAspectRatio", "none");
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
     curve.append(path); cells.curve.append(curve);
     const row = make("tr", { class: "line" }, ...COLUMNS.map(([name]) => cells[name]));
     return { row, cells, link, path };
@@ -79,15 +96,15 @@ export function streamsView(soon) {
     cells.bytes_out.textContent = perSecond(one.bytes_out, "B");
     cells.bytes.textContent = bytes(one.bytes);
     cells.rows.textContent = whole(one.rows);
+    cells.rows.title = one.rows === null ? "They would have to be counted: others write to it, or it was truncated" : "";
     cells.segments.textContent = one.segments || (one.error ? "–" : "sealed");
     cells.version.textContent = one.version || "–";
     cells.committed_at.textContent = ago(one.committed_at, now);
-    const most = Math.max(1, ...one.curve), width = 118 / Math.max(1, one.curve.length - 1);
-    path.setAttribute("points", one.curve.map((rate, number) => `${(number * width).toFixed(1)},${(19 - 18 * rate / most).toFixed(1)}`).join(" "));
+    path.setAttribute("d", curvePath(one.curve));
   }
 
   async function look() {
-    const first = Math.max(0, Math.floor(box.scrollTop / LINE) - MARGIN);
+    const first = Math.max(0, Math.floor(box.scrollTop / height()) - MARGIN);
     const answer = await ask("streams", { sort: asked.sort, order: asked.descending ? "descending" : "ascending", text: asked.text, begin: first, count: inView() });
     const focused = document.activeElement && document.activeElement.closest ? document.activeElement.closest("tr.line") : null;
     begin = answer.begin;
@@ -100,9 +117,9 @@ export function streamsView(soon) {
       if (place !== found.row) body.insertBefore(found.row, place);
     });
     if (focused && focused.isConnected && document.activeElement === document.body) focused.querySelector("a").focus({ preventScroll: true });
-    above.firstChild.style.height = `${answer.begin * LINE}px`; above.hidden = answer.begin === 0;
+    above.firstChild.style.height = `${answer.begin * height()}px`; above.hidden = answer.begin === 0;
     const rest = Math.max(0, answer.matching - answer.begin - answer.lines.length);
-    below.firstChild.style.height = `${rest * LINE}px`; below.hidden = rest === 0;
+    below.firstChild.style.height = `${rest * height()}px`; below.hidden = rest === 0;
     grid.setAttribute("aria-rowcount", answer.matching + 1);
     for (const head of heads) {
       if (head.dataset.column === asked.sort) head.setAttribute("aria-sort", asked.descending ? "descending" : "ascending"); else head.removeAttribute("aria-sort");

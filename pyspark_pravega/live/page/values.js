@@ -44,7 +44,10 @@ export function ago(milliseconds, now) {
 /** A length of time in words. */
 export function lasting(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return "–";
-  return milliseconds < 1000 ? `${milliseconds} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  if (milliseconds < 90e3) return `${(milliseconds / 1000).toFixed(1)} s`;
+  if (milliseconds < 5400e3) return `${Math.round(milliseconds / 60e3)} min`;
+  return milliseconds < 129600e3 ? `${Math.round(milliseconds / 3600e3)} h` : `${Math.round(milliseconds / 86400e3)} days`;
 }
 
 /** An element with attributes and children; texts become text nodes. */
@@ -86,9 +89,36 @@ export async function ask(path, query = {}) {
     throw new Error("pravega-spark ui doesn't answer: it has ended, or this machine is busy");
   }
   const content = await answer.json();
-  if (!answer.ok) throw new Error(content.error || `the server answered ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(content.error || `the server answered ${answer.status}`), { status: answer.status });
   return content;
 }
+
+/** What shows SQL that gives the same as a view, and copies it. */
+export const sql = (...statements) => copyable("SQL", ...statements);
+
+/** Lines to copy, behind a name. */
+export function copyable(name, ...statements) {
+  const code = make("code", {}, statements.join("\n"));
+  const copied = make("span", { class: "quiet small", role: "status" });
+  const copy = make("button", { type: "button", onclick: async () => {
+    try { await navigator.clipboard.writeText(code.textContent); copied.textContent = "copied"; } catch { getSelection().selectAllChildren(code); copied.textContent = "selected: copy it with the keyboard"; }
+    setTimeout(() => { copied.textContent = ""; }, 3000);
+  } }, "Copy");
+  const element = make("details", { class: "sql" }, make("summary", {}, name), make("pre", {}, code), copy, " ", copied);
+  return { element, set: (...lines) => { const text = lines.join("\n"); if (code.textContent !== text) code.textContent = text; } };
+}
+
+/** A name as SQL takes it: in backticks where it holds more than letters, digits and _. */
+export const quoted = (name) => (/^[a-z_]\w*$/i.test(name) ? name : `\`${name.replaceAll("`", "``")}\``);
+/** A table's name in SQL, within the catalog; with a metadata table's behind it. */
+export const sqlName = (table, kind = "") => {
+  const place = table.indexOf("."), [namespace, name] = [table.slice(0, place), table.slice(place + 1)];
+  return `pravega.${quoted(namespace)}.${quoted(kind ? `${name}$${kind}` : name)}`;
+};
+/** A text as SQL takes it. */
+export const literal = (text) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+/** The first part of an id that is long. */
+export const brief = (id) => (/^[0-9a-f]{8}-[0-9a-f-]{27}$/.test(id) ? id.slice(0, 8) : id);
 
 export const nameOf = (stream) => `#/stream/${stream.split("/").map(encodeURIComponent).join("/")}`;
 export const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

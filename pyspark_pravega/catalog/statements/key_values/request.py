@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
-from pyspark_pravega.catalog.properties import check_compatibility, known_properties
+from pyspark_pravega.catalog.properties import check_compatibility, known_properties, property_name
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.connector.key_value import (
     ALTERABLE,
@@ -41,7 +41,6 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, SYNONYMS
-from pyspark_pravega.settings import canonical_key
 from pyspark_pravega.values import listed, names_of
 
 _AT_CREATION = KeyValueProperties.names(MADE)
@@ -61,6 +60,15 @@ class KeyValueRequest:
     """What is kept about the table."""
 
 
+def is_table_type(key: str) -> bool:
+    """Whether the key of a CREATE TABLE's property, or of an option beside it, is `table-type`.
+
+    Args:
+        key: in any of its spellings.
+    """
+    return property_name(key.removeprefix("option."), KEY_VALUE_PROPERTIES) == TABLE_TYPE
+
+
 def is_key_value_request(properties: Mapping[str, str]) -> bool:
     """Whether the properties of a CREATE TABLE ask for a key-value table.
 
@@ -70,7 +78,7 @@ def is_key_value_request(properties: Mapping[str, str]) -> bool:
     Raises:
         ConfigurationError: they ask for a type of table that isn't there.
     """
-    given = [value for key, value in properties.items() if canonical_key(key.removeprefix("option.")) == TABLE_TYPE]
+    given = [value for key, value in properties.items() if is_table_type(key)]
     return KEY_VALUE in [KeyValueProperties({TABLE_TYPE: value}).table_type for value in given]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
-from pyspark_pravega.catalog.names import stream_of
+from pyspark_pravega.catalog.properties import spelled_compatibility
 from pyspark_pravega.catalog.statements.procedures.copying import COLUMNS as COPY_COLUMNS
 from pyspark_pravega.catalog.statements.procedures.copying import copy
 from pyspark_pravega.catalog.statements.procedures.redelivering import COLUMNS as REDELIVER_COLUMNS
@@ -28,6 +28,7 @@ from pyspark_pravega.connector.log import create_ledger, open_ledger, seal, take
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
 from pyspark_pravega.connector.table import COMPACT_WHEN
+from pyspark_pravega.connector.table_names import stream_of_table
 from pyspark_pravega.connector.write import compact, create_cut, release
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -70,7 +71,7 @@ class Procedure:
     """The columns of its result, as SQL says them."""
 
 
-_TABLE = Parameter(name="table", type="STRING", comment="the table, as namespace.table")
+_TABLE = Parameter(name="table", type="STRING", comment="the table, as namespace.table, or scope/stream")
 _CUT = "cut STRING, offsets MAP<BIGINT, BIGINT>"
 PROCEDURES = {
     procedure.name: procedure
@@ -357,7 +358,7 @@ class Procedures:
         return [[version.id, version.type, version.version]]
 
     def _set_compatibility(self, stream: Stream, policy: str) -> list[list[Any]]:
-        return [[self._schemas.set_compatibility(stream, policy), policy]]
+        return [[self._schemas.set_compatibility(stream, policy), spelled_compatibility(policy)]]
 
     def _watermark(self, stream: Stream, at: int, writer: str) -> list[list[Any]]:
         cut = self._base.client.tail(stream)
@@ -384,12 +385,7 @@ class Procedures:
         return stream
 
     def _named(self, text: str) -> Stream:
-        parts = [part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", text)]
-        if len(parts) == 1 and self._base.settings.scope:
-            parts.insert(0, self._base.settings.scope)
-        if len(parts) not in (2, 3):
-            raise InvalidNameError(f'table "{text}" must be named as namespace.table')
-        stream = stream_of(parts[-2:-1], parts[-1])
+        stream = stream_of_table(text, scope=self._base.settings.scope)
         try:
             self._base.client.controller.stream_configuration(stream)
         except StreamNotFoundError:

@@ -67,6 +67,7 @@ public class PravegaTable extends EvolvingTable
   private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
   private final Set<String> runs = ConcurrentHashMap.newKeySet();
+  private final Set<Map<String, String>> checkedOptions = ConcurrentHashMap.newKeySet();
   private volatile Map<String, String> lastCommit = Map.of();
 
   public PravegaTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
@@ -221,6 +222,24 @@ public class PravegaTable extends EvolvingTable
       return () -> new RefusedRowLevelOperation(this);
     }
     throw refused(info.command());
+  }
+
+  /** Refuses options of a read that are wrong: once for each, as Spark analyses a query again and again. */
+  public void checkOptions(Map<String, String> options) {
+    if (!options.isEmpty() && !checkedOptions.contains(options)) {
+      process.call("checkRead", "namespace", identifier.namespace(), "table", identifier.name(), "options", options);
+      areChecked(options);
+    }
+  }
+
+  /** Notes that options of a read are in order. */
+  void areChecked(Map<String, String> options) {
+    checkedOptions.add(options);
+  }
+
+  /** Refuses a statement that would give a row another key. */
+  public void refuseOtherKey(String column) {
+    process.call("refuseOtherKey", "namespace", identifier.namespace(), "table", identifier.name(), "column", column);
   }
 
   /** Why rows can't be changed. */

@@ -31,6 +31,9 @@ public abstract class CheckedReads extends Relations {
       if (!bounds.isNull()) {
         ((PravegaTable) loaded).between(bounds);
       }
+      if (loaded instanceof PravegaTable read) {
+        read.areChecked(options.asCaseSensitiveMap());
+      }
     }
     return loaded;
   }

@@ -1,0 +1,157 @@
+package pyspark.pravega.internals;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import pyspark.pravega.catalog.PravegaTable;
+import scala.Function1;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
+
+/**
+ * What is wrong with a statement and can be seen in its plan: said when it is analysed, before a job or a query starts.
+ * Spark finds this class itself, and takes it into each session that begins while the jar is there.
+ */
+public final class EarlyChecks implements SparkSessionExtensionsProvider {
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectCheckRule(session -> onEachNode(EarlyChecks::checkOptions));
+    extensions.injectCheckRule(session -> onEachNode(EarlyChecks::checkKeys));
+    extensions.injectPostHocResolutionRule(session -> new ValuesInOrder());
+    return BoxedUnit.UNIT;
+  }
+
+  private static Function1<LogicalPlan, BoxedUnit> onEachNode(Consumer<LogicalPlan> check) {
+    return plan -> {
+      plan.foreach(
+          node -> {
+            check.accept(node);
+            return BoxedUnit.UNIT;
+          });
+      return BoxedUnit.UNIT;
+    };
+  }
+
+  /** The options of reads, which Spark looks at when it plans a query, and of a streaming one when it runs. */
+  private static void checkOptions(LogicalPlan node) {
+    if (node instanceof StreamingRelationV2 relation && relation.table() instanceof PravegaTable table) {
+      table.checkOptions(relation.extraOptions().asCaseSensitiveMap());
+    } else if (node instanceof DataSourceV2Relation relation && relation.table() instanceof PravegaTable table) {
+      table.checkOptions(relation.options().asCaseSensitiveMap());
+    }
+  }
+
+  /** Refuses UPDATE and MERGE that would change keys: a task would find that out, row by row. */
+  private static void checkKeys(LogicalPlan node) {
+    if (node instanceof WriteDelta write
+        && write.originalTable() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof PravegaTable table) {
+      new Keys(table, relation.outputSet(), conditions(write.query())).check(write.query());
+    }
+  }
+
+  /** All that is true of each row of a plan, in pieces. */
+  private static List<Expression> conditions(LogicalPlan plan) {
+    List<Expression> all = new ArrayList<>();
+    plan.foreach(
+        node -> {
+          if (node instanceof Filter filter) {
+            split(filter.condition(), all);
+          } else if (node instanceof Join join && join.condition().isDefined()) {
+            split(join.condition().get(), all);
+          }
+          return BoxedUnit.UNIT;
+        });
+    return all;
+  }
+
+  private static void split(Expression condition, List<Expression> all) {
+    if (condition instanceof And and) {
+      split(and.left(), all);
+      split(and.right(), all);
+    } else {
+      all.add(condition);
+    }
+  }
+
+  /** Spark casts values to a column's type, and looks whether they are null. */
+  private static Expression plain(Expression expression) {
+    Expression plain = expression;
+    while (plain instanceof Cast || plain instanceof AssertNotNull) {
+      plain = plain.children().head();
+    }
+    return plain;
+  }
+
+  /** What a statement's plan makes of keys: a row that changes is one that is deleted and one that is inserted. */
+  private record Keys(PravegaTable table, AttributeSet columns, List<Expression> conditions) {
+    void check(LogicalPlan query) {
+      query.foreach(
+          node -> {
+            if (node instanceof Expand expand && expand.projections().size() == 2) {
+              check(expand.output(), expand.projections().apply(0), expand.projections().apply(1), true);
+            } else if (node instanceof MergeRows merge) {
+              checkAll(merge, merge.matchedInstructions());
+              checkAll(merge, merge.notMatchedBySourceInstructions());
+            }
+            return BoxedUnit.UNIT;
+          });
+    }
+
+    private void checkAll(MergeRows merge, Seq<MergeRows.Instruction> instructions) {
+      for (MergeRows.Instruction one : CollectionConverters.asJava(instructions)) {
+        if (one instanceof MergeRows.Split split) {
+          check(merge.output(), split.output(), split.otherOutput(), false);
+        }
+      }
+    }
+
+    /**
+     * @param strictly whether a value must be known to be the key that is there; else it may come from the source, of whose
+     *     values only the rows tell
+     */
+    private void check(
+        Seq<? extends Expression> output, Seq<Expression> deleted, Seq<Expression> inserted, boolean strictly) {
+      for (int at = 0; at < output.size(); at++) {
+        String name = ((Attribute) output.apply(at)).name();
+        if (table.primaryKey().contains(name)) {
+          Expression before = plain(deleted.apply(at));
+          Expression after = plain(inserted.apply(at));
+          if (!isSame(before, after) && (strictly || after.references().subsetOf(columns))) {
+            table.refuseOtherKey(name);
+          }
+        }
+      }
+    }
+
+    private boolean isSame(Expression before, Expression after) {
+      return after.semanticEquals(before)
+          || conditions.stream().anyMatch(one -> one instanceof EqualTo equal && tells(equal, before, after));
+    }
+
+    private static boolean tells(EqualTo equal, Expression before, Expression after) {
+      Expression left = plain(equal.left());
+      Expression right = plain(equal.right());
+      return left.semanticEquals(before) && right.semanticEquals(after)
+          || right.semanticEquals(before) && left.semanticEquals(after);
+    }
+  }
+}

@@ -1,0 +1,156 @@
+"""What is an alert, and what isn't one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_pravega.client import RetentionPolicy, Stream
+from pyspark_pravega.connector.log import Commit, Intent, State
+from pyspark_pravega.live.health.alerts import (
+    Alert,
+    Level,
+    about_jobs,
+    about_lag,
+    about_retention,
+    about_writers,
+    size,
+    span,
+)
+from pyspark_pravega.live.pictures import JobPicture
+from pyspark_pravega.live.progress import Outlook, Trend
+from pyspark_pravega.live.queries import QueryLine, SourceLag
+from pyspark_pravega.live.watched import Growth
+
+NOW = 1_800_000_000.0
+STREAM = Stream("shop", "large-orders")
+QUERY = "0c3e5a7b-1d2e-4f60-8a9b-0c1d2e3f4a5b"
+
+
+def source(behind: int, begin: dict[int, int] | None = None) -> SourceLag:
+    return SourceLag(
+        stream=str(STREAM), bytes_behind=behind, events_behind=behind // 100, segments=1, begin=begin or {0: 0}
+    )
+
+
+def query(one: SourceLag, *, silent_s: float = 1.0, interval_ms: int | None = 4000) -> QueryLine:
+    return QueryLine(
+        checkpoint="/data/fraud",
+        name="fraud",
+        query=QUERY,
+        batch=7,
+        committed_at=round((NOW - silent_s) * 1000),
+        interval_ms=interval_ms,
+        sources=(one,),
+        error=None,
+    )
+
+
+def told(alerts: list[Alert]) -> list[tuple[Level, str]]:
+    return [(alert.level, alert.kind) for alert in alerts]
+
+
+def test_a_lag_that_grows_and_a_query_that_has_stopped() -> None:
+    behind, steady = source(3_000_000), Outlook(Trend.STEADY)
+    grows = Outlook(Trend.FALLING_BEHIND, 12_500.0)
+    assert about_lag(query(behind), behind, steady, NOW) == []
+    (alert,) = about_lag(query(behind), behind, grows, NOW)
+    assert told([alert]) == [(Level.WARN, "lag")]
+    assert (alert.what, alert.text) == ("fraud", "falls behind shop.large_orders by 12.5 kB a second; 3 MB wait")
+    (alert,) = about_lag(query(behind, silent_s=300), behind, grows, NOW)
+    assert told([alert]) == [(Level.BAD, "query")]
+    assert alert.text == "no micro-batch for 5 min, and 3 MB of shop.large_orders wait: has it stopped?"
+    # It runs once an hour, or nothing waits.
+    assert about_lag(query(behind, silent_s=300, interval_ms=3_600_000), behind, steady, NOW) == []
+    assert about_lag(query(source(0), silent_s=300), source(0), steady, NOW) == []
+
+
+def commit(version: int, age_s: float, end: int) -> Commit:
+    at = round((NOW - age_s) * 1000)
+    return Commit(version=version, job="j", transactions=(), rows=1, bytes=1, committed_at=at, cut={0: end})
+
+
+def test_what_retention_is_about_to_take() -> None:
+    commits = [commit(1, 3000, 100), commit(2, 2000, 200), commit(3, 100, 300)]
+    hour, kilobyte = RetentionPolicy.by_time(3_600_000), RetentionPolicy.by_size(1000)
+    for policy, behind, position, expected in [
+        (None, 200, 0, None),
+        (hour, 0, 300, None),
+        (hour, 200, 100, None),
+        (hour, 300, 0, "in 10 min"),
+        (RetentionPolicy.by_time(1_000_000), 300, 0, "now"),
+        (kilobyte, 700, 0, None),
+        (kilobyte, 900, 0, "when 100 B more are written"),
+        (kilobyte, 1100, 0, "now"),
+    ]:
+        one = source(behind, {0: position})
+        alerts = about_retention(query(one), one, policy, commits, NOW)
+        assert told(alerts) == ([] if expected is None else [(Level.BAD, "retention")]), (policy, behind)
+        assert expected is None or f"what it hasn't read yet {expected}, unless" in alerts[0].text
+
+
+def growths(every_s: float, count: int, silent_s: float, by: str | None = None) -> list[Growth]:
+    return [Growth(NOW - silent_s - every_s * number, by) for number in reversed(range(count))]
+
+
+@pytest.mark.parametrize(
+    ("some", "is_silent"),
+    [
+        (growths(4, 20, 10, QUERY), False),
+        (growths(4, 20, 90, QUERY), True),
+        (growths(4, 20, 200_000, QUERY), False),
+        # It writes every 20 s, so 90 s are no silence yet.
+        (growths(20, 20, 90, QUERY), False),
+        # Ten statements one after another, and then none, are a job that is done.
+        (growths(1, 10, 90), False),
+        (growths(20, 20, 600), True),
+        (growths(20, 20, 7200), False),
+        (growths(20, 3, 600), False),
+    ],
+)
+def test_who_is_silent(some: list[Growth], is_silent: bool) -> None:
+    alerts = about_writers(STREAM, some, {QUERY: "fraud"}, NOW)
+    assert told(alerts) == ([(Level.WARN, "writer")] if is_silent else [])
+    if is_silent:
+        assert ("query fraud no longer writes" in alerts[0].text) == (some[0].query is not None)
+
+
+def job(age_s: float, state: str, *, committing: bool = False) -> JobPicture:
+    since = round((NOW - age_s) * 1000)
+    return JobPicture(job="5f0e", since=since, transactions=(("t", state),), committing=committing)
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (job(100, "OPEN"), None),
+        (job(500, "OPEN"), "ends in 2 min, unless its driver renews it"),
+        # It was renewed.
+        (job(3000, "OPEN"), None),
+        (job(80_000, "OPEN"), "ends in 2 h: Pravega lets none live a day"),
+        (job(100, "ABORTED"), "is over, and the job isn't"),
+        (job(100, "COMMITTED", committing=True), None),
+    ],
+)
+def test_transactions_that_are_about_to_end(one: JobPicture, words: str | None) -> None:
+    alerts = about_jobs(STREAM, [one], State(), NOW)
+    assert told(alerts) == ([] if words is None else [(alerts[0].level, "transaction")])
+    assert words is None or words in alerts[0].text
+
+
+def test_a_commit_that_does_not_come_to_its_end() -> None:
+    for age_s, expected in ((5, []), (120, [(Level.BAD, "commit")])):
+        pending = Intent(job="j", transactions=(), rows=1, bytes=1, started_at=round((NOW - age_s) * 1000))
+        assert told(about_jobs(STREAM, [], State(pending=pending), NOW)) == expected
+
+
+def test_times_and_sizes_as_people_say_them() -> None:
+    assert [span(seconds) for seconds in (0.25, 5, 89, 90, 7200, 604_800)] == [
+        *("250 ms", "5 s", "89 s", "2 min", "2 h", "7 days"),
+    ]
+    assert [size(number) for number in (0, 999, 1000, 12_345_678, 2.5e12)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "12.3 MB",
+        "2.5 TB",
+    ]
