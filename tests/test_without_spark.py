@@ -115,7 +115,10 @@ def test_each_of_sparks_types_that_is_used_has_a_stand_in() -> None:
 @pytest.mark.parametrize(
     "module",
     ["client", "registry", "sandbox", "serde.formats", "connector.datasource", "live.commands"]
-    + [f"sql.{name}" for name in ("commands", "doctor", "lag", "streams", "rows", "pack", "server", "completion")],
+    + [
+        f"sql.{name}"
+        for name in ("commands", "doctor", "lag", "streams", "rows", "pack", "server", "completion", "tables")
+    ],
 )
 def test_a_module_is_loaded_without_spark(module: str) -> None:
     program = f"{BLOCKED}import pyspark_pravega.{module}"

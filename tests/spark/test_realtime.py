@@ -427,7 +427,7 @@ def test_what_is_refused_is_said_when_the_query_starts(
         (
             read_stream(spark, source),
             {"writer-mode": "exactly-once"},
-            r'written exactly once by a query with the real-time trigger.*"writer-mode", "at-least-once"',
+            r'written exactly once by a query with the real-time trigger.*"writerMode", "at-least-once"',
         ),
         (read_stream(spark, source), {"cluster-by-key": "true"}, r'option\("clusterByKey", "false"\)'),
     ]

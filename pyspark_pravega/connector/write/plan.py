@@ -264,7 +264,7 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
         raise UnsupportedOperationError(
             f'stream "{plan.stream}" can\'t be written exactly once by a query with the real-time trigger: an epoch '
             "that Spark runs again after a crash has more rows than before, and they would be lost; use another one, "
-            'as trigger(processingTime=...), or option("writer-mode", "at-least-once")'
+            'as trigger(processingTime=...), or option("writerMode", "at-least-once")'
         )
     if trigger == REAL_TIME and plan.cluster_by:
         raise UnsupportedOperationError(
