@@ -40,22 +40,31 @@ INSERT INTO pravega.shop.topic VALUES (CAST('ann' AS BINARY),
 """
 """Stands in for a topic: there is no Kafka in the tests."""
 MADE_BEFORE = {
-    "docs/streaming.md": ORDERS,
-    "docs/writing.md": ORDERS,
     "docs/formats.md": "CREATE NAMESPACE pravega.shop",
+    "docs/from-kafka.md": TOPIC,
     "docs/ingestion.md": ORDERS,
     "docs/keyed-tables.md": ORDERS,
-    "docs/from-kafka.md": TOPIC,
+    "docs/procedures.md": ORDERS,
+    "docs/realtime.md": ORDERS,
+    "docs/sql.md": ORDERS,
+    "docs/streaming.md": ORDERS,
+    "docs/time-travel.md": ORDERS,
+    "docs/writing.md": ORDERS,
 }
 STAND_INS = {"docs/from-kafka.md": 'topic = spark.readStream.table("pravega.shop.topic")'}
 """Python in place of a page's snippet that can't run."""
 SINCE = {
+    "docs/bad-events.md": "4.2",
     "docs/cdc.md": "4.1",
     "docs/formats.md": "4.1",
     "docs/key-value-tables.md": "4.1",
     "docs/keyed-tables.md": "4.2",
+    "docs/procedures.md": "4.2",
+    "docs/realtime.md": "4.3",
     "docs/sql.md": "4.2",
     "docs/streaming.md": "4.3",
+    "docs/tables.md": "4.2",
+    "docs/time-travel.md": "4.2",
     "docs/undo.md": "4.2",
 }
 """Which Spark has all that a page shows."""
