@@ -19,6 +19,7 @@ from pyspark_pravega.cli import main
 from pyspark_pravega.connector.key_value import KeyValueProperties
 from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.settings import SETTINGS
 
 MAX_LINE, MAX_ROW, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 1200, 200
 MAX_WORDS = 1500
@@ -156,6 +157,14 @@ def test_the_reference_has_each_error() -> None:
     assert known == set(
         re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \| `(\w+)` \|", docs("reference-errors.md"), re.MULTILINE)
     )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_conditions_that_pages_name_exist(page: str) -> None:
+    known = {kind.condition for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "condition")}
+    known |= {setting.environment for setting in SETTINGS}
+    named = set(re.findall(r"(?<![\w.])PRAVEGA_[A-Z]+(?:_[A-Z]+)*(?!\w)", (ROOT / page).read_text()))
+    assert named - known - {"PRAVEGA_VERSION"} == set()
 
 
 def test_the_reference_has_each_command(capsys: pytest.CaptureFixture[str]) -> None:
