@@ -178,10 +178,12 @@ $(DBT)/.suite: tests/entry/dbt_suite/requirements.lock $(DBT)/.ready
 notebooks: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/entry/notebook_tools.py
 
-# The site of docs/, into build/site; its tools have an environment of their own. Its tables are those of the code.
+# The site of docs/, into build/site; its tools have an environment of their own. Its tables are those of the code. It is
+# tried in a browser, where there is one.
 docs: $(DOCS)/.ready $(STAMP)
 	$(BIN)/python tests/docs/reference_tables.py --check
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/docs/test_site.py
 	@echo "build/site/index.html"
 
 $(DOCS)/.ready: docs/requirements.lock

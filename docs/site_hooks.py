@@ -19,6 +19,10 @@ PAGES = {
     "README.md": "index.md",
 }
 """A file of the repository to its page."""
+MERMAID = "javascripts/mermaid-tiny-11.17.2.js"
+"""Draws; without it the theme's own script fetches one from elsewhere."""
+INSIDE = ("internals/", "architecture.md", "pravega-facts.md", "contributing.md", "testing.md", "releasing.md")
+"""Pages for those who change the package: users' searches don't lead there."""
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 _WHOLE_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)(#[^)]*)?\)")
 
@@ -38,15 +42,30 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point a page's links to files outside `docs/` at their pages.
+    """Point a page's links to files outside `docs/` at their pages, and keep pages about the inside out of the search.
 
     Args:
         markdown: the page's text.
         page: the page.
     """
+    if page.file.src_uri.startswith(INSIDE):
+        page.meta["search"] = {"exclude": True}
     if page.file.src_uri in PAGES.values() and page.file.src_uri != "index.md":
         return markdown
     return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Let pages with drawings load what draws them.
+
+    Args:
+        output: the page as HTML.
+        page: the page.
+    """
+    if 'class="mermaid"' not in output:
+        return output
+    up = "../" * (len(PurePosixPath(page.file.dest_uri).parts) - 1)
+    return output.replace("</head>", f'<script src="{up}{MERMAID}"></script></head>', 1)
 
 
 def moved(text: str, source: str, page: str) -> str:

@@ -19,12 +19,18 @@ from pyspark_pravega.cli import main
 from pyspark_pravega.connector.key_value import KeyValueProperties
 from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.settings import SETTINGS
 
-MAX_LINE, MAX_ROW, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 1200, 200
+MAX_LINE, MAX_ROW, MAX_CODE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 76, 1200, 200
 MAX_WORDS = 1500
 """Of a page for users, as `wc -w` counts: with code, and with the bars of tables."""
 FOR_USERS = [page for page in PAGES if page == "README.md" or re.fullmatch(r"docs/(guides/)?[\w-]+\.md", page)]
 FOR_USERS = [page for page in FOR_USERS if page not in {"docs/architecture.md", "docs/pravega-facts.md"}]
+GUIDES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("why", "concepts", "faq", "from-kafka", "cdc", "dashboards", "undo")),
+    *("docs/troubleshooting.md", "docs/upgrading.md"),
+]
 _TEST_LINK = re.compile(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([A-Za-z0-9_./-]+)`")
@@ -39,6 +45,14 @@ def test_no_line_is_too_long(page: str) -> None:
     for number, line in enumerate(lines, 1):
         row = line.startswith("| ")
         assert len(_TEST_LINK.sub("", line) if row else line) <= (MAX_ROW if row else MAX_LINE), f"{page}:{number}"
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_code_isn_t_too_wide(page: str) -> None:
+    """The site shows so much without a bar to scroll."""
+    code = [snippet.text for snippet in snippets(page) if snippet.language != "mermaid"]
+    lines = [line for text in code for line in text.splitlines()]
+    assert [line for line in lines if len(line) > MAX_CODE] == []
 
 
 @pytest.mark.parametrize("page", FOR_USERS)
@@ -66,6 +80,12 @@ def test_each_guarantee_has_its_test() -> None:
     assert len(named) > 60
     for name, file in named:
         assert f"def {name}(" in (ROOT / file).read_text(), f"{file} has no {name}"
+
+
+def test_what_the_readme_claims_has_tests() -> None:
+    claims = re.findall(r"^\d\. \*\*(?:.|\n(?=   ))+", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(claims) == 4
+    assert [claim for claim in claims if not re.search(r"\]\(tests/[\w/]+\.py\)", claim)] == []
 
 
 def anchors(page: Path) -> set[str]:
@@ -156,6 +176,14 @@ def test_the_reference_has_each_error() -> None:
     assert known == set(
         re.findall(r"^\| `(PRAVEGA_\w+)` \| `(\w+)` \| `(\w+)` \|", docs("reference-errors.md"), re.MULTILINE)
     )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_conditions_that_pages_name_exist(page: str) -> None:
+    known = {kind.condition for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "condition")}
+    known |= {setting.environment for setting in SETTINGS}
+    named = set(re.findall(r"(?<![\w.])PRAVEGA_[A-Z]+(?:_[A-Z]+)*(?!\w)", (ROOT / page).read_text()))
+    assert named - known - {"PRAVEGA_VERSION"} == set()
 
 
 def test_the_reference_has_each_command(capsys: pytest.CaptureFixture[str]) -> None:

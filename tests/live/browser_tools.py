@@ -119,13 +119,14 @@ class Browser:
 
 
 @contextmanager
-def browser(folder: Path, *, width: int = 1400, height: int = 900) -> Iterator[Browser]:
+def browser(folder: Path, *, width: int = 1400, height: int = 900, offline: bool = False) -> Iterator[Browser]:
     """A browser with an empty profile.
 
     Args:
         folder: for its profile.
         width: of the window, in pixels.
         height: likewise.
+        offline: whether it finds no other machine.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -134,6 +135,8 @@ def browser(folder: Path, *, width: int = 1400, height: int = 900) -> Iterator[B
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as http:
             _until(lambda: http.get("/status").json()["value"]["ready"])
             arguments = [*_FLAGS, f"--user-data-dir={folder}", f"--window-size={width},{height}"]
+            if offline:
+                arguments.append("--host-resolver-rules=MAP * ~NOTFOUND")
             capabilities = {
                 "browserName": "chrome",
                 "goog:chromeOptions": {"args": arguments, "binary": _chromium()},
