@@ -29,6 +29,7 @@ from pyspark_pravega.registry.model import (
 )
 from pyspark_pravega.registry.transport import Refusals, T, Transport, part
 from pyspark_pravega.security import Credentials, Tls
+from pyspark_pravega.settings import DEFAULT_TIMEOUT_S
 
 _PAGE = 100
 
@@ -45,26 +46,34 @@ class SchemaRegistry:
 
     Args:
         uri: `http://host:port` or `https://host:port`.
-        timeout: how long connecting, and each wait for an answer, may take, in seconds.
+        timeout: for how long a registry that is gone is waited for, in seconds.
         credentials: who asks, if the registry wants to know.
         tls: which servers to believe, for `https:`; those whose certificates the system trusts when None.
+        presumed: whether the address is right for sure, because another process has reached the registry there: it is
+            then waited for from the beginning.
     """
 
     def __init__(
-        self, uri: str, *, timeout: float = 10.0, credentials: Credentials | None = None, tls: Tls | None = None
+        self,
+        uri: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        presumed: bool = False,
     ) -> None:
         if not timeout > 0:
             raise ConfigurationError(f"timeout must be a positive number of seconds, not {timeout}")
         self.uri = uri
         self.timeout = timeout
         self._secured = (credentials, tls)
-        self._transport = Transport(uri, timeout, credentials=credentials, tls=tls)
+        self._transport = Transport(uri, timeout, credentials=credentials, tls=tls, presumed=presumed)
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.uri!r}, timeout={self.timeout:g})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _connect, (self.uri, self.timeout, *self._secured)
+        return _connect, (self.uri, self.timeout, *self._secured, self._transport.has_answered)
 
     def __enter__(self) -> SchemaRegistry:
         return self
@@ -495,5 +504,7 @@ def _no_group(namespace: str, group: str) -> tuple[type[PravegaError], str]:
     )
 
 
-def _connect(uri: str, timeout: float, credentials: Credentials | None, tls: Tls | None) -> SchemaRegistry:
-    return SchemaRegistry(uri, timeout=timeout, credentials=credentials, tls=tls)
+def _connect(
+    uri: str, timeout: float, credentials: Credentials | None, tls: Tls | None, presumed: bool
+) -> SchemaRegistry:
+    return SchemaRegistry(uri, timeout=timeout, credentials=credentials, tls=tls, presumed=presumed)
