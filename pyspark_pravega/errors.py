@@ -361,8 +361,8 @@ class UnclearAnswerError(OperationFailedError, UnavailableError):
 class LostAnswerError(ControllerUnavailableError, UnclearAnswerError):
     """A call has reached the controller, and no answer came: it may be done or not."""
 
-    condition = "PRAVEGA_CONTROLLER_UNAVAILABLE"
-    sqlstate = "08001"
+    condition = "PRAVEGA_CONTROLLER_ANSWER_LOST"
+    sqlstate = "08007"
 
 
 class StreamNotSealedError(OperationFailedError):

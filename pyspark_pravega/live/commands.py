@@ -56,7 +56,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_ui(arguments: argparse.Namespace) -> int:
     """Serve the page until a signal comes."""
-    settings = resolve_settings(arguments)
+    settings = resolve_settings(arguments).at_a_glance
     checkpoints_in(arguments.checkpoint)
     answers = Answers(settings, arguments.checkpoint)
     # A wrong address or password is said here, and not by a page.
@@ -82,7 +82,7 @@ def run_top(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"-n must be 1 stream or more, not {arguments.n}")
     scope = None if arguments.namespace is None else scope_of([arguments.namespace])
     checkpoints_in(arguments.checkpoint)
-    answers = Answers(resolve_settings(arguments), arguments.checkpoint, scope=scope)
+    answers = Answers(resolve_settings(arguments).at_a_glance, arguments.checkpoint, scope=scope)
     return show(
         answers,
         sort=arguments.sort,

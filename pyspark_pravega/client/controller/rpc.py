@@ -154,10 +154,11 @@ class ControllerRpc:
                     raise ControllerUnavailableError(
                         f"the Pravega controller at {self.uri} wants TLS: write tls:// instead of tcp://"
                     ) from None
+                if error.code() in _NO_ANSWER or error.code() in _UNCLEAR:
+                    self._current = (current + 1) % len(self._addresses)
                 may = self._may_try_again(method, error, retries.failures + 1)
                 if not may or (not self.has_answered and first_contact.left == 0) or not self._again(retries, begun):
                     self._fail(method, error, missing, begun)
-                self._current = (current + 1) % len(self._addresses)
             else:
                 self.has_answered = True
                 outages.over(self.gone)
@@ -289,7 +290,8 @@ class ControllerRpc:
             )
             raise self._unavailable(f"{message}{way_out(controller_addresses(self.uri))}", begun, kind) from None
         since = outages.clock(begun)
-        if any(self._is_there(current) for current in range(len(self._addresses))):
+        count = len(self._addresses)
+        if any(self._is_there((self._current + further) % count) for further in range(count)):
             message = (
                 f"the Pravega controller at {self.uri} is there, but has not done {method} since {since}: what it "
                 "keeps about that lies with a segment store, which may be gone"
