@@ -22,7 +22,7 @@ ATTEMPT_S = 10.0
 """How long one attempt may take to get its answer. An operation has many: it goes on for the settings' `timeout`."""
 CONNECT_S = 5.0
 """How long a server may take to take a connection, and to greet."""
-FIRST_CONTACT_S = 10.0
+FIRST_CONTACT_S = 20.0
 """How long a server is waited for that has never answered: rather its address is wrong than that it has just died."""
 SAID_AFTER_S = 4.0
 """How long something is tried in vain before that is said."""

@@ -44,8 +44,8 @@ def say(error: UnavailableError, *, seconds_left: float) -> None:
         _outages[gone] = Outage(gone=gone, since=since, reason=str(error))
     until = now + timedelta(seconds=seconds_left)
     _log.warning(
-        "%s doesn't answer since %s; it is tried until %s (setting timeout), and Ctrl-C ends that. %s",
-        gone, since.strftime("%H:%M:%S"), until.strftime("%H:%M:%S"), error,
+        "%s doesn't answer since %s; it is tried until %s (setting timeout), and Ctrl-C ends that%s",
+        gone, since.strftime("%H:%M:%S"), until.strftime("%H:%M:%S"), f" ({error.reason})" if error.reason else "",
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def call_once(
                 command = request(connection)
                 is_sent = True
                 connection.send(command)
-                reply = connection.receive(timeout=pool.timeout)
+                reply = connection.receive()
                 if not isinstance(reply, expected):
                     connection.expect(reply, expected[0])
         except (WrongHostError, TokenExpiredError) as error:
