@@ -27,6 +27,9 @@ class Outage:
 
 _lock = threading.Lock()
 _outages: dict[str, Outage] = {}
+_unnamed: list[datetime] = []
+"""When something without a name was said last."""
+_UNNAMED_S = timedelta(minutes=1)
 
 
 def say(error: UnavailableError, *, seconds_left: float) -> None:
@@ -36,16 +39,23 @@ def say(error: UnavailableError, *, seconds_left: float) -> None:
         error: why it must be waited for.
         seconds_left: how long it will be tried.
     """
-    gone, now = error.gone or "Pravega", datetime.now()
+    now = datetime.now()
     since = now if error.since is None else now - timedelta(seconds=time.monotonic() - error.since)
+    until = (now + timedelta(seconds=seconds_left)).strftime("%H:%M:%S")
     with _lock:
-        if gone in _outages:
+        if not error.gone:
+            # Somebody answers, such as a segment store that a segment has moved from: nobody will say when that is over.
+            if _unnamed and now < _unnamed[-1] + _UNNAMED_S:
+                return
+            _unnamed[:] = [now]
+            _log.warning("%s; it is tried until %s (setting timeout), and Ctrl-C ends that", error, until)
             return
-        _outages[gone] = Outage(gone=gone, since=since, reason=str(error))
-    until = now + timedelta(seconds=seconds_left)
+        if error.gone in _outages:
+            return
+        _outages[error.gone] = Outage(gone=error.gone, since=since, reason=error.reason or str(error))
     _log.warning(
         "%s doesn't answer since %s; it is tried until %s (setting timeout), and Ctrl-C ends that%s",
-        gone, since.strftime("%H:%M:%S"), until.strftime("%H:%M:%S"), f" ({error.reason})" if error.reason else "",
+        error.gone, since.strftime("%H:%M:%S"), until, f" ({error.reason})" if error.reason else "",
     )  # fmt: skip
 
 
