@@ -44,7 +44,7 @@ def say(error: UnavailableError, *, seconds_left: float) -> None:
     until = (now + timedelta(seconds=seconds_left)).strftime("%H:%M:%S")
     with _lock:
         if not error.gone:
-            # Somebody answers, such as a segment store that a segment has moved from: nobody will say when that is over.
+            # Somebody answers, as a store that a segment has moved from does: nobody will say when that is over.
             if _unnamed and now < _unnamed[-1] + _UNNAMED_S:
                 return
             _unnamed[:] = [now]
