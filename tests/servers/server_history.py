@@ -27,7 +27,8 @@ class Worker:
     """One client, and how it fares."""
 
     name: str
-    step: Callable[[], None]
+    step: Callable[[], bool | None]
+    """False when there was nothing to do."""
     done: int = 0
     longest_s: float = 0.0
     """The longest time between two steps that were done."""
@@ -39,7 +40,8 @@ class Worker:
         since = time.monotonic()
         while not ends.is_set():
             try:
-                self.step()
+                if self.step() is False:
+                    continue
             except Exception as error:
                 self.failures.append(f"{type(error).__name__}: {error}")
                 continue
@@ -128,9 +130,11 @@ class History:
         self._writer.write_batch(events, keys=keys)
         self._writer.flush()
 
-    def _follow(self) -> None:
-        if (batch := self._tail.poll(timeout=1.0)) is not None:
-            self._read += [_numbers(event) for event in batch.payloads.to_pylist()]
+    def _follow(self) -> bool:
+        if (batch := self._tail.poll(timeout=1.0)) is None:
+            return False
+        self._read += [_numbers(event) for event in batch.payloads.to_pylist()]
+        return True
 
     def _commit(self) -> None:
         self._begun += 1
