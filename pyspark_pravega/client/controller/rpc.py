@@ -142,9 +142,9 @@ class ControllerRpc:
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
         # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer than one.
         first_contact = Limit(min(self.timeout, FIRST_CONTACT_S))
+        patience = _FIRST_ATTEMPT_S
         while True:
             current = self._current
-            patience = min(_FIRST_ATTEMPT_S * 2**retries.failures, _LONGEST_ATTEMPT_S)
             longest = retries.left if self.has_answered else first_contact.left
             try:
                 timeout = Limit(self.timeout).cap(min(longest, patience))
@@ -156,6 +156,9 @@ class ControllerRpc:
                     ) from None
                 if error.code() in _NO_ANSWER or error.code() in _UNCLEAR:
                     self._current = (current + 1) % len(self._addresses)
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._current == 0:
+                    # Each controller has had as much time.
+                    patience = min(2 * patience, _LONGEST_ATTEMPT_S)
                 may = self._may_try_again(method, error, retries.failures + 1)
                 if not may or (not self.has_answered and first_contact.left == 0) or not self._again(retries, begun):
                     self._fail(method, error, missing, begun)
