@@ -15,7 +15,7 @@ SPARKS := $(patsubst jvm/spark-%/requirements.txt,%,$(wildcard jvm/spark-*/requi
 TRIED := $(if $(SPARK),$(VENV)/spark-$(SPARK)/.ready pyspark_pravega/jars/pyspark-pravega-spark-$(SPARK).jar)
 JARS := $(SPARKS:%=pyspark_pravega/jars/pyspark-pravega-spark-%.jar)
 
-.PHONY: demo jars servers test-pravegas classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
+.PHONY: demo jars servers test-pravegas classes browser screenshots notebooks dbt dbt-suite dbt-suite-tools dist wheels release release-check matrix docs quick test test-plain coverage coverage-wire chaos chaos-sample chaos-servers simulate nightly lint lint-workflows format clean lock proto bench bench-streaming results setup
 
 # $(call install,VIRTUAL ENVIRONMENT,ARGUMENTS): by uv, which puts links into its cache and is done in a fraction of pip's
 # time. It doesn't read pip's configuration: where it can't reach the packages, pip installs them.
@@ -193,14 +193,14 @@ $(DOCS)/.ready: docs/requirements.lock
 
 # Lint, types, and all tests that need neither servers nor a JVM.
 quick: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos -m "not server and not spark" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers -m "not server and not spark" $(ARGS)
 
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one.
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
-	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos $(ARGS)
+	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
 
 # Once more without the native codec, where one has a part in it: the plain one has to give the same answers.
 test-plain:
@@ -255,6 +255,11 @@ chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
+
+# Clients while servers of a cluster are killed and frozen: ZooKeeper, bookies, controllers, segment stores, a registry, as
+# processes of this machine (4 GB of memory). SERVER_FAULTS=name,name takes some faults, SERVER_SEED=N is the chance.
+chaos-servers: $(STAMP) servers
+	$(BIN)/python -m pytest tests/servers -s $(ARGS)
 
 # Histories of drivers and readers on a cluster in memory, each from a seed; HISTORIES=N makes another number,
 # FIRST_SEED=N begins elsewhere, ARGS="--trace N" shows one step by step.

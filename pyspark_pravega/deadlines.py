@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from pyspark_pravega.errors import DeadlineExceededError
+from pyspark_pravega import outages
+from pyspark_pravega.errors import DeadlineExceededError, UnavailableError
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
@@ -16,6 +18,14 @@ POLL_S = 0.02
 """How often a server is asked whether something is done by now."""
 FIRST_REMINDER_S, LONGEST_REMINDER_S = 1.0, 30.0
 """How long nothing may happen before a server is asked again to do something."""
+ATTEMPT_S = 10.0
+"""How long one attempt may take to get its answer. An operation has many: it goes on for the settings' `timeout`."""
+CONNECT_S = 5.0
+"""How long a server may take to take a connection, and to greet."""
+FIRST_CONTACT_S = 20.0
+"""How long a server is waited for that has never answered: rather its address is wrong than that it has just died."""
+SAID_AFTER_S = 4.0
+"""How long something is tried in vain before that is said."""
 
 _GENERATOR = random.SystemRandom()
 """Whoever has seeded Python's own generator gets its numbers without ours in between: our pauses are in threads."""
@@ -49,15 +59,17 @@ def deadline(seconds: float) -> Iterator[None]:
 class Limit:
     """When an operation has to give up: at the caller's deadline, or after its own time without one."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, since: float | None = None) -> None:
         """Begin to count.
 
         Args:
             seconds: how long the operation may take where the caller has set no deadline.
+            since: when it has begun, by `time.monotonic`; now when None.
         """
         end = _ends.get()
-        self._given = end is not None
-        self._end = time.monotonic() + seconds if end is None else end
+        self.is_given = end is not None
+        """Whether it is the caller's deadline."""
+        self._end = (time.monotonic() if since is None else since) + seconds if end is None else end
 
     @property
     def left(self) -> float:
@@ -89,7 +101,7 @@ class Limit:
             DeadlineExceededError: the caller's deadline is over.
         """
         left = self.left
-        if self._given and left == 0.0:
+        if self.is_given and left == 0.0:
             raise DeadlineExceededError("the deadline that the caller set is over, and the operation isn't done")
         return min(seconds, left)
 
@@ -116,7 +128,8 @@ class Reminders:
 class Retries:
     """Decides whether something that failed is tried again, and waits in between: longer each time, never twice alike.
 
-    Time counts from the first failure: until the caller's deadline, or as long as given without one.
+    Time counts from the first failure: until the caller's deadline, or as long as given without one. A server that
+    isn't there for some seconds is named in the log (`outages`).
     """
 
     def __init__(self, seconds: float) -> None:
@@ -127,23 +140,39 @@ class Retries:
         """
         self._seconds = seconds
         self._limit: Limit | None = None
+        self._began = 0.0
         self._pause = FIRST_PAUSE_S
         self.failures = 0
         """Since the last success."""
 
+    @property
+    def left(self) -> float:
+        """Seconds until it isn't tried again any more."""
+        return self._seconds if self._limit is None else self._limit.left
+
     def again(self) -> bool:
         """Count a failure; wait, but not after the first one, which may have been an idle connection's end.
+
+        The error that is being handled may say how long it is worth trying, and since when it is tried already.
 
         Returns:
             Whether to try again.
         """
         self.failures += 1
+        error = sys.exception()
+        unavailable = error if isinstance(error, UnavailableError) else None
+        first = self._limit is None
         if self._limit is None:
-            self._limit = Limit(self._seconds)
-            return self._limit.left > 0
+            self._limit = Limit(self._seconds, unavailable.since if unavailable else None)
+            self._began = time.monotonic()
+        left = self._left_for(unavailable)
+        if first:
+            return left > 0
         pause = self._pause * _GENERATOR.uniform(0.5, 1.0)
-        if pause >= self._limit.left:
+        if pause >= left:
             return False
+        if unavailable is not None and time.monotonic() - self._began >= SAID_AFTER_S:
+            outages.say(unavailable, seconds_left=left)
         time.sleep(pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
         return True
@@ -151,3 +180,10 @@ class Retries:
     def succeeded(self) -> None:
         """Forget the failures."""
         self._limit, self._pause, self.failures = None, FIRST_PAUSE_S, 0
+
+    def _left_for(self, error: UnavailableError | None) -> float:
+        assert self._limit is not None
+        left = self._limit.left
+        if error is None or error.patience is None or self._limit.is_given:
+            return left
+        return min(left, self._began + error.patience - time.monotonic())

@@ -30,6 +30,7 @@
       OperationFailedError        a server refused a call for a reason of its own
         StreamNotSealedError, ScaleRefusedError
         UnclearAnswerError      its answer doesn't tell whether it was done; also an UnavailableError
+          LostAnswerError       no answer came; also a ControllerUnavailableError
       WireError                   bytes that aren't the segment store's protocol
       SchemaError
         UnsupportedTypeError, IncompatibleSchemaError
@@ -75,6 +76,14 @@ class UnavailableError(PravegaError):
 
     condition = "PRAVEGA_UNAVAILABLE"
     sqlstate = "08001"
+    gone: str = ""
+    """What doesn't answer, such as `segment store 10.0.0.1:12345`; empty where that isn't known."""
+    reason: str = ""
+    """What its last attempt has met, in a few words."""
+    since: float | None = None
+    """Since when it hasn't, by `time.monotonic`."""
+    patience: float | None = None
+    """For how many seconds it is worth trying at most; None for as long as the caller likes."""
 
 
 class ControllerUnavailableError(UnavailableError):
@@ -348,6 +357,13 @@ class UnclearAnswerError(OperationFailedError, UnavailableError):
     """A server says that a call failed, in a way that doesn't prove that nothing was done: as if no answer had come."""
 
     condition = "PRAVEGA_UNCLEAR_ANSWER"
+    sqlstate = "08007"
+
+
+class LostAnswerError(ControllerUnavailableError, UnclearAnswerError):
+    """A call has reached the controller, and no answer came: it may be done or not."""
+
+    condition = "PRAVEGA_CONTROLLER_ANSWER_LOST"
     sqlstate = "08007"
 
 

@@ -15,7 +15,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -27,8 +27,11 @@ from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.values import flag, seconds, size
 
 DEFAULT_CONTROLLER_URI = "tcp://localhost:9090"
-DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_TIMEOUT_S = 180.0
+"""Longer than Pravega takes to move a dead segment store's segments: 20 to 30 s, and again when it comes back."""
 MAX_TIMEOUT_S = 3600.0
+GLANCE_S = 10.0
+"""How long who only looks waits for a server that is gone."""
 DEFAULT_SHARED_MEMORY, LEAST_SHARED_MEMORY, MOST_SHARED_MEMORY = 16 << 20, 1 << 20, 1 << 30
 SESSION_PREFIX = "spark.pravega."
 SHARED_MEMORY_VARIABLE = "PRAVEGA_SHARED_MEMORY"
@@ -69,7 +72,7 @@ SETTINGS = (
         environment="PRAVEGA_TIMEOUT",
         value="seconds",
         unset=f"{DEFAULT_TIMEOUT_S:g}",
-        about="how long a call to a server may take",
+        about="how long a server that is gone is waited for",
     ),
     Setting(name="username", environment="PRAVEGA_USERNAME", value="a name", unset="none", about="who asks"),
     Setting(name="password", environment="PRAVEGA_PASSWORD", value="a text", unset="none", about="the user's password"),
@@ -177,7 +180,7 @@ class Settings:
     scope: str | None = None
     """The scope of streams that are named without one."""
     timeout: float = DEFAULT_TIMEOUT_S
-    """How long a call to a server may take, in seconds."""
+    """How long a call goes on where a server is gone, in seconds: it is tried again and again meanwhile."""
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     auth_method: str | None = None
@@ -210,6 +213,11 @@ class Settings:
     def tls(self) -> Tls:
         """Which servers are believed, where TLS is used."""
         return Tls(ca=self.tls_ca, validate_hostname=self.validate_hostname)
+
+    @property
+    def at_a_glance(self) -> Settings:
+        """These settings for who only looks at how things are: that a server is gone is what it wants to see, soon."""
+        return replace(self, timeout=min(self.timeout, GLANCE_S))
 
     def allows_format(self, name: str) -> bool:
         """Whether a class may be imported because a table names it as its format.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.memory import keep_freed_memory, spare_what_is_loaded
@@ -58,7 +60,7 @@ def _connection(settings: Settings) -> Settings:
 def _client(settings: Settings, pid: int) -> Client:
     del pid
     keep_freed_memory()
-    client = Client(settings)
+    client = Client(settings, presumed=_is_in_task())
     spare_what_is_loaded()
     return client
 
@@ -72,4 +74,11 @@ def _registry(settings: Settings, pid: int) -> SchemaRegistry:
         timeout=settings.timeout,
         credentials=settings.credentials(),
         tls=settings.tls,
+        presumed=_is_in_task(),
     )
+
+
+def _is_in_task() -> bool:
+    """Whether this process runs a task of Spark: its job was planned by a process that has reached the servers."""
+    tasks: Any = sys.modules.get("pyspark.taskcontext")
+    return tasks is not None and tasks.TaskContext.get() is not None

@@ -57,7 +57,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_ui(arguments: argparse.Namespace) -> int:
     """Serve the page until a signal comes."""
-    settings = resolve_settings(arguments)
+    settings = resolve_settings(arguments).at_a_glance
     answers = Answers(settings, _folders(arguments.checkpoint))
     # A wrong address or password is said here, and not by a page.
     answers.sampler.streams()
@@ -81,7 +81,7 @@ def run_top(arguments: argparse.Namespace) -> int:
     if arguments.n is not None and arguments.n < 1:
         raise ConfigurationError(f"-n must be 1 stream or more, not {arguments.n}")
     scope = None if arguments.namespace is None else scope_of([arguments.namespace])
-    answers = Answers(resolve_settings(arguments), _folders(arguments.checkpoint), scope=scope)
+    answers = Answers(resolve_settings(arguments).at_a_glance, _folders(arguments.checkpoint), scope=scope)
     return show(
         answers,
         sort=arguments.sort,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from functools import partial
 from typing import Any
 
 from pyspark_pravega.errors import (
@@ -29,6 +29,7 @@ from pyspark_pravega.registry.model import (
 )
 from pyspark_pravega.registry.transport import Refusals, T, Transport, part
 from pyspark_pravega.security import Credentials, Tls
+from pyspark_pravega.settings import DEFAULT_TIMEOUT_S
 
 _PAGE = 100
 
@@ -45,33 +46,37 @@ class SchemaRegistry:
 
     Args:
         uri: `http://host:port` or `https://host:port`.
-        timeout: how long connecting, and each wait for an answer, may take, in seconds.
+        timeout: for how long a registry that is gone is waited for, in seconds.
         credentials: who asks, if the registry wants to know.
         tls: which servers to believe, for `https:`; those whose certificates the system trusts when None.
+        presumed: whether the address is right for sure, as others have reached it: it is always waited for then.
     """
 
     def __init__(
-        self, uri: str, *, timeout: float = 10.0, credentials: Credentials | None = None, tls: Tls | None = None
+        self,
+        uri: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        presumed: bool = False,
     ) -> None:
         if not timeout > 0:
             raise ConfigurationError(f"timeout must be a positive number of seconds, not {timeout}")
-        self.uri = uri
-        self.timeout = timeout
-        self._secured = (credentials, tls)
-        self._transport = Transport(uri, timeout, credentials=credentials, tls=tls)
+        self.uri, self.timeout, self._secured = uri, timeout, (credentials, tls)
+        self._transport = Transport(uri, timeout, credentials=credentials, tls=tls, presumed=presumed)
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.uri!r}, timeout={self.timeout:g})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _connect, (self.uri, self.timeout, *self._secured)
+        again = partial(SchemaRegistry, timeout=self.timeout, presumed=self._transport.has_answered)
+        return partial(again, credentials=self._secured[0], tls=self._secured[1]), (self.uri,)
 
     def __enter__(self) -> SchemaRegistry:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -493,7 +498,3 @@ def _no_group(namespace: str, group: str) -> tuple[type[PravegaError], str]:
         f'the schema registry has no group "{namespace}/{group}"; check the namespace (the scope) and the '
         "group (the stream), or create the table with CREATE TABLE",
     )
-
-
-def _connect(uri: str, timeout: float, credentials: Credentials | None, tls: Tls | None) -> SchemaRegistry:
-    return SchemaRegistry(uri, timeout=timeout, credentials=credentials, tls=tls)

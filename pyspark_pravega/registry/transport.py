@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -10,7 +11,8 @@ from urllib.parse import quote
 
 import httpx
 
-from pyspark_pravega.deadlines import Limit, Retries
+from pyspark_pravega import outages
+from pyspark_pravega.deadlines import ATTEMPT_S, CONNECT_S, FIRST_CONTACT_S, Limit, Retries
 from pyspark_pravega.errors import (
     AuthenticationError,
     CertificateError,
@@ -29,7 +31,12 @@ Refusals = Mapping[int, tuple[type[PravegaError], str]]
 T = TypeVar("T")
 
 MAX_FAILURES = 6
-"""How often a call fails before it isn't tried again, even where there is time left."""
+"""How often a call fails before it isn't tried again, even where there is time left, if the registry has answered
+it, or has never answered at all."""
+_LONGEST_ATTEMPT_S = 40.0
+"""The first attempt takes `ATTEMPT_S` at most, and each further one twice as long, but no longer than this."""
+_AWAY = (502, 503, 504)
+"""A gateway's words for a registry that isn't there."""
 
 
 _PASSING = (500, 502, 503, 504)
@@ -40,12 +47,8 @@ _PASSING = (500, 502, 503, 504)
 """
 
 
-class _ConnectionLostError(Exception):
-    """The connection ended before an answer came."""
-
-
-class _RefusedError(_ConnectionLostError):
-    """Nothing listens at an address where the registry has answered before: it is being started again."""
+class _NoAnswerError(Exception):
+    """The registry couldn't be reached, or the connection ended before an answer came, or none came in time."""
 
 
 class Transport:
@@ -53,26 +56,36 @@ class Transport:
 
     Args:
         uri: `http://host:port` or `https://host:port`.
-        timeout: how long connecting, and each wait for an answer, may take, in seconds.
+        timeout: for how long a registry that is gone is waited for, in seconds.
         credentials: who asks, if the registry wants to know.
         tls: which servers to believe, for `https:`.
+        presumed: whether the address is right for sure, because another process has reached the registry there: it is
+            then waited for from the beginning.
 
     Raises:
         ConfigurationError: the file of trusted authorities can't be used.
     """
 
     def __init__(
-        self, uri: str, timeout: float, *, credentials: Credentials | None = None, tls: Tls | None = None
+        self,
+        uri: str,
+        timeout: float,
+        *,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        presumed: bool = False,
     ) -> None:
         self.uri = uri.rstrip("/")
+        self.gone = f"the schema registry at {self.uri}"
         self.timeout = timeout
-        self._has_answered = False
+        self.has_answered = presumed
+        """Whether the registry has ever answered, this process or one that this one has it from."""
         self._credentials = credentials
         # No proxy from the environment: Pravega, beside it, isn't reached through one either.
         self._http = httpx.Client(
             base_url=self.uri,
             verify=(tls or Tls()).ssl_context() if self.uri.startswith("https:") else False,
-            timeout=httpx.Timeout(timeout),
+            timeout=httpx.Timeout(min(timeout, ATTEMPT_S)),
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
             trust_env=False,
         )
@@ -116,32 +129,47 @@ class Transport:
             OperationFailedError: any other status that `refusals` doesn't name.
         """
         headers = self._headers()
-        retries = Retries(self.timeout)
-
-        def again() -> bool:
-            return retries.failures < MAX_FAILURES and retries.again()
-
+        retries, begun = Retries(self.timeout), time.monotonic()
         while True:
+            seconds = min(ATTEMPT_S * 2**retries.failures, _LONGEST_ATTEMPT_S, max(retries.left, 0.001))
             try:
-                response = self._send(doing, method, path, params, json, headers)
-            except _ConnectionLostError as lost:
+                response = self._send(doing, method, path, params, json, headers, seconds)
+            except _NoAnswerError as lost:
                 # Every call here can be repeated.
-                if retries.again() if isinstance(lost, _RefusedError) else again():
+                if self._again(retries, begun):
                     continue
-                raise self._unreachable(doing, lost) from None
-            self._has_answered = True
+                raise self._unreachable(doing, str(lost), begun) from None
             status = response.status_code
+            if status in _AWAY and self._again(retries, begun):
+                continue
+            self.has_answered = True
+            outages.over(self.gone)
             if status in expect:
                 return response
             if refusals and status in refusals:
                 break
-            if status not in _PASSING or not again():
+            if status not in _PASSING or retries.failures >= MAX_FAILURES or not retries.again():
                 break
         text = _without_secrets(response.text.strip(), headers)[:500]
         if refusals and status in refusals:
             error, message = refusals[status]
             raise error(message.replace("{text}", text or "no reason given"))
         raise self._unexpected(doing, status, text)
+
+    def _again(self, retries: Retries, begun: float) -> bool:
+        """Wait for the next attempt, in the name of a registry that isn't there."""
+        if not self.has_answered and retries.failures >= MAX_FAILURES:
+            return False
+        try:
+            raise self._unavailable("it can't be reached", begun)
+        except RegistryUnavailableError:
+            return retries.again()
+
+    def _unavailable(self, message: str, begun: float) -> RegistryUnavailableError:
+        error = RegistryUnavailableError(message)
+        error.gone, error.since = self.gone, begun
+        error.patience = None if self.has_answered else FIRST_CONTACT_S
+        return error
 
     def answer(self, parse: Callable[[Any], T], doing: str, method: str, path: str, **arguments: Any) -> T:
         """Make a call and understand its answer.
@@ -175,19 +203,22 @@ class Transport:
         params: Mapping[str, str] | None,
         json: Mapping[str, Any] | None,
         headers: Mapping[str, str],
+        seconds: float,
     ) -> httpx.Response:
-        timeout = Limit(self.timeout).cap(self.timeout)
+        limit = Limit(self.timeout).cap(seconds)
+        timeout = httpx.Timeout(limit, connect=min(limit, CONNECT_S))
         try:
             return self._http.request(method, path, params=params, json=json, headers=headers, timeout=timeout)
         except httpx.TimeoutException:
             Limit(self.timeout).cap(self.timeout)  # The caller's own deadline has an error of its own.
+            if self.has_answered:
+                raise _NoAnswerError("no answer in time") from None
             raise RegistryUnavailableError(
                 f"can't {doing}: the schema registry at {self.uri} didn't answer within "
-                f"{self.timeout:g} s; check the address and that the registry is healthy, or raise the "
-                "timeout setting"
+                f"{seconds:g} s; check the address and that the registry is healthy"
             ) from None
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
-            raise _ConnectionLostError(str(error)) from error
+            raise _NoAnswerError(str(error)) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             if refusal := _certificate_refusal(error):
                 raise CertificateError(
@@ -195,14 +226,21 @@ class Transport:
                     f"({refusal}): set tls-ca (or PRAVEGA_TLS_CA) to the PEM file of the authority that signed "
                     "it, and use the host name that it was made for"
                 ) from None
-            if self._has_answered and isinstance(error, httpx.ConnectError):
-                raise _RefusedError(str(error)) from error
-            raise self._unreachable(doing, error) from None
+            if self.has_answered and isinstance(error, httpx.ConnectError):
+                raise _NoAnswerError(str(error)) from error
+            raise self._unreachable(doing, str(error), time.monotonic()) from None
 
-    def _unreachable(self, doing: str, error: Exception) -> RegistryUnavailableError:
-        return RegistryUnavailableError(
-            f"can't {doing}: the schema registry at {self.uri} can't be reached ({error}); "
-            "check the schema-registry-uri setting and that the registry runs"
+    def _unreachable(self, doing: str, reason: str, begun: float) -> RegistryUnavailableError:
+        if not self.has_answered:
+            return self._unavailable(
+                f"can't {doing}: the schema registry at {self.uri} can't be reached ({reason}); "
+                "check the schema-registry-uri setting and that the registry runs",
+                begun,
+            )
+        return self._unavailable(
+            f"can't {doing}: the schema registry at {self.uri} can't be reached since {outages.clock(begun)} ({reason})"
+            ": it could before, so it has died, or hangs",
+            begun,
         )
 
     def _headers(self) -> dict[str, str]:

@@ -111,7 +111,7 @@ def examine(settle: Callable[[], Settings]) -> Iterator[Finding]:
     yield from _jvm(spark, java)
     yield _codec()
     try:
-        settings = settle()
+        settings = settle().at_a_glance
         credentials = settings.credentials()
     except PravegaError as error:
         yield Finding("configuration", Level.BAD, str(error))

@@ -37,7 +37,7 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the lag of each stream that a checkpoint is about."""
     batch, offsets = read_checkpoint(_folder(arguments.checkpoint))
-    with Client(resolve_settings(arguments)) as client:
+    with Client(resolve_settings(arguments).at_a_glance) as client:
         lags_by_stream = []
         for offset in offsets:
             for stream, position in offset.items():

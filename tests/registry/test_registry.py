@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +30,7 @@ from pyspark_pravega.errors import (
     SchemaError,
     SchemaNotFoundError,
 )
-from pyspark_pravega.registry import EncodingInfo, GroupProperties, SchemaInfo, SchemaRegistry, VersionInfo
+from pyspark_pravega.registry import EncodingInfo, GroupProperties, SchemaInfo, SchemaRegistry, VersionInfo, transport
 
 server = pytest.mark.server
 
@@ -356,8 +356,44 @@ def test_a_registry_that_is_started_again_is_waited_for_up_to_the_timeout() -> N
         with pytest.raises(GroupNotFoundError):
             registry.group("s", "g")
         stop(third)
-        with pytest.raises(RegistryUnavailableError, match=r'group "s/g".*can\'t be reached.*schema-registry-uri'):
+        with pytest.raises(RegistryUnavailableError, match=r'group "s/g".*can\'t be reached since .*has died'):
             registry.group("s", "g")
+
+
+def test_a_registry_that_falls_silent_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "ATTEMPT_S", 0.5)
+    silent = threading.Event()
+
+    class Frozen(BaseHTTPRequestHandler):
+        """Answers, then takes a request and says nothing, and then answers again."""
+
+        calls = 0
+
+        def do_GET(self) -> None:
+            """As a registry answers a ping."""
+            Frozen.calls += 1
+            if Frozen.calls == 2:
+                silent.wait(30)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Frozen)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with SchemaRegistry(f"http://127.0.0.1:{server.server_port}") as registry:
+            registry.ping()
+            registry.ping()
+            assert Frozen.calls == 3
+    finally:
+        silent.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_a_host_without_an_address_is_unavailable() -> None:

@@ -12,7 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn, Self, TypeVar
 
-from pyspark_pravega.client.wire import FrameDecoder, UnknownCommand, encode_frame
+from pyspark_pravega.client.connections.absent import PING_AFTER_S, Presence
+from pyspark_pravega.client.wire import Buffer, FrameDecoder, UnknownCommand, encode_frame
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
@@ -50,14 +51,26 @@ Expected = TypeVar("Expected", bound=wire.Command)
 class Connection:
     """A connection to one segment store. Used by one thread at a time; a context manager."""
 
-    def __init__(self, host: str, port: int, *, timeout: float, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout: float,
+        tls: Tls | None = None,
+        connect_s: float | None = None,
+        presence: Presence | None = None,
+    ) -> None:
         """Connect and exchange greetings.
 
         Args:
             host: the segment store's host.
             port: its port.
-            timeout: for connecting and for each reply, in seconds.
+            timeout: for each reply, in seconds.
             tls: which servers to believe; None for a connection without TLS.
+            connect_s: for connecting and the greeting, in seconds; `timeout` when None.
+            presence: what others know of the segment store: who waits for an answer asks it whether the segment store
+                is there. None for a connection of its own, which waits until the time-out.
 
         Raises:
             SegmentStoreUnavailableError: nothing answers there.
@@ -72,12 +85,14 @@ class Connection:
         self._ids = itertools.count(1)
         self._decoder = FrameDecoder()
         self._wakes_at = 1
-        self._socket = self._connect(tls, Limit(timeout).cap(timeout))
+        self._presence = presence
+        connect_s = timeout if connect_s is None else min(connect_s, timeout)
+        self._socket = self._connect(tls, Limit(connect_s).cap(connect_s))
         # Pools of clients that nobody closes end with the process, or when the last one who knew them forgets them.
         self._end = weakref.finalize(self, self._socket.close)
         try:
             self.send(wire.Hello())
-            greeting = self.receive()
+            greeting = self.receive(timeout=connect_s)
             if not isinstance(greeting, wire.Hello) or greeting.low_version > wire.WIRE_VERSION:
                 raise WireError(f"{host}:{port} doesn't speak a segment store's protocol that this client knows")
             self.greeting = greeting
@@ -93,9 +108,10 @@ class Connection:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise _no_files(error, f"{host}:{port}") from None
-            raise SegmentStoreUnavailableError(
+            raise self._unavailable(
                 f"no Pravega segment store answers at {host}:{port} ({error.strerror or error}): "
-                "check that this machine can reach the address that the controller names"
+                "check that this machine can reach the address that the controller names",
+                error,
             ) from None
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -111,8 +127,9 @@ class Connection:
             ) from None
         except OSError as error:
             plain.close()
-            raise SegmentStoreUnavailableError(
-                f"segment store {host}:{port} doesn't speak TLS, or none that is safe ({error.strerror or error})"
+            raise self._unavailable(
+                f"segment store {host}:{port} doesn't speak TLS, or none that is safe ({error.strerror or error})",
+                error,
             ) from None
         except PravegaError:
             plain.close()
@@ -151,10 +168,10 @@ class Connection:
             SegmentStoreUnavailableError: the connection is lost.
         """
         pieces = [piece for command in commands for piece in encode_frame(command)]
+        deadline = self._deadline(None)
         try:
-            self._socket.settimeout(Limit(self.timeout).cap(self.timeout))
             for piece in pieces if len(commands) == 1 else [b"".join(pieces)]:
-                self._socket.sendall(piece)
+                self._send(piece, deadline)
         except OSError as error:
             self._lost(error)
 
@@ -222,10 +239,14 @@ class Connection:
     def _next(self, deadline: float) -> wire.Command:
         try:
             while True:
-                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                self._settle_timeout(deadline)
                 target = self._decoder.next_buffer()
                 self._wake_at(min(len(target), WAKE_BYTES) if len(target) >= _LARGE_BYTES else 1)
-                count = self._socket.recv_into(target)
+                try:
+                    count = self._socket.recv_into(target)
+                except TimeoutError:
+                    self._still_waits(deadline)
+                    continue
                 if count == 0:
                     self._lost(ConnectionResetError("closed by the server"))
                 reply = self._decoder.filled(count)
@@ -233,6 +254,8 @@ class Connection:
                     raise WireError(f"{self._name} sent a command of type {reply.type}, which this client doesn't know")
                 if reply is not None:
                     self.used_at = time.monotonic()
+                    if self._presence is not None:
+                        self._presence.heard()
                     return reply
         except OSError as error:
             self._lost(error)
@@ -240,21 +263,70 @@ class Connection:
             self.healthy = False
             raise
 
+    def _send(self, piece: Buffer, deadline: float) -> None:
+        left = memoryview(piece)
+        self._settle_timeout(deadline)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except TimeoutError:
+                self._still_waits(deadline)
+
+    def _settle_timeout(self, deadline: float) -> None:
+        """How long the next call of the socket may take: no longer than until somebody asks whether it is there."""
+        left = max(0.001, deadline - time.monotonic())
+        self._socket.settimeout(left if self._presence is None else min(left, PING_AFTER_S))
+
+    def _still_waits(self, deadline: float) -> None:
+        """Nothing has come, or could be sent, for a while.
+
+        Raises:
+            TimeoutError: the time is over.
+            SegmentStoreUnavailableError: the segment store isn't there.
+        """
+        if self._presence is None or time.monotonic() >= deadline:
+            raise TimeoutError
+        try:
+            self._presence.check()
+        except PravegaError:
+            self.healthy = False
+            raise
+        self._settle_timeout(deadline)
+
     def _wake_at(self, count: int) -> None:
         """Have the system wait until so many bytes have come, of which it is known that they will."""
         if count != self._wakes_at and sys.platform.startswith("linux") and not isinstance(self._socket, ssl.SSLSocket):
             self._wakes_at = count
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
+    def check_presence(self, silent_s: float) -> None:
+        """Find out whether the segment store is there, where it has been silent on all connections.
+
+        Args:
+            silent_s: for how long, in seconds.
+
+        Raises:
+            SegmentStoreUnavailableError: it isn't.
+        """
+        if self._presence is not None:
+            self._presence.check(silent_s)
+
     def _lost(self, error: OSError) -> NoReturn:
         self.healthy = False
         if isinstance(error, TimeoutError):
-            raise NoAnswerError(
+            waits = NoAnswerError(
                 f"the connection to {self._name} was lost: no answer in time; it can be reached, so it is overloaded, "
                 "or throttles while it moves data to long-term storage: write less at a time, or set a longer timeout"
-            ) from None
+            )
+            waits.gone, waits.reason = self._name, "no answer in time"
+            raise waits from None
         reason = error.strerror or error
-        raise SegmentStoreUnavailableError(f"the connection to {self._name} was lost: {reason}") from None
+        raise self._unavailable(f"the connection to {self._name} was lost: {reason}", error) from None
+
+    def _unavailable(self, message: str, error: OSError) -> SegmentStoreUnavailableError:
+        unavailable = SegmentStoreUnavailableError(message)
+        unavailable.gone, unavailable.reason = self._name, str(error.strerror or error)
+        return unavailable
 
 
 def _no_files(error: OSError, endpoint: str) -> OpenFilesError:
@@ -285,7 +357,10 @@ def failure(reply: wire.Failure) -> PravegaError:
 
 _FAILURES: dict[type[wire.Command], Callable[[Any], PravegaError]] = {
     wire.WrongHost: lambda r: WrongHostError(
-        f'segment "{r.segment}" has moved to another segment store ({r.correct_host or "not known yet"})',
+        f'segment "{r.segment}" has moved to another segment store ({r.correct_host})'
+        if r.correct_host
+        else f'segment "{r.segment}" is with no segment store just now: one has died or is being started, and Pravega '
+        "moves its segments, which takes up to a minute",
         r.correct_host,
     ),
     wire.SegmentIsSealed: lambda r: SegmentSealedError(f'segment "{r.segment}" is sealed'),

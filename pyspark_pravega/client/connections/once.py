@@ -25,8 +25,12 @@ def call_once(
     request: Callable[[Connection], wire.Command],
     *expected: type[wire.Command],
     what: str,
+    conflicts: tuple[type[wire.Command], ...] = (),
 ) -> wire.Command:
     """Send a command, again only while it is certain that no server has carried it out.
+
+    One that its own effect would make fail, such as a change of a version, is sent again also when its answer was lost:
+    where it is carried out then, it wasn't before.
 
     Args:
         pool: connections to the segment stores.
@@ -35,6 +39,8 @@ def call_once(
         request: makes the command; it asks for tokens anew each time.
         expected: the replies that are returned.
         what: what it does, as the subject of a sentence.
+        conflicts: the replies, of those expected, with which a server would refuse it after its own effect; none for a
+            command that may have an effect twice.
 
     Returns:
         The reply.
@@ -46,6 +52,7 @@ def call_once(
         DeadlineExceededError: the same, because of the caller's deadline.
     """
     retries = Retries(pool.timeout)
+    lost: Exception | None = None
     while True:
         is_sent = False
         try:
@@ -58,16 +65,23 @@ def call_once(
                 reply = connection.receive()
                 if not isinstance(reply, expected):
                     connection.expect(reply, expected[0])
-            return reply
-        except (WrongHostError, TokenExpiredError):
+        except (WrongHostError, TokenExpiredError) as error:
             # The server has said no: nothing was done.
             if not retries.again():
+                if lost is not None:
+                    raise uncertain(what, lost) from error
                 raise
         except (SegmentStoreUnavailableError, DeadlineExceededError) as error:
-            if is_sent:
-                raise uncertain(what, error) from error
-            if isinstance(error, DeadlineExceededError) or not retries.again():
+            lost = error if is_sent else lost
+            may = not isinstance(error, DeadlineExceededError) and (not is_sent or bool(conflicts))
+            if not may or not retries.again():
+                if lost is not None:
+                    raise uncertain(what, lost) from error
                 raise
+        else:
+            if lost is not None and isinstance(reply, conflicts):
+                raise uncertain(what, lost)
+            return reply
 
 
 def uncertain(what: str, error: Exception) -> UnavailableError:

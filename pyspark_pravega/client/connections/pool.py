@@ -8,14 +8,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Self, TypeVar
 
+from pyspark_pravega.client.connections.absent import Presence
 from pyspark_pravega.client.connections.connection import Connection
 from pyspark_pravega.client.connections.tokens import Tokens
 from pyspark_pravega.client.controller import Controller
 from pyspark_pravega.client.names import Stream, StreamSegments
-from pyspark_pravega.deadlines import Retries
+from pyspark_pravega.deadlines import Limit, Retries
 from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
 from pyspark_pravega.security import Tls
 
@@ -24,6 +26,8 @@ MOST_TOLD = 64
 """The endpoints of so many segments are told to other processes, which ask for the others."""
 IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
+REPLY_S = 30.0
+"""How long a reply may take of a segment store that is there, before it is asked for again."""
 
 Result = TypeVar("Result")
 
@@ -42,21 +46,29 @@ class ConnectionPool:
     """Connections by segment, and the tokens to use on them. Safe for use by several threads; a context manager."""
 
     def __init__(
-        self, controller: Controller, *, timeout: float, authenticated: bool = False, tls: Tls | None = None
+        self,
+        controller: Controller,
+        *,
+        timeout: float,
+        authenticated: bool = False,
+        tls: Tls | None = None,
+        presumed: bool = False,
     ) -> None:
         """Keep connections to the segment stores of a controller's cluster.
 
         Args:
             controller: knows which segment store serves a segment.
-            timeout: for connecting and for each reply, in seconds; also how long an operation is tried again where the
-                caller sets no deadline.
+            timeout: how long an operation is tried again where the caller sets no deadline, in seconds. A reply may
+                take no longer either.
             authenticated: whether the segment stores want tokens.
             tls: which servers to believe; None for connections without TLS.
+            presumed: whether the segment stores' addresses are right for sure, because others have reached them.
         """
         self.controller = controller
         self.timeout = timeout
         self.tokens = Tokens(controller, enabled=authenticated)
-        self._tls = tls
+        self._tls, self._presumed = tls, presumed
+        self._presences: dict[tuple[str, int], Presence] = {}
         self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
         self.table_segments: dict[tuple[str, str], StreamSegments] = {}
         """Where key-value tables were when they were last opened, by scope and name."""
@@ -260,7 +272,36 @@ class ConnectionPool:
             self._endpoints.pop((stream, segment_id), None)
 
     def _connect(self, endpoint: tuple[str, int]) -> Connection:
-        return Connection(*endpoint, timeout=self.timeout, tls=self._tls)
+        presence = self._presence(endpoint)
+        seconds = min(presence.attempt_s(), self.timeout)
+        limit = Limit(seconds)
+        is_cut_short = limit.is_given and limit.left < seconds
+        try:
+            return self._new(endpoint, seconds, presence)
+        except SegmentStoreUnavailableError as error:
+            if is_cut_short:
+                # By the caller's deadline: that tells nobody anything.
+                raise
+            self._close_idle(endpoint)
+            raise presence.missed(error) from None
+
+    def _presence(self, endpoint: tuple[str, int]) -> Presence:
+        with self._lock:
+            if endpoint not in self._presences:
+                ping = partial(self._new, endpoint)
+                self._presences[endpoint] = Presence(endpoint, ping, presumed=self._presumed)
+            return self._presences[endpoint]
+
+    def _new(self, endpoint: tuple[str, int], seconds: float, presence: Presence | None = None) -> Connection:
+        return Connection(
+            *endpoint, timeout=min(self.timeout, REPLY_S), tls=self._tls, connect_s=seconds, presence=presence
+        )
+
+    def _close_idle(self, endpoint: tuple[str, int]) -> None:
+        with self._lock:
+            idle = self._idle.pop(endpoint, [])
+        for connection in idle:
+            connection.close()
 
     def _endpoint(self, stream: Stream, segment_id: int, *, fresh: bool) -> tuple[str, int]:
         key = (stream, segment_id)

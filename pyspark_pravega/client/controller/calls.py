@@ -9,9 +9,10 @@ from google.protobuf.message import Message
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller.rpc import ControllerRpc, Reply
 from pyspark_pravega.client.names import Stream
-from pyspark_pravega.deadlines import Limit
+from pyspark_pravega.deadlines import Limit, Retries
 from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
+    LostAnswerError,
     NotFoundError,
     ScopeNotFoundError,
     StreamNotFoundError,
@@ -46,13 +47,17 @@ class ControllerCalls:
         Returns:
             The last status, and whether a call before may have made it.
         """
-        limit, unclear = Limit(self._rpc.timeout), 0
+        limit, retries, unclear = Limit(self._rpc.timeout), Retries(self._rpc.timeout), 0
         while True:
             try:
                 return self._status(method, request), unclear > 0
+            except LostAnswerError:
+                unclear = max(unclear, 1)
+                if not retries.again():
+                    raise
             except UnclearAnswerError:
                 unclear += 1
-                if unclear == _UNCLEAR_TRIES or not limit.wait(_UNCLEAR_PAUSE_S):
+                if unclear >= _UNCLEAR_TRIES or not limit.wait(_UNCLEAR_PAUSE_S):
                     raise
 
     def _pages(self, method: str, request: Callable[[str], Message], reply: type[Reply], field: str) -> Iterator[Reply]:

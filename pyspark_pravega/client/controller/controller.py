@@ -12,6 +12,7 @@ from pyspark_pravega.client.controller.scaling import ControllerScaling
 from pyspark_pravega.client.controller.scopes import ControllerScopes
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.security import Credentials, Tls
+from pyspark_pravega.settings import DEFAULT_TIMEOUT_S
 
 
 class Controller(ControllerScopes, ControllerScaling, ControllerTransactions):
@@ -22,17 +23,25 @@ class Controller(ControllerScopes, ControllerScaling, ControllerTransactions):
     """
 
     def __init__(
-        self, uri: str, *, timeout: float = 10.0, credentials: Credentials | None = None, tls: Tls | None = None
+        self,
+        uri: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        presumed: bool = False,
     ) -> None:
         """Connect lazily: the first call finds out whether the controller is there.
 
         Args:
             uri: `tcp://host:port` or `tls://host:port`; several controllers as `tcp://a:9090,b:9090`.
-            timeout: deadline of each call, in seconds.
+            timeout: how long a call is tried again where the caller sets no deadline, in seconds.
             credentials: who asks, if authentication is on.
             tls: which servers to believe, for `tls:`.
+            presumed: whether the address is right for sure, because others have reached a controller there: it is then
+                waited for from the beginning.
         """
-        self._rpc = ControllerRpc(uri, timeout=timeout, credentials=credentials, tls=tls)
+        self._rpc = ControllerRpc(uri, timeout=timeout, credentials=credentials, tls=tls, presumed=presumed)
 
     def __enter__(self) -> Self:
         return self

@@ -5,18 +5,21 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from pyspark_pravega import outages
 from pyspark_pravega.client.controller import controller_pb2 as pb
-from pyspark_pravega.deadlines import Limit, Retries
+from pyspark_pravega.deadlines import CONNECT_S, FIRST_CONTACT_S, Limit, Retries
 from pyspark_pravega.errors import (
     AuthenticationError,
     CertificateError,
     ControllerUnavailableError,
+    LostAnswerError,
     NotFoundError,
     OperationFailedError,
     UnclearAnswerError,
@@ -28,8 +31,9 @@ from pyspark_pravega.settings import controller_addresses
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 _MAX_REPLY_BYTES = 64 << 20
-_ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "createTransaction", "scale"})
-"""Methods whose answer is another one when they are done twice: not tried again once they may have arrived."""
+_ONCE = frozenset({"createScope", "createStream", "createKeyValueTable", "scale"})
+"""Methods whose answer is another one when they are done twice: once they may have arrived it is for the caller to try
+again. A transaction that is begun twice is no harm: of the first one nobody knows, and its lease ends it."""
 _LOST_CONNECTION = ("Socket closed", "Connection reset", "Broken pipe", "Stream removed")
 """gRPC's words for a connection that was made, and then lost."""
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
@@ -44,9 +48,11 @@ _UNCLEAR = (
 """Calls that may have been done or not, though there is an answer: the controller fails behind a part of its work, too,
 as to tell its own event stream of a commit that it has noted. It also says so of what it refuses."""
 _UNCLEAR_TRIES = 3
-_FIRST_ATTEMPT_S = 5.0
-"""How long a call that may be repeated is waited for at first, and then twice as long: controllers answer within
-milliseconds, and one that is frozen holds a call for as long as it is let, while another one may be well."""
+_FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 40.0
+"""How long a call is waited for at first, and then twice as long: controllers answer within milliseconds, and one that
+is frozen holds a call for as long as it is let, while another one may be well."""
+_PING_S = 2.0
+"""How long a controller may take to say that it is there."""
 _BEING_CREATED = "State: CREATING"
 """What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
 no status. It has done nothing then."""
@@ -66,25 +72,35 @@ class ControllerRpc:
     """The transport below `Controller`. Safe for use by several threads."""
 
     def __init__(
-        self, uri: str, *, timeout: float, credentials: Credentials | None = None, tls: Tls | None = None
+        self,
+        uri: str,
+        *,
+        timeout: float,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        presumed: bool = False,
     ) -> None:
         """Connect lazily.
 
         Args:
             uri: `tcp://host:port` or `tls://host:port`; several controllers as `tcp://a:9090,b:9090`: when one doesn't
                 answer, the next one is asked.
-            timeout: deadline of each call, in seconds; also how long a call is tried again where the caller sets none.
+            timeout: how long a call is tried again where the caller sets no deadline, in seconds. An attempt takes 40
+                at most, and no longer either.
             credentials: who asks, if authentication is on.
             tls: which servers to believe, for `tls:`.
+            presumed: whether the address is right for sure, because others have reached a controller there.
         """
         self.uri = uri
+        self.gone = f"the Pravega controller at {uri}"
+        """How messages name it."""
         self.timeout = timeout
         self._credentials = credentials
         self._tls = (tls or Tls()) if uri.startswith("tls:") else None
         self._addresses = controller_addresses(uri)
         self._current = 0
-        self.has_answered = False
-        """Whether a controller has ever answered a call."""
+        self.has_answered = presumed
+        """Whether a controller has ever answered a call, to this process or to one that this one has it from."""
         self._channels: dict[int, grpc.Channel] = {}
         self._stubs: dict[tuple[int, str], Callable[..., Any]] = {}
         self._lock = threading.Lock()
@@ -122,13 +138,14 @@ class ControllerRpc:
             UnsupportedOperationError: the controller is too old for the call.
             OperationFailedError: the call failed for another reason; an `UnclearAnswerError` where it may be done.
         """
-        retries, limit = Retries(self.timeout), Limit(self.timeout)
+        retries, begun = Retries(self.timeout), time.monotonic()
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
+        # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer than one.
+        first_contact = Limit(min(self.timeout, FIRST_CONTACT_S))
+        patience = _FIRST_ATTEMPT_S
         while True:
             current = self._current
-            patience = self.timeout if method in _ONCE else _FIRST_ATTEMPT_S * 2**retries.failures
-            # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer then.
-            longest = self.timeout if self.has_answered else limit.left
+            longest = retries.left if self.has_answered else first_contact.left
             try:
                 timeout = Limit(self.timeout).cap(min(longest, patience))
                 answer: Reply = self._stub(current, method, request, reply)(request, timeout=timeout, metadata=metadata)
@@ -137,21 +154,40 @@ class ControllerRpc:
                     raise ControllerUnavailableError(
                         f"the Pravega controller at {self.uri} wants TLS: write tls:// instead of tcp://"
                     ) from None
-                held = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and patience < self.timeout
-                may = held or self._may_try_again(method, error, retries.failures + 1)
-                if not may or not retries.again():
-                    self._fail(method, error, missing)
-                self._current = (current + 1) % len(self._addresses)
+                if error.code() in _NO_ANSWER or error.code() in _UNCLEAR:
+                    self._current = (current + 1) % len(self._addresses)
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._current == 0:
+                    # Each controller has had as much time.
+                    patience = min(2 * patience, _LONGEST_ATTEMPT_S)
+                may = self._may_try_again(method, error, retries.failures + 1)
+                if not may or (not self.has_answered and first_contact.left == 0) or not self._again(retries, begun):
+                    self._fail(method, error, missing, begun)
             else:
                 self.has_answered = True
+                outages.over(self.gone)
                 return answer
+
+    def _again(self, retries: Retries, begun: float) -> bool:
+        """Wait for the next attempt, in the name of the controllers that didn't answer."""
+        try:
+            raise self._unavailable("", begun)
+        except ControllerUnavailableError:
+            return retries.again()
+
+    def _unavailable(
+        self, message: str, begun: float, kind: type[ControllerUnavailableError] = ControllerUnavailableError
+    ) -> ControllerUnavailableError:
+        error = kind(message)
+        error.gone, error.since = self.gone, begun
+        error.patience = None if self.has_answered else FIRST_CONTACT_S
+        return error
 
     def _lacks_tls(self, current: int, error: Any) -> bool:
         """Whether the controller has ended the connection because it expects TLS; those that have answered don't."""
         if self.has_answered or self._tls is not None:
             return False
         return any(word in (error.details() or "") for word in _LOST_CONNECTION) and _wants_tls(
-            *self._addresses[current], Limit(self.timeout).left
+            *self._addresses[current], min(Limit(self.timeout).left, CONNECT_S)
         )
 
     def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
@@ -166,9 +202,11 @@ class ControllerRpc:
             return False
         if _is_about_certificates(details):
             return False
-        never_sent = error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details
-        if method in _ONCE and not never_sent:
+        if method in _ONCE and not _never_sent(error):
             return False
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            # It holds the call: another one may be well, or it is itself a little later.
+            return True
         somebody_is_there = any(word in details for word in _LOST_CONNECTION)
         if self.has_answered or somebody_is_there:
             return True
@@ -198,12 +236,13 @@ class ControllerRpc:
         ]
         if self._tls is None:
             return grpc.insecure_channel(address, options)
-        if not self._tls.validate_hostname and (name := _certified_name(self._tls, host, port, self.timeout)):
+        seconds = min(self.timeout, CONNECT_S)
+        if not self._tls.validate_hostname and (name := _certified_name(self._tls, host, port, seconds)):
             options.append(("grpc.ssl_target_name_override", name))
         trusted = grpc.ssl_channel_credentials(root_certificates=self._tls.root_certificates())
         return grpc.secure_channel(address, trusted, options)
 
-    def _fail(self, method: str, error: Any, missing: NotFoundError | None) -> NoReturn:
+    def _fail(self, method: str, error: Any, missing: NotFoundError | None, begun: float) -> NoReturn:
         code, details = error.code(), error.details() or ""
         if code is grpc.StatusCode.NOT_FOUND and missing is not None:
             raise missing from None
@@ -214,18 +253,8 @@ class ControllerRpc:
                 f"the certificate of the Pravega controller at {self.uri} isn't trusted: set tls-ca (or PRAVEGA_TLS_CA)"
                 " to the PEM file of the authority that signed it, and use the host name that it was made for"
             ) from None
-        if code is grpc.StatusCode.CANCELLED:
-            raise ControllerUnavailableError(
-                f"the Pravega controller at {self.uri} gave up the call of {method}: it may be overloaded; "
-                "try again later"
-            ) from None
         if code in _NO_ANSWER:
-            waited = f" within {self.timeout:g} s" if code is grpc.StatusCode.DEADLINE_EXCEEDED else ""
-            raise ControllerUnavailableError(
-                f"no Pravega controller answers at {self.uri}{waited}: "
-                "check the address (option controller-uri, or PRAVEGA_CONTROLLER_URI) and that the server is up"
-                f"{way_out(controller_addresses(self.uri))}"
-            ) from None
+            self._fail_without_answer(method, error, begun)
         if code is grpc.StatusCode.UNKNOWN and not details and self._credentials is not None:
             raise AuthenticationError(
                 f"the Pravega controller at {self.uri} failed in {method} without a reason, as it does with "
@@ -250,6 +279,45 @@ class ControllerRpc:
         failed = UnclearAnswerError if code in _UNCLEAR else OperationFailedError
         raise failed(f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}") from None
 
+    def _fail_without_answer(self, method: str, error: Any, begun: float) -> NoReturn:
+        kind = LostAnswerError if method in _ONCE and not _never_sent(error) else ControllerUnavailableError
+        if error.code() is grpc.StatusCode.CANCELLED:
+            message = f"the Pravega controller at {self.uri} gave up the call of {method}: it may be overloaded; "
+            raise self._unavailable(f"{message}try again later", begun, kind) from None
+        if not self.has_answered:
+            seconds = round(time.monotonic() - begun, 1)
+            waited = f" within {seconds:g} s" if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED else ""
+            message = (
+                f"no Pravega controller answers at {self.uri}{waited}: "
+                "check the address (option controller-uri, or PRAVEGA_CONTROLLER_URI) and that the server is up"
+            )
+            raise self._unavailable(f"{message}{way_out(controller_addresses(self.uri))}", begun, kind) from None
+        since = outages.clock(begun)
+        count = len(self._addresses)
+        if any(self._is_there((self._current + further) % count) for further in range(count)):
+            message = (
+                f"the Pravega controller at {self.uri} is there, but has not done {method} since {since}: what it "
+                "keeps about that lies with a segment store, which may be gone"
+            )
+        else:
+            reason = "no answer" if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED else "it can't be reached"
+            message = (
+                f"no Pravega controller answers at {self.uri} since {since} ({reason}; {method}): it did before, so it "
+                f"has died, hangs, or can't be reached{way_out(controller_addresses(self.uri))}"
+            )
+        raise self._unavailable(message, begun, kind) from None
+
+    def _is_there(self, current: int) -> bool:
+        """Whether a controller answers a question for which it needs nobody else."""
+        try:
+            self._stub(current, "getControllerServerList", pb.ScopeInfo(), pb.ScopeInfo)(
+                pb.ScopeInfo(), timeout=min(_PING_S, Limit(_PING_S).left)
+            )
+        except grpc.RpcError as error:
+            # One that refuses is there, too.
+            return error.code() not in _NO_ANSWER
+        return True
+
     def _refused(self, method: str, *, denied: bool) -> NoReturn:
         if self._credentials is None:
             raise AuthenticationError(
@@ -264,6 +332,10 @@ class ControllerRpc:
             f"the Pravega controller at {self.uri} refused the credentials for {method}: check username and password, "
             "or the token"
         ) from None
+
+
+def _never_sent(error: Any) -> bool:
+    return error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in (error.details() or "")
 
 
 def _is_about_certificates(details: str) -> bool:

@@ -390,10 +390,20 @@ class KeyValueTable:
         request: Callable[[Connection], wire.Command],
         expected: type[Reply],
     ) -> Reply:
-        """A change isn't repeated when the connection breaks: it may have been made, and its versions are then new."""
+        """A change whose answer is lost may have been made. It is repeated only where that shows, by its versions."""
         what = f'a change of {_named(changes)} in key-value table "{self}"'
         conflicts = (wire.TableKeyBadVersion, wire.TableKeyDoesNotExist)
-        reply = call_once(self._pool, self._stream, partition, request, expected, *conflicts, what=what)
+        is_conditional = all(version != ANY_VERSION for _, version, _ in changes)
+        reply = call_once(
+            self._pool,
+            self._stream,
+            partition,
+            request,
+            expected,
+            *conflicts,
+            what=what,
+            conflicts=conflicts if is_conditional else (),
+        )
         if isinstance(reply, expected):
             return reply
         gone = "is gone" if isinstance(reply, wire.TableKeyDoesNotExist) else "has been changed"

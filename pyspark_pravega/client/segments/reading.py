@@ -30,6 +30,9 @@ ANSWER_TIMEOUT_S = 120.0
 """A server whose cache is full answers tens of seconds late."""
 KEEP_ALIVE_S = 20.0
 """How long a read may wait at the tail before the segment store is asked whether it is still there."""
+TAIL_SILENCE_S = 5.0
+"""How long nothing may come of a segment store, by any connection, before a read at the tail finds out whether it is
+there."""
 ASK_AGAIN_S = 2.0
 """How long an answer is waited for before it is asked for again, at first; doubled each time."""
 
@@ -314,6 +317,8 @@ def _appended(
             if now - max(heard_at, sent_at) > KEEP_ALIVE_S:
                 connection.send(wire.KeepAlive())
                 sent_at = now
+            if now - heard_at > TAIL_SILENCE_S:
+                connection.check_presence(TAIL_SILENCE_S)
             yield None
         if isinstance(reply, wire.SegmentIsSealed):
             # So a read that waits at the tail is answered when the segment is sealed.

@@ -1,0 +1,82 @@
+"""What happens to servers: a fault is a function with a name, in ten lines; `test_failing_servers.py` runs each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from server_cluster import ServerCluster
+
+Fault = Callable[[ServerCluster, random.Random], None]
+
+FAULTS: dict[str, Fault] = {}
+"""By the functions' names."""
+
+
+def fault(act: Fault) -> Fault:
+    """Make a function one of the faults. All servers must be there again at its end.
+
+    Args:
+        act: gets the cluster, and a generator for what is left to chance.
+    """
+    FAULTS[act.__name__] = act
+    return act
+
+
+@fault
+def a_store_is_killed_and_started(cluster: ServerCluster, chance: random.Random) -> None:
+    """Long enough for the other one to take its segments over."""
+    store = chance.choice(cluster.stores)
+    cluster.kill(store)
+    cluster.rest(45)
+    cluster.start(store)
+
+
+@fault
+def a_store_freezes_for_a_minute(cluster: ServerCluster, chance: random.Random) -> None:
+    """No connection ends, and nothing comes: as with a machine whose power is gone."""
+    store = chance.choice(cluster.stores)
+    cluster.freeze(store)
+    cluster.rest(60)
+    cluster.thaw(store)
+    cluster.rest(10)
+    # It ends itself when it finds that its session with ZooKeeper is over.
+    cluster.start(store)
+
+
+@fault
+def a_controller_is_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """The other one is asked meanwhile."""
+    controller = chance.choice(cluster.controllers)
+    cluster.kill(controller)
+    cluster.rest(30)
+    cluster.start(controller)
+
+
+@fault
+def a_controller_freezes(cluster: ServerCluster, chance: random.Random) -> None:
+    """It holds each call that it gets."""
+    controller = chance.choice(cluster.controllers)
+    cluster.freeze(controller)
+    cluster.rest(30)
+    cluster.thaw(controller)
+    cluster.rest(5)
+    cluster.start(controller)
+
+
+@fault
+def all_controllers_are_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """For half a minute nobody knows where anything is."""
+    del chance
+    cluster.kill(*cluster.controllers)
+    cluster.rest(30)
+    cluster.start(*cluster.controllers)
+
+
+@fault
+def the_registry_is_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """For half a minute there are no schemas."""
+    del chance
+    cluster.kill("registry")
+    cluster.rest(30)
+    cluster.start("registry")

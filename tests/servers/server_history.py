@@ -1,0 +1,197 @@
+"""What clients do while servers fail, and whether all of it is there afterwards: once, whole, and in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from server_cluster import ServerCluster
+
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client.key_value import NOT_EXISTS
+from pyspark_pravega.errors import UnavailableError
+from pyspark_pravega.registry import SchemaRegistry
+
+KEYS = 8
+BATCH = 20
+PAUSE_S = 0.05
+SEGMENTS = 4
+
+
+@dataclass
+class Worker:
+    """One client, and how it fares."""
+
+    name: str
+    step: Callable[[], bool | None]
+    """False when there was nothing to do."""
+    done: int = 0
+    longest_s: float = 0.0
+    """The longest time between two steps that were done."""
+    failures: list[str] = field(default_factory=list)
+    """Errors that reached the caller."""
+
+    def run(self, ends: threading.Event) -> None:
+        """Make one step after another."""
+        since = time.monotonic()
+        while not ends.is_set():
+            try:
+                if self.step() is False:
+                    continue
+            except Exception as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+                continue
+            now = time.monotonic()
+            self.done, self.longest_s, since = self.done + 1, max(self.longest_s, now - since), now
+            time.sleep(PAUSE_S)
+
+
+class History:
+    """A writer, a reader, transactions, key-value changes and the registry, each in a thread with a client of its own.
+
+    Events are numbered for each key. Of the transactions' events each has the transaction's number.
+    """
+
+    def __init__(self, cluster: ServerCluster, name: str) -> None:
+        """Make what is written to.
+
+        Args:
+            cluster: the servers.
+            name: a scope of the history's own.
+        """
+        self._clients = [Client(cluster.settings) for _ in range(4)]
+        self._direct, self._whole = Stream(name, "direct"), Stream(name, "whole")
+        configuration = StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS))
+        main = self._clients[0]
+        main.controller.create_scope(name)
+        for stream in (self._direct, self._whole):
+            main.controller.create_stream(stream, configuration)
+        main.create_key_value_table(name, "counts", partitions=2, key_bytes=1)
+        self._counts = self._clients[3].key_value_table(name, "counts")
+        self._writer = self._clients[0].writer(self._direct)
+        self._tail = self._clients[1].follow(self._direct, start=main.controller.head(self._direct))
+        self._registry = SchemaRegistry(cluster.settings.schema_registry_uri or "")
+        self._registry.create_group(name, "group")
+        self._scope = name
+        self._written: Counter[int] = Counter()
+        self._read: list[tuple[int, int]] = []
+        self._committed: set[int] = set()
+        self._begun = 0
+        self._certain, self._perhaps = 0, 0
+        self._ends = threading.Event()
+        self.workers = [
+            Worker("writer", self._write),
+            Worker("reader", self._follow),
+            Worker("transactions", self._commit),
+            Worker("counter", self._count),
+            Worker("registry", self._ask),
+        ]
+        self._threads = [threading.Thread(target=one.run, args=(self._ends,), name=one.name) for one in self.workers]
+
+    def begin(self) -> None:
+        """Let all of them go on until `end`."""
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Let each come to its end, and compare what is there with what was done."""
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+        self._writer.close()
+        self._judge_events()
+        self._judge_transactions()
+        self._judge_count()
+        for client in self._clients:
+            client.close()
+        self._registry.close()
+
+    def words(self) -> str:
+        """How each worker fared, for people."""
+        return "\n".join(
+            f"  {one.name}: {one.done} steps, the longest {one.longest_s:.1f} s, {len(one.failures)} failures"
+            + "".join(f"\n    {failure}" for failure in one.failures[:3])
+            for one in self.workers
+        )
+
+    # What they do
+
+    def _write(self) -> None:
+        events, keys = [], []
+        for number in range(BATCH):
+            key = number % KEYS
+            events.append(b"%d %d" % (key, self._written[key]))
+            keys.append(f"key {key}")
+            self._written[key] += 1
+        self._writer.write_batch(events, keys=keys)
+        self._writer.flush()
+
+    def _follow(self) -> bool:
+        if (batch := self._tail.poll(timeout=1.0)) is None:
+            return False
+        self._read += [_numbers(event) for event in batch.payloads.to_pylist()]
+        return True
+
+    def _commit(self) -> None:
+        self._begun += 1
+        number = self._begun
+        with self._clients[2].transaction(self._whole, lease_ms=90_000) as transaction:
+            for key in range(KEYS):
+                transaction.write_batch([b"%d %d" % (key, number)], keys=f"key {key}")
+        self._committed.add(number)
+
+    def _count(self) -> None:
+        (entry,) = self._counts.get([b"n"])
+        version, value = (NOT_EXISTS, 0) if entry is None else (entry.version, int(entry.value))
+        try:
+            self._counts.put([(b"n", version, b"%d" % (value + 1))])
+        except UnavailableError:
+            self._perhaps += 1
+            raise
+        self._certain += 1
+
+    def _ask(self) -> None:
+        self._registry.group(self._scope, "group")
+
+    # What must be there
+
+    def _events(self, stream: Stream) -> list[tuple[int, int]]:
+        return [_numbers(event) for batch in self._clients[0].read(stream) for event in batch.payloads.to_pylist()]
+
+    def _judge_events(self) -> None:
+        wanted = {key: list(range(count)) for key, count in self._written.items()}
+        assert _by_key(self._events(self._direct)) == wanted, "direct events are lost, doubled or out of order"
+        limit = time.monotonic() + 60
+        while len(self._read) < self._written.total() and time.monotonic() < limit:
+            with suppress(UnavailableError):
+                self._follow()
+        self._tail.close()
+        assert _by_key(self._read) == wanted, "the reader has lost, doubled or confused events"
+
+    def _judge_transactions(self) -> None:
+        by_number: dict[int, list[int]] = {}
+        for key, number in self._events(self._whole):
+            by_number.setdefault(number, []).append(key)
+        assert all(sorted(keys) == list(range(KEYS)) for keys in by_number.values()), "a transaction is half there"
+        assert by_number.keys() >= self._committed, "a transaction that was committed isn't there"
+
+    def _judge_count(self) -> None:
+        (entry,) = self._counts.get([b"n"])
+        count = 0 if entry is None else int(entry.value)
+        assert self._certain <= count <= self._certain + self._perhaps, "changes are lost, or made twice"
+
+
+def _numbers(event: bytes) -> tuple[int, int]:
+    key, number = event.split()
+    return int(key), int(number)
+
+
+def _by_key(events: list[tuple[int, int]]) -> dict[int, list[int]]:
+    by_key: dict[int, list[int]] = {}
+    for key, number in events:
+        by_key.setdefault(key, []).append(number)
+    return by_key
