@@ -91,7 +91,7 @@ def prepare(folder: Path, pravega: str) -> About:
     if free < 2 * RESERVE_BYTES:
         raise SandboxError(
             f"the disk of {folder} is full: {free >> 20} MB are free, and a sandbox that keeps its data needs "
-            f"{2 * RESERVE_BYTES >> 20} MB. Make room, take another --data-dir, or keep the data in memory (--in-memory)"
+            f"{2 * RESERVE_BYTES >> 20} MB. Make room, take another --data-dir, or have it in memory (--in-memory)"
         )
     if about is None:
         (folder / DATA).mkdir(mode=0o700)
@@ -127,6 +127,28 @@ def load(folder: Path) -> About | None:
     if known.layout != _LAYOUT:
         raise _strange(folder)
     return known
+
+
+def has_data(folder: Path) -> bool:
+    """Whether a folder has data, whoever wrote it.
+
+    Args:
+        folder: the sandbox's; it may not exist.
+    """
+    return (folder / DATA).exists()
+
+
+def full_disk(folder: Path) -> str:
+    """What to say of a disk on which the servers can't write any more.
+
+    Args:
+        folder: the sandbox's.
+
+    Returns:
+        A part of a sentence; empty where there is room.
+    """
+    free = free_bytes(folder)
+    return f" (the disk of {folder} is full: {free >> 20} MB are free)" if free < RESERVE_BYTES else ""
 
 
 def wipe(folder: Path) -> int:

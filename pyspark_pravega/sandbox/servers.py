@@ -186,6 +186,11 @@ class Sandbox:
         return self._pravega
 
     @property
+    def durable(self) -> bool:
+        """Whether its data is kept."""
+        return self._durable
+
+    @property
     def controller_uri(self) -> str:
         """`tcp://127.0.0.1:PORT`, or `tls://...`."""
         return self._running().controller_uri

@@ -57,7 +57,7 @@ class State:
     """Who may do everything; None: it asks nobody who they are."""
     password: str | None = field(default=None, repr=False)
     durable: bool = False
-    """Whether its data lies in the folder, else in memory, as that of all sandboxes of older versions of this package."""
+    """Whether its data is kept in the folder. In sandboxes of older versions of this package it never was."""
     tls_ca: str | None = None
     """A PEM file with the certificate of the authority to trust; None: it speaks without TLS."""
 

@@ -84,16 +84,16 @@ def pravega(
     )
 
 
+# ZooKeeper tells by the dot that a path is meant to be relative.
 def _zookeeper(ports: Ports) -> Mapping[str, object]:
     return {
-        "dataDir": f"{DATA}/zookeeper",
+        "dataDir": f"./{DATA}/zookeeper",
         "clientPort": ports.zookeeper,
         "clientPortAddress": LOOPBACK,
         "admin.enableServer": "false",
         "maxClientCnxns": 0,
         "autopurge.purgeInterval": 1,
         "autopurge.snapRetainCount": 3,
-        **idle.ZOOKEEPER,
     }
 
 
@@ -122,6 +122,7 @@ def _bookie(folder: Path, ports: Ports) -> Mapping[str, object]:
         "diskUsageThreshold": limit,
         "diskUsageWarnThreshold": limit,
         "diskUsageLwmThreshold": limit,
+        "diskCheckInterval": 2_000,
         "minUsableSizeForIndexFileCreation": RESERVE_BYTES // 2,
         "minUsableSizeForEntryLogCreation": RESERVE_BYTES // 2,
         **idle.BOOKIE,
@@ -165,6 +166,8 @@ def _segment_store(ports: Ports, cache: int, secured: Secured | None) -> Mapping
             "pravegaservice.security.tls.enable": "true",
             "pravegaservice.security.tls.server.certificate.location": encrypted.certificate,
             "pravegaservice.security.tls.server.privateKey.location": encrypted.key,
+            "pravegaservice.security.tls.server.keyStore.location": encrypted.key_store,
+            "pravegaservice.security.tls.server.keyStore.pwd.location": encrypted.store_password,
             "autoScale.controller.connect.security.tls.enable": "true",
             "autoScale.controller.connect.security.tls.truststore.location": encrypted.ca,
             "autoScale.controller.connect.security.tls.validateHostName.enable": "true",

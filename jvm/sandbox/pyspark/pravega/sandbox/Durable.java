@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.Watcher.Event.KeeperState;
@@ -29,15 +28,24 @@ public final class Durable {
    *
    * @param arguments ZooKeeper's port, its settings file, the bookie's settings file, and the path in ZooKeeper where
    *     BookKeeper notes ledgers. The segment store and the controller take theirs from system properties
-   * @throws Exception ZooKeeper can't be prepared
+   * @throws Exception ZooKeeper doesn't do what it is asked for
    */
   public static void main(String[] arguments) throws Exception {
     // The servers' own hooks wait for each other, for minutes. Whatever was acknowledged is on the disk already.
     Runtime.getRuntime().addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(TERMINATED), "halt"));
     int port = Integer.parseInt(arguments[0]);
+    String ledgers = arguments[3];
     run("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", arguments[1]);
-    prepare(port, arguments[3]);
-    run("bookie", "org.apache.bookkeeper.server.Main", "--conf", arguments[2]);
+    ZooKeeper client = connect(port);
+    try {
+      forgetTheDead(client, "/");
+      // BookKeeper's client looks at it before the first bookie has made it.
+      makePath(client, ledgers + "/available/readonly");
+      run("bookie", "org.apache.bookkeeper.server.Main", "--conf", arguments[2]);
+      awaitBookie(client, ledgers + "/available");
+    } finally {
+      client.close();
+    }
     run("segment-store", "io.pravega.segmentstore.server.host.ServiceStarter");
     run("controller", "io.pravega.controller.server.Main");
   }
@@ -57,7 +65,7 @@ public final class Durable {
         .start();
   }
 
-  private static void prepare(int port, String ledgers) throws IOException, InterruptedException, KeeperException {
+  private static ZooKeeper connect(int port) throws IOException, InterruptedException {
     awaitListener(port);
     CountDownLatch connected = new CountDownLatch(1);
     ZooKeeper client =
@@ -69,24 +77,8 @@ public final class Durable {
                 connected.countDown();
               }
             });
-    try {
-      if (!connected.await(SESSION_MS, TimeUnit.MILLISECONDS)) {
-        throw new IOException("ZooKeeper doesn't answer on port " + port);
-      }
-      forgetTheDead(client, "/");
-      // BookKeeper's client looks at it before the first bookie has made it.
-      int end = 0;
-      String path = ledgers + "/available/readonly";
-      while (end < path.length()) {
-        int slash = path.indexOf('/', end + 1);
-        end = slash < 0 ? path.length() : slash;
-        if (client.exists(path.substring(0, end), false) == null) {
-          client.create(path.substring(0, end), new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
-        }
-      }
-    } finally {
-      client.close();
-    }
+    connected.await();
+    return client;
   }
 
   /** Removes what servers of an earlier start hold by their sessions, which nobody would believe dead for seconds. */
@@ -98,6 +90,24 @@ public final class Durable {
       } else {
         forgetTheDead(client, child);
       }
+    }
+  }
+
+  private static void makePath(ZooKeeper client, String path) throws InterruptedException, KeeperException {
+    int end = 0;
+    while (end < path.length()) {
+      int slash = path.indexOf('/', end + 1);
+      end = slash < 0 ? path.length() : slash;
+      if (client.exists(path.substring(0, end), false) == null) {
+        client.create(path.substring(0, end), new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+      }
+    }
+  }
+
+  /** Without a bookie each of the segment store's containers would fail, and be started again 10 seconds later. */
+  private static void awaitBookie(ZooKeeper client, String path) throws InterruptedException, KeeperException {
+    while (client.getChildren(path, false).size() < 2 && client.getChildren(path + "/readonly", false).isEmpty()) {
+      Thread.sleep(POLL_MS);
     }
   }
 
