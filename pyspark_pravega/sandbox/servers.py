@@ -302,14 +302,9 @@ class Sandbox:
         )
         deadline = time.monotonic() + self._timeout_s
         launch = (durable if self._durable else jvm).pravega(
-            jars,
-            folder,
-            ports,
-            heap=self._heap,
-            log_level=self._log_level,
-            secured=security,
+            jars, folder, ports, heap=self._heap, log_level=self._log_level, secured=security,
             preallocate=self._preallocate,
-        )
+        )  # fmt: skip
         log = folder / state.PRAVEGA_LOG
         self._launch("pravega", launch, log, ports)
         checks = listening.pravega_checks(ports, access)
