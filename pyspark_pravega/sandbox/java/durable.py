@@ -153,6 +153,8 @@ def _segment_store(ports: Ports, cache: int, secured: Secured | None) -> Mapping
         "bookkeeper.ensemble.size": 1,
         "bookkeeper.write.quorum.size": 1,
         "bookkeeper.ack.quorum.size": 1,
+        # A ledger leaves the disk when it is full, and all that it has was moved to files.
+        "bookkeeper.ledger.size.max": 128 * _MEBIBYTE,
         "autoScale.controller.connect.uri": f"{'tls' if encrypted else 'tcp'}://{LOOPBACK}:{ports.controller}",
         **idle.SEGMENT_STORE,
     }
