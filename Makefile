@@ -95,7 +95,7 @@ $(VENV)/spark-%/.ready: jvm/spark-%/requirements.txt | $(VENV)/.package
 servers: $(VENV)/.package
 	@$(BIN)/python -m pyspark_pravega.cli sandbox fetch >/dev/null
 
-# Archives of the classes that the tests' JVMs load, once: most JVMs of the tests live for seconds (docs/testing.md).
+# Archives of the classes that the tests' JVMs load, once: most JVMs of the tests live for seconds (docs/internals/test-suite.md).
 classes: servers
 	@$(BIN)/python tests/tools/class_archives.py
 

@@ -20,6 +20,7 @@ PAGES = {
 }
 """A file of the repository to its page."""
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
+_WHOLE_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)(#[^)]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -51,11 +52,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def moved(text: str, source: str, page: str) -> str:
     """A text whose relative links lead to the same places from its page as they did from its file.
 
+    What the site doesn't have, as the source of a test, is named and not linked.
+
     Args:
         text: the text.
         source: its file, from the root of the repository.
         page: its page, from the root of the site.
     """
+
+    def linked(link: re.Match[str]) -> str:
+        place = _normal(PurePosixPath(source).parent / link[2])
+        there = place in PAGES or place.startswith("docs/") or not (ROOT / place).exists()
+        return link[0] if there else link[1]
 
     def target(link: re.Match[str]) -> str:
         place = _normal(PurePosixPath(source).parent / link[1])
@@ -63,7 +71,7 @@ def moved(text: str, source: str, page: str) -> str:
         up = "../" * (len(PurePosixPath(page).parts) - 1)
         return f"{up}{to}"
 
-    return _LINK.sub(target, text)
+    return _LINK.sub(target, _WHOLE_LINK.sub(linked, text))
 
 
 def _normal(place: PurePosixPath) -> str:

@@ -12,8 +12,8 @@ _SERVERS = "Pravega's servers settle that: leave it out"
 KAFKA = {
     "retention.ms": _RETENTION,
     "retention.bytes": _RETENTION,
-    "retention.minutes": _RETENTION,
-    "retention.hours": _RETENTION,
+    "log.retention.minutes": _RETENTION,
+    "log.retention.hours": _RETENTION,
     "cleanup.policy": f"{_RETENTION}; {_KEY}",
     "delete.retention.ms": _KEY,
     "min.compaction.lag.ms": _KEY,
@@ -35,7 +35,7 @@ KAFKA = {
     "local.retention.ms": _SERVERS,
     "local.retention.bytes": _SERVERS,
 }
-"""Those of Kafka's topics: what to do instead."""
+"""Those of Kafka's topics, and two of its brokers that are taken for such: what to do instead."""
 _VERSIONS = "'history' = '30 days' says which versions a table remembers"
 _CONFLICTS = "'isolation-level' says what conflicts: serializable, or snapshot"
 _CHANGES = "changes are there without it: SELECT ... CHANGES FROM VERSION 1, or `t$changes`"

@@ -33,18 +33,27 @@ INSERT INTO pravega.shop.orders VALUES (1, 'ann', 12.50, now()), (2, 'bob', 7.20
 """
 """The table of README.md, which other pages begin with."""
 MADE_BEFORE = {
-    "docs/streaming.md": ORDERS,
-    "docs/writing.md": ORDERS,
     "docs/formats.md": "CREATE NAMESPACE pravega.shop",
     "docs/ingestion.md": ORDERS,
     "docs/keyed-tables.md": ORDERS,
+    "docs/procedures.md": ORDERS,
+    "docs/realtime.md": ORDERS,
+    "docs/sql.md": ORDERS,
+    "docs/streaming.md": ORDERS,
+    "docs/time-travel.md": ORDERS,
+    "docs/writing.md": ORDERS,
 }
 SINCE = {
+    "docs/bad-events.md": "4.2",
     "docs/formats.md": "4.1",
     "docs/key-value-tables.md": "4.1",
     "docs/keyed-tables.md": "4.2",
+    "docs/procedures.md": "4.2",
+    "docs/realtime.md": "4.3",
     "docs/sql.md": "4.2",
     "docs/streaming.md": "4.3",
+    "docs/tables.md": "4.2",
+    "docs/time-travel.md": "4.2",
 }
 """Which Spark has all that a page shows."""
 _FILE = re.compile(r"# (\w+\.py)\n")

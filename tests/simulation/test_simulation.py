@@ -1,4 +1,4 @@
-"""Histories of drivers and readers on a cluster in memory, with all that can go wrong; see docs/testing.md."""
+"""Histories of drivers and readers on a cluster in memory, with all that can go wrong; docs/internals/test-suite.md."""
 
 from __future__ import annotations
 

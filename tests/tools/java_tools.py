@@ -30,7 +30,7 @@ _OF_PROGRAMS = {
         "-Dzookeeper.forceSync=no",
     ]
 }
-"""Measured in docs/testing.md ("Where the time goes")."""
+"""Measured: docs/internals/test-suite.md ("Where the CPU goes")."""
 _LAUNCHER = "org.apache.spark.launcher.Main"
 """It has another program's name among its arguments."""
 

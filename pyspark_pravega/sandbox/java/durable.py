@@ -9,6 +9,7 @@ folder that was moved would be strange to it otherwise.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def _bookie(folder: Path, ports: Ports) -> Mapping[str, object]:
         "bookieId": "sandbox",
         "bookiePort": ports.bookie,
         "advertisedAddress": LOOPBACK,
-        "listeningInterface": "lo",
+        "listeningInterface": "lo" if sys.platform == "linux" else "lo0",
         "allowLoopback": "true",
         "httpServerEnabled": "false",
         "metadataServiceUri": f"zk://{LOOPBACK}:{ports.zookeeper}{_LEDGERS}",

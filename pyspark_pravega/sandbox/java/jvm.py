@@ -17,8 +17,8 @@ LOOPBACK = "127.0.0.1"
 _LOGBACK = Path(__file__).parents[1] / "artifacts" / "logback.xml"
 _CONTAINERS = 16
 """Segment containers. After each few changes Pravega looks at every segment of a container, so its work grows with the
-number of segments in one; the standalone's own choice is 4 (measured in docs/testing.md). The store and the controller
-have to be told the same number."""
+number of segments in one; the standalone's own choice is 4 (measured: docs/internals/test-suite.md). The store and the
+controller have to be told the same number."""
 FORK_JOIN_WORKERS = max(4, (os.cpu_count() or 1) - 1)
 """As many as Java would have, but with two processors that is one, and then it starts a thread for each asynchronous
 step of the controller."""
