@@ -39,22 +39,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     commands = sandbox.add_subparsers(dest="sandbox_command", metavar="COMMAND", required=True)
 
-    start = commands.add_parser(
-        "start",
-        help="start both servers, and print how to reach them",
-        description="Example: pravega-spark sandbox start --detach",
-    )
-    start.add_argument("--in-memory", action="store_true", help="have the data in memory, and lose it with the servers")
-    start.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
-    start.add_argument("--controller-port", type=int, metavar="N", help="default: the last one if it is free")
-    start.add_argument("--registry-port", type=int, metavar="N", help="default: the last one if it is free")
-    start.add_argument("--heap", metavar="SIZE", help="memory for Pravega (default: 1g; with --in-memory 2g)")
-    start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
-    start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
-    start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
-    start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
-    start.set_defaults(run=_start)
-
+    start = _register_start(commands)
     status = commands.add_parser(
         "status",
         help=f"tell whether it runs (exit code 0) or not ({NOT_RUNNING})",
@@ -95,6 +80,27 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             metavar="DIR",
             help=f"the sandbox's folder, one sandbox in each (default: {places.state_folder()})".replace("%", "%%"),
         )
+
+
+def _register_start(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    start = commands.add_parser(
+        "start",
+        help="start both servers, and print how to reach them",
+        description="Example: pravega-spark sandbox start --detach",
+    )
+    start.add_argument("--in-memory", action="store_true", help="have the data in memory, and lose it with the servers")
+    start.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
+    start.add_argument("--controller-port", type=int, metavar="N", help="default: the last one if it is free")
+    start.add_argument("--registry-port", type=int, metavar="N", help="default: the last one if it is free")
+    start.add_argument("--heap", metavar="SIZE", help="memory for Pravega (default: 1g; with --in-memory 2g)")
+    start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
+    start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
+    start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
+    start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
+    start.set_defaults(run=_start)
+    return start
 
 
 def _start(args: argparse.Namespace) -> int:
