@@ -135,7 +135,11 @@ def has_data(folder: Path) -> bool:
     Args:
         folder: the sandbox's; it may not exist.
     """
-    return (folder / DATA).exists()
+    try:
+        about = load(folder)
+    except SandboxError:
+        return True
+    return about is not None and about.whole
 
 
 def full_disk(folder: Path) -> str:
