@@ -116,7 +116,9 @@ def _bookie(folder: Path, ports: Ports) -> Mapping[str, object]:
         "journalMaxSizeMB": 64,
         "journalMaxBackups": 0,
         "journalPreAllocSizeMB": 4,
-        "entryLogSizeLimit": 64 * _MEBIBYTE,
+        # Journals are removed after a checkpoint, which comes with each new entry log.
+        "logSizeLimit": 64 * _MEBIBYTE,
+        "flushEntrylogBytes": 16 * _MEBIBYTE,
         "skipListSizeLimit": 16 * _MEBIBYTE,
         "numAddWorkerThreads": 1,
         "numReadWorkerThreads": 2,
