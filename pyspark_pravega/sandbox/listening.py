@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from pyspark_pravega.sandbox import readiness
@@ -12,6 +13,7 @@ from pyspark_pravega.sandbox.security import Secured
 from pyspark_pravega.security import Tls
 
 _NAMES = ("zookeeper", "segment_store", "controller", "registry")
+_LINGER_S, _POLL_S = 2.0, 0.05
 _DURABLE_NAMES = (*_NAMES, "bookie", "controller_rest")
 
 
@@ -33,11 +35,19 @@ def choose(given: Mapping[str, int | None], former: Mapping[str, int], *, durabl
     chosen = {name: port for name, port in given.items() if port is not None}
     for name in names:
         port = former.get(name)
-        if name not in chosen and port is not None and port not in chosen.values() and is_free(port):
+        if name not in chosen and port is not None and port not in chosen.values() and _becomes_free(port):
             chosen[name] = port
     missing = [name for name in names if name not in chosen]
     chosen |= zip(missing, free_ports(len(missing), besides=chosen.values()), strict=True)
     return Ports(**chosen)
+
+
+def _becomes_free(port: int) -> bool:
+    """Whether a port is free, or is so soon: a process that was killed may keep it until the last thread is gone."""
+    deadline = time.monotonic() + _LINGER_S
+    while not (free := is_free(port)) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return free
 
 
 def access_to(secured: Secured) -> Access:
