@@ -34,6 +34,7 @@ class BuildWithJars(build_py):  # type: ignore[misc]
             raise SystemExit(f"pyspark-pravega runs on Spark {', '.join(java.versions())}; pyspark {version} is here")
         folder = (ROOT if self.editable_mode else Path(self.build_lib)) / JARS
         java.compile_jar(version, [home / "jars"], folder / java.jar_name(version))
+        java.compile_sandbox([home / "jars"], folder / java.SANDBOX_JAR)
         add_ivy(home / "jars", folder)
 
 

@@ -1,7 +1,7 @@
-"""Compiles the Java part: one jar for each Spark.
+"""Compiles the Java part: one jar for each Spark, and one of the sandbox.
 
 `common` is compiled for all of them. A folder `spark-4.1` has what is so since Spark 4.1: of each class the file of the
-newest folder counts that isn't newer than the Spark.
+newest folder counts that isn't newer than the Spark. `sandbox` runs the sandbox's servers, and isn't for Spark.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 _FOLDER = "spark-"
+SANDBOX_JAR = "pyspark-pravega-sandbox.jar"
 
 
 def versions() -> list[str]:
@@ -53,21 +54,48 @@ def compile_jar(spark: str, class_path: Sequence[Path], target: Path) -> None:
     Raises:
         SystemExit: there is no JDK, or it finds mistakes, which it has told.
     """
-    # Not looked at: class files of others (classfile, path, processing), what later JDKs say of 17 (options), and
+    # By this the classes know which Spark they are for.
+    manifest = f"Implementation-Version: {spark}\n"
+    _compile(sources(spark), class_path, target, release=17, manifest=manifest, services_of=[HERE / "common"])
+
+
+def compile_sandbox(class_path: Sequence[Path], target: Path) -> None:
+    """Compile the jar that runs the sandbox's servers.
+
+    Args:
+        class_path: folders with jars, among them ZooKeeper's; any Spark's will do.
+        target: the jar.
+
+    Raises:
+        SystemExit: as `compile_jar`.
+    """
+    # The servers run on Java 11, too.
+    _compile(sorted((HERE / "sandbox").rglob("*.java")), class_path, target, release=11, manifest="")
+
+
+def _compile(
+    files: Sequence[Path],
+    class_path: Sequence[Path],
+    target: Path,
+    *,
+    release: int,
+    manifest: str,
+    services_of: Sequence[Path] = (),
+) -> None:
+    # Not looked at: class files of others (classfile, path, processing), what later JDKs say of old ones (options), and
     # numbers of serialized classes, which only ever travel between JVMs with the same jar (serial).
-    options = ["--release", "17", "-Xlint:all,-options,-serial,-processing,-classfile,-path", "-Werror"]
+    options = ["--release", str(release), "-Xlint:all,-options,-serial,-processing,-classfile,-path", "-Werror"]
     # javac lives for seconds: Java's second compiler costs it more than it gives (6 s of CPU, and 2.8 s so).
     quick = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
     jars = os.pathsep.join(f"{folder}/*" for folder in class_path)
     with tempfile.TemporaryDirectory() as tmp:
-        _run("javac", *quick, *options, "-cp", jars, "-d", f"{tmp}/classes", *map(str, sources(spark)))
+        _run("javac", *quick, *options, "-cp", jars, "-d", f"{tmp}/classes", *map(str, files))
         target.parent.mkdir(parents=True, exist_ok=True)
         staged = Path(tmp) / "shim.jar"
-        # By this the classes know which Spark they are for.
-        manifest = Path(tmp) / "manifest"
-        manifest.write_text(f"Implementation-Version: {spark}\n")
-        files = ["-C", f"{tmp}/classes", ".", "-C", str(HERE / "common"), "META-INF"]
-        _run("jar", "cfm", str(staged), str(manifest), *files)
+        attributes = Path(tmp) / "manifest"
+        attributes.write_text(manifest)
+        services = [word for folder in services_of for word in ("-C", str(folder), "META-INF")]
+        _run("jar", "cfm", str(staged), str(attributes), "-C", f"{tmp}/classes", ".", *services)
         shutil.copyfile(staged, target)
 
 

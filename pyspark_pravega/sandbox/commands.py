@@ -1,4 +1,4 @@
-"""`pravega-spark sandbox start | status | stop | logs | fetch`."""
+"""`pravega-spark sandbox start | status | stop | wipe | logs | fetch`."""
 
 from __future__ import annotations
 
@@ -34,26 +34,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """
     sandbox = subparsers.add_parser(
         "sandbox",
-        description="Run a real Pravega and schema registry on this machine. Their data is in memory. "
+        description="Run a real Pravega and schema registry on this machine. Their data is kept. "
         "Example: pravega-spark sandbox start --detach",
     )
     commands = sandbox.add_subparsers(dest="sandbox_command", metavar="COMMAND", required=True)
 
-    start = commands.add_parser(
-        "start",
-        help="start both servers, and print how to reach them",
-        description="Example: pravega-spark sandbox start --detach --heap 4g",
-    )
-    start.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
-    start.add_argument("--controller-port", type=int, metavar="N", help="default: a free one")
-    start.add_argument("--registry-port", type=int, metavar="N", help="default: a free one")
-    start.add_argument("--heap", default="2g", metavar="SIZE", help="memory for Pravega and its streams (default: 2g)")
-    start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
-    start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
-    start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
-    start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
-    start.set_defaults(run=_start)
-
+    start = _register_start(commands)
     status = commands.add_parser(
         "status",
         help=f"tell whether it runs (exit code 0) or not ({NOT_RUNNING})",
@@ -64,6 +50,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     stop = commands.add_parser("stop", help="end both servers", description="Example: pravega-spark sandbox stop")
     stop.set_defaults(run=_stop)
+
+    wipe = commands.add_parser(
+        "wipe",
+        help="remove the data that is kept: all scopes, streams and schemas",
+        description="Example: pravega-spark sandbox wipe",
+    )
+    wipe.set_defaults(run=_wipe)
 
     logs = commands.add_parser(
         "logs", help="show what the servers wrote", description="Example: pravega-spark sandbox logs -f"
@@ -80,13 +73,34 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fetch.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
     fetch.set_defaults(run=_fetch)
 
-    for command in (start, status, stop, logs):
+    for command in (start, status, stop, wipe, logs):
         command.add_argument(
             "--data-dir",
             type=Path,
             metavar="DIR",
             help=f"the sandbox's folder, one sandbox in each (default: {places.state_folder()})".replace("%", "%%"),
         )
+
+
+def _register_start(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    start = commands.add_parser(
+        "start",
+        help="start both servers, and print how to reach them",
+        description="Example: pravega-spark sandbox start --detach",
+    )
+    start.add_argument("--in-memory", action="store_true", help="have the data in memory, and lose it with the servers")
+    start.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
+    start.add_argument("--controller-port", type=int, metavar="N", help="default: the last one if it is free")
+    start.add_argument("--registry-port", type=int, metavar="N", help="default: the last one if it is free")
+    start.add_argument("--heap", metavar="SIZE", help="memory for Pravega (default: 1g; with --in-memory 2g)")
+    start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
+    start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
+    start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
+    start.add_argument("--detach", action="store_true", help="return when they are up, and leave them running")
+    start.set_defaults(run=_start)
+    return start
 
 
 def _start(args: argparse.Namespace) -> int:
@@ -97,6 +111,7 @@ def _start(args: argparse.Namespace) -> int:
         raise SandboxError("--username is for a sandbox that asks for it: add --auth")
     sandbox = Sandbox(
         data_dir=folder,
+        durable=not args.in_memory,
         pravega=args.pravega,
         controller_port=args.controller_port,
         registry_port=args.registry_port,
@@ -109,12 +124,13 @@ def _start(args: argparse.Namespace) -> int:
         try:
             _say(f"starting Pravega {sandbox.pravega} and its schema registry ...")
             began = time.monotonic()
+            where = _where_data_is(folder, in_memory=args.in_memory)
             sandbox.start()
             # What a start prints often ends in a log: the password isn't for that.
             print(_exports(sandbox.environment(secrets=False)), flush=True)
             if args.auth:
                 _say(f'the user and the password are set by: eval "$({_command("status --env", args)})"')
-            _say(f"up after {time.monotonic() - began:.0f} s; data is in memory, logs are in {folder}")
+            _say(f"up after {time.monotonic() - began:.0f} s; {where}, logs are in {folder}")
             if args.detach:
                 sandbox.detach()
                 _say(f"stop it with: {_command('stop', args)}")
@@ -128,21 +144,41 @@ def _start(args: argparse.Namespace) -> int:
             sandbox.stop()
 
 
+def _where_data_is(folder: Path, *, in_memory: bool) -> str:
+    from pyspark_pravega.sandbox import data, state
+
+    kept = data.has_data(folder)
+    if in_memory:
+        return "data is in memory" + (f" (what is kept in {folder / data.DATA} is left alone)" if kept else "")
+    if not kept and (folder / state.PRAVEGA_LOG).exists():
+        _say(
+            "this folder's sandbox has had its data in memory, and that is gone; from now on it is kept "
+            "(--in-memory: as before)"
+        )
+    return f"data is {'still' if kept else 'kept'} in {folder / data.DATA}"
+
+
 def _stay(sandbox: Sandbox, folder: Path) -> int:
     """Wait until a signal, which is raised here, or until a server has ended."""
-    from pyspark_pravega.sandbox import state
+    from pyspark_pravega.sandbox import data, state
     from pyspark_pravega.sandbox.readiness import last_lines
 
+    warned = False
     while not (ended := sandbox.ended()):
         time.sleep(_POLL_S)
+        if not warned and sandbox.durable and (full := data.full_disk(folder)):
+            warned = True
+            _say(f"no more is written{full}: make room")
     if state.load(folder) is None:
         _say("stopped by another process")
         return 0
     log = folder / f"{ended[0]}.log"
-    raise SandboxError(f"{' and '.join(ended)} ended by itself; see {log}\n{last_lines(log)}")
+    full = data.full_disk(folder)
+    raise SandboxError(f"{' and '.join(ended)} ended by itself{full}; see {log}\n{last_lines(log)}")
 
 
 def _status(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox import data
     from pyspark_pravega.sandbox.state import Health, load
 
     folder = _folder(args)
@@ -151,7 +187,8 @@ def _status(args: argparse.Namespace) -> int:
     if sandbox is None or health is not Health.RUNNING:
         words = f"the sandbox in {folder} is {health.value}"
         if sandbox and health is Health.BROKEN:
-            words += f": {' and '.join(sandbox.ended())} ended; see `{_command('logs', args)}`"
+            full = data.full_disk(folder) if sandbox.durable else ""
+            words += f": {' and '.join(sandbox.ended())} ended{full}; see `{_command('logs', args)}`"
         elif health is Health.NOT_RUNNING:
             words += f"; start it with: {_command('start', args)}"
         # Nothing on standard output for --env, as that is eval'ed.
@@ -168,8 +205,13 @@ def _status(args: argparse.Namespace) -> int:
         print(f"  user             {sandbox.username}; --env tells the password")
     if sandbox.tls_ca:
         print(f"  certificates of  {sandbox.tls_ca}")
+    if sandbox.durable:
+        used, free = _megabytes(data.used_bytes(folder)), _megabytes(data.free_bytes(folder))
+        print(f"  data             {used} in {folder / data.DATA}, {free} are free{data.full_disk(folder)}")
+    else:
+        print("  data             in memory")
     for name, process in sandbox.servers.items():
-        print(f"  {name:<16} process {process.pid}")
+        print(f"  {name:<16} process {process.pid}, {_megabytes(process.resident_bytes())} of memory")
     return 0
 
 
@@ -199,6 +241,23 @@ def _end(sandbox: State, folder: Path) -> None:
         sandbox.save()
         raise
     folders.clean(folder)
+
+
+def _wipe(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox import data, folders
+
+    folder = _folder(args)
+    if not folder.is_dir():
+        _say(f"{folder} holds no data")
+        return 0
+    # Nobody may start servers on it meanwhile.
+    claimed = folders.claim(folder)
+    try:
+        size = data.wipe(folder)
+    finally:
+        claimed.release()
+    _say(f"removed {_megabytes(size)} of data from {folder}" if size else f"{folder} holds no data")
+    return 0
 
 
 def _logs(args: argparse.Namespace) -> int:
@@ -260,6 +319,10 @@ def _folder(args: argparse.Namespace) -> Path:
 
 def _command(name: str, args: argparse.Namespace) -> str:
     return f"pravega-spark sandbox {name}" + (f" --data-dir {shlex.quote(str(args.data_dir))}" if args.data_dir else "")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
 
 
 def _exports(environment: dict[str, str]) -> str:

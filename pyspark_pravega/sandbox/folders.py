@@ -116,7 +116,7 @@ def claim(folder: Path | None) -> Claim:
 
 
 def clean(path: Path) -> None:
-    """Remove what servers that have ended leave behind, but for their logs.
+    """Remove what servers that have ended leave behind, but for their logs and the data that is kept.
 
     Args:
         path: the sandbox's folder.
@@ -124,7 +124,7 @@ def clean(path: Path) -> None:
     state.forget(path)
     secured.forget(path)
     shutil.rmtree(path / "tmp", ignore_errors=True)
-    for settings in (state.PRAVEGA_SETTINGS, state.REGISTRY_SETTINGS):
+    for settings in (state.PRAVEGA_SETTINGS, state.REGISTRY_SETTINGS, *state.DURABLE_SETTINGS):
         (path / settings).unlink(missing_ok=True)
 
 

@@ -54,6 +54,12 @@ class ProcessId:
         """
         return _started(self.pid) == self.started
 
+    def resident_bytes(self) -> int:
+        """How much memory it has; 0 when it's gone."""
+        command = ["ps", "-o", "rss=", "-p", str(self.pid)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout if self.alive() else ""
+        return int(answer.strip() or 0) << 10
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal to this process and to no other; nothing happens when it's gone.
 

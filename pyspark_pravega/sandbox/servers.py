@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from pyspark_pravega.errors import SandboxError
-from pyspark_pravega.sandbox import folders, readiness, state
+from pyspark_pravega.sandbox import data, folders, listening, readiness, state
 from pyspark_pravega.sandbox.files import bundles, releases
 from pyspark_pravega.sandbox.folders import Claim
-from pyspark_pravega.sandbox.java import DEFAULT_TTL_S, LOOPBACK, MAX_TTL_S, Launch, Ports, jvm
-from pyspark_pravega.sandbox.ports import free_ports, is_free
+from pyspark_pravega.sandbox.java import DEFAULT_TTL_S, LOOPBACK, MAX_TTL_S, Launch, Ports, durable, jvm
+from pyspark_pravega.sandbox.ports import is_free
 from pyspark_pravega.sandbox.processes import STOP_GRACE_S, Kept, ProcessId, end
-from pyspark_pravega.sandbox.readiness import Access, PortTakenError
+from pyspark_pravega.sandbox.readiness import PortTakenError
 from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, Secured, passwords_of, secured
 from pyspark_pravega.sandbox.state import State
-from pyspark_pravega.security import Tls
 
 _ATTEMPTS = 5
 
@@ -29,17 +28,18 @@ class Sandbox:
 
     `with Sandbox() as sandbox:` gives two servers that answer at `sandbox.controller_uri` and
     `sandbox.schema_registry_uri`, and ends them after the block, or when this process is gone, however it died. Their
-    data lies in memory, and is gone with them.
+    data lies in memory, and is gone with them. With `durable=True` it lies in the folder, and the next start has it.
     """
 
     def __init__(
         self,
         *,
         data_dir: str | os.PathLike[str] | None = None,
+        durable: bool = False,
         pravega: str | None = None,
         controller_port: int | None = None,
         registry_port: int | None = None,
-        heap: str = "2g",
+        heap: str | None = None,
         registry_heap: str = "256m",
         timeout_s: float = 120.0,
         log_level: str = "WARN",
@@ -57,10 +57,13 @@ class Sandbox:
         Args:
             data_dir: where logs, configuration and state are kept, one sandbox at a time; a temporary folder, removed
                 by `stop`, when None.
+            durable: whether the data is kept in `data_dir`, so that the next start has it; else it lies in memory.
             pravega: Pravega's version, 0.11, 0.12 or 0.13; `$PYSPARK_PRAVEGA_SANDBOX_PRAVEGA`, or 0.13, when None.
-            controller_port: where the controller shall listen; a free port when None.
-            registry_port: where the schema registry shall listen; a free port when None.
-            heap: Pravega's heap, as in Java's `-Xmx`; streams live in it, so it bounds how much data fits.
+            controller_port: where the controller shall listen; when None, where it did before with `durable`, if that
+                is free, else a free port.
+            registry_port: the same for the schema registry.
+            heap: Pravega's heap, as in Java's `-Xmx`; in memory streams live in it, so it bounds how much data fits.
+                When None, `2g` in memory and `1g` with `durable`.
             registry_heap: the schema registry's heap.
             timeout_s: how long the servers may take until they answer, in seconds, fetching them not counted.
             log_level: what the servers write to their logs: ERROR, WARN, INFO, DEBUG.
@@ -77,12 +80,19 @@ class Sandbox:
                 writing). For benchmarks.
 
         Raises:
-            SandboxError: a version that can't be had, a heap size that isn't one, accounts that can't be, or accounts
-                without `auth`; with `tls` also when the library for certificates isn't installed.
+            SandboxError: a version that can't be had, or not with `durable`; `durable` without `data_dir`; a heap size
+                that isn't one, accounts that can't be, or accounts without `auth`; with `tls` also when the library
+                for certificates isn't installed.
         """
+        heap = heap or ("1g" if durable else "2g")
         jvm.check_heap("heap", heap)
         jvm.check_heap("registry_heap", registry_heap)
         self._pravega = releases.chosen(pravega)
+        if durable:
+            data.check_version(self._pravega)
+            if data_dir is None:
+                raise SandboxError("a sandbox that keeps its data needs a folder for it: say data_dir")
+        self._durable = durable
         self._given_dir = None if data_dir is None else Path(data_dir).expanduser().absolute()
         self._given_ports = {"controller_port": controller_port, "registry_port": registry_port}
         self._heap, self._registry_heap, self._log_level = heap, registry_heap, log_level
@@ -111,7 +121,8 @@ class Sandbox:
 
         Raises:
             SandboxError: one is running in the data folder already, a given port is taken, the servers can't be
-                fetched, one ended or didn't answer in time.
+                fetched, one ended or didn't answer in time; the data that is kept there is of another version, or its
+                disk is full.
         """
         if self._claim is not None:
             raise SandboxError(f"this sandbox has been started already; its files are in {self._claim.path}")
@@ -119,10 +130,11 @@ class Sandbox:
         try:
             self._claim = folders.claim(self._given_dir)
             self._require_given_ports()
+            former = data.prepare(self._claim.path, self._pravega).ports if self._durable else {}
             jars, registry_jars = bundles.fetch_all(releases.servers(self._pravega), cache=self._cache)
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    self._start(self._claim.path, jars, registry_jars)
+                    self._start(self._claim.path, jars, registry_jars, former)
                     break
                 except PortTakenError:
                     self._end_servers()
@@ -140,7 +152,7 @@ class Sandbox:
         return self
 
     def stop(self) -> None:
-        """End both servers and forget their data; does nothing when they aren't running.
+        """End both servers; what lies in memory is gone then. Does nothing when they aren't running.
 
         Raises:
             SandboxError: a server can't be ended.
@@ -172,6 +184,11 @@ class Sandbox:
     def pravega(self) -> str:
         """Pravega's version, such as `0.13`."""
         return self._pravega
+
+    @property
+    def durable(self) -> bool:
+        """Whether its data is kept."""
+        return self._durable
 
     @property
     def controller_uri(self) -> str:
@@ -275,52 +292,32 @@ class Sandbox:
     ) -> None:
         self.stop()
 
-    def _start(self, folder: Path, jars: Path, registry_jars: Path) -> None:
+    def _start(self, folder: Path, jars: Path, registry_jars: Path, former: Mapping[str, int]) -> None:
         security = self._secure(folder)
-        access = Access(
-            credentials=security.authentication.servers if security.authentication else None,
-            tls=Tls(ca=str(security.encryption.ca)) if security.encryption else None,
-        )
-        chosen = iter(free_ports(4, besides=self._given_ports.values()))
-        ports = Ports(
-            zookeeper=next(chosen),
-            segment_store=next(chosen),
-            controller=self._given_ports["controller_port"] or next(chosen),
-            registry=self._given_ports["registry_port"] or next(chosen),
+        access = listening.access_to(security)
+        ports = listening.choose(
+            {"controller": self._given_ports["controller_port"], "registry": self._given_ports["registry_port"]},
+            former,
+            durable=self._durable,
         )
         deadline = time.monotonic() + self._timeout_s
-        launch = jvm.pravega(
-            jars,
-            folder,
-            ports,
-            heap=self._heap,
-            log_level=self._log_level,
-            secured=security,
+        launch = (durable if self._durable else jvm).pravega(
+            jars, folder, ports, heap=self._heap, log_level=self._log_level, secured=security,
             preallocate=self._preallocate,
-        )
-        self._launch("pravega", launch, folder / state.PRAVEGA_LOG, ports)
-        readiness.await_ready(
-            "pravega",
-            self._servers["pravega"],
-            folder / state.PRAVEGA_LOG,
-            {
-                ports.zookeeper: None,
-                ports.segment_store: lambda: readiness.segment_store_answers(ports.segment_store, access),
-                ports.controller: lambda: readiness.controller_answers(ports.controller, access),
-            },
-            deadline,
-        )
+        )  # fmt: skip
+        log = folder / state.PRAVEGA_LOG
+        self._launch("pravega", launch, log, ports)
+        checks = listening.pravega_checks(ports, access)
+        readiness.await_ready("pravega", self._servers["pravega"], log, checks, deadline)
         launch = jvm.registry(
             registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level, secured=security
         )
-        self._launch("schema-registry", launch, folder / state.REGISTRY_LOG, ports)
-        readiness.await_ready(
-            "schema-registry",
-            self._servers["schema-registry"],
-            folder / state.REGISTRY_LOG,
-            {ports.registry: lambda: readiness.registry_answers(ports.registry, access)},
-            deadline,
-        )
+        log = folder / state.REGISTRY_LOG
+        self._launch("schema-registry", launch, log, ports)
+        checks = listening.registry_checks(ports, access)
+        readiness.await_ready("schema-registry", self._servers["schema-registry"], log, checks, deadline)
+        if self._durable:
+            data.About(pravega=self._pravega, whole=True, ports=ports.taken()).save(folder)
         self._note(folder, ports, ready=True)
 
     def _secure(self, folder: Path) -> Secured:
@@ -351,7 +348,8 @@ class Sandbox:
             ready=ready,
             detached=False,
             servers={name: server.identity or ProcessId(server.pid, "ended") for name, server in self._servers.items()},
-            ports=dict(vars(ports)),
+            ports=ports.taken(),
+            durable=self._durable,
             username=self.username,
             password=self.password,
             tls_ca=str(secured.folder_of(folder) / secured.CA) if self._authority else None,

@@ -20,6 +20,8 @@ PRAVEGA_LOG = "pravega.log"
 REGISTRY_LOG = "schema-registry.log"
 PRAVEGA_SETTINGS = "pravega.properties"
 REGISTRY_SETTINGS = "schema-registry.properties"
+DURABLE_SETTINGS = ("zookeeper.properties", "bookie.properties", "segment-store.properties", "controller.properties")
+"""Those of a Pravega that keeps its data."""
 
 
 class Health(Enum):
@@ -54,6 +56,8 @@ class State:
     username: str | None = None
     """Who may do everything; None: it asks nobody who they are."""
     password: str | None = field(default=None, repr=False)
+    durable: bool = False
+    """Whether its data is kept in the folder. In sandboxes of older versions of this package it never was."""
     tls_ca: str | None = None
     """A PEM file with the certificate of the authority to trust; None: it speaks without TLS."""
 

@@ -34,7 +34,8 @@ _OWN, _NATIVE = "pyspark-pravega", "pyspark-pravega-native"
 _SPARKS_OWN = {"pyspark", "py4j"}
 """What the cluster's Spark brings itself, for the version that it is."""
 _LEFT_OUT = re.compile(
-    r"(pyspark_pravega/(live|sandbox)|pyarrow/(include|tests)|numpy/(.+/)?(include|tests))/|pyspark_pravega/jars/ivy-"
+    r"(pyspark_pravega/(live|sandbox)|pyarrow/(include|tests)|numpy/(.+/)?(include|tests))/"
+    r"|pyspark_pravega/jars/(ivy-|pyspark-pravega-sandbox)"
 )
 """What no task and no driver in a cluster loads: the live page, the sandbox and its Ivy, headers for C, tests."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)([^;]*)(;.*)?")

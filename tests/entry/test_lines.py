@@ -409,7 +409,7 @@ def test_bash_completes_commands_options_and_names(settings: Settings, catalog: 
         return [word.strip() for word in done.stdout.splitlines()]
 
     assert completed("pravega-spark sc") == ["schema", "scale"]
-    assert {"start", "status", "stop", "logs", "fetch"} <= set(completed("pravega-spark sandbox "))
+    assert {"start", "status", "stop", "wipe", "logs", "fetch"} <= set(completed("pravega-spark sandbox "))
     assert completed("pravega-spark top --o") == ["--once"]
     assert completed(f"pravega-spark tail {namespace}.o") == [f"{namespace}.order_lines"]
     assert completed(f"pravega-spark streams {namespace[:-1]}") == [namespace]

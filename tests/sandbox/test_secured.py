@@ -336,7 +336,7 @@ def test_from_the_command_line(folder: Path) -> None:
     assert readiness.registry_answers(port_of(environment["PRAVEGA_SCHEMA_REGISTRY_URI"]), who) is None
 
     assert run("stop", "--data-dir", folder).returncode == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["lock", "pravega.log", "schema-registry.log"]
+    assert sorted(path.name for path in folder.iterdir()) == ["data", "lock", "pravega.log", "schema-registry.log"]
 
 
 def test_stop_removes_what_a_killed_start_left(tmp_path: Path) -> None:

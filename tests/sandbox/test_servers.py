@@ -21,7 +21,7 @@ from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream, deadline
 from pyspark_pravega.errors import ControllerUnavailableError, SandboxError, StreamNotFoundError, UnavailableError
-from pyspark_pravega.sandbox import Sandbox, readiness, servers
+from pyspark_pravega.sandbox import Sandbox, listening, readiness
 from pyspark_pravega.sandbox.files import RELEASES, chosen, fetch
 from pyspark_pravega.sandbox.java.changed import class_jar
 from pyspark_pravega.sandbox.ports import Listener, free_ports, is_free, listeners
@@ -136,7 +136,7 @@ def second(sandbox: Sandbox) -> Iterator[Second]:
     with pytest.MonkeyPatch.context() as patch, socket.socket() as other, ThreadPoolExecutor(1) as thread:
         other.bind(("127.0.0.1", lost))
         other.listen()
-        patch.setattr(servers, "free_ports", choose)
+        patch.setattr(listening, "free_ports", choose)
         early = thread.submit(create_as_soon_as_it_answers, f"tcp://127.0.0.1:{controller}")
         second.start()
     assert not choices

@@ -22,7 +22,14 @@ DIST, FOLDER = ROOT / "dist", ROOT / "build" / "release-check"
 PACKAGE, NATIVE = "pyspark_pravega", "pyspark_pravega_native"
 IN_WHEEL = (
     *(f"jars/pyspark-pravega-spark-{spark}.jar" for spark in ("4.0", "4.1", "4.2", "4.3")),
-    *("jars/ivy-", "py.typed", "_version.py", "live/page/index.html", "sandbox/artifacts/"),
+    *(
+        "jars/ivy-",
+        "jars/pyspark-pravega-sandbox.jar",
+        "py.typed",
+        "_version.py",
+        "live/page/index.html",
+        "sandbox/artifacts/",
+    ),
 )
 IN_SOURCES = (
     *("jvm/common/pyspark/pravega/PravegaCatalog.java", "jvm/jars.py", "setup.py"),

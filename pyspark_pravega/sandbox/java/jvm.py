@@ -19,7 +19,7 @@ _CONTAINERS = 16
 """Segment containers. After each few changes Pravega looks at every segment of a container, so its work grows with the
 number of segments in one; the standalone's own choice is 4 (measured: docs/internals/test-suite.md). The store and the
 controller have to be told the same number."""
-_FORK_JOIN_WORKERS = max(4, (os.cpu_count() or 1) - 1)
+FORK_JOIN_WORKERS = max(4, (os.cpu_count() or 1) - 1)
 """As many as Java would have, but with two processors that is one, and then it starts a thread for each asynchronous
 step of the controller."""
 _HEAP = re.compile(r"[1-9][0-9]*[kmgKMG]")
@@ -33,6 +33,14 @@ class Ports:
     segment_store: int
     controller: int
     registry: int
+    bookie: int | None = None
+    """Of a Pravega that keeps its data; the standalone server has none."""
+    controller_rest: int | None = None
+    """The same: there the controller's REST server can't be switched off."""
+
+    def taken(self) -> dict[str, int]:
+        """What listens there to port."""
+        return {name: port for name, port in vars(self).items() if port is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +104,7 @@ def pravega(
         settings |= _pravega_authentication(asking)
     if secured and secured.encryption:
         settings |= _pravega_encryption(secured.encryption)
-    file = _write_settings(folder / state.PRAVEGA_SETTINGS, settings)
+    file = write_settings(folder / state.PRAVEGA_SETTINGS, settings)
     properties = {
         "singlenode.configurationFile": str(file),
         # Not in the file, which the segment store of 0.11 doesn't read.
@@ -104,20 +112,20 @@ def pravega(
         "pravegaservice.service.published.host.nameOrIp": LOOPBACK,
         # The standalone's own choice of 128 MiB is full after a few bulk writes; it then throttles everybody by 25 s a
         # call. A system property overrides it, a line of the file doesn't. The cache lies outside the heap.
-        "pravegaservice.cache.size.max": str(_bytes(heap) // 2),
+        "pravegaservice.cache.size.max": str(size_of(heap) // 2),
         # The other layout, of chunks, notes them in tables of its own. Each note may be followed by an append of no
         # bytes, after which a server can be busy for ever (docs/pravega-facts.md). In memory chunks bring nothing.
         "pravegaservice.storage.layout": "ROLLING_STORAGE",
         "pravegaservice.container.count": str(_CONTAINERS),
         "controller.container.count": str(_CONTAINERS),
-        "java.util.concurrent.ForkJoinPool.common.parallelism": str(_FORK_JOIN_WORKERS),
+        "java.util.concurrent.ForkJoinPool.common.parallelism": str(FORK_JOIN_WORKERS),
         # Without authentication nothing signs tokens.
         tokens.KEY_FILE: str(asking.signing_key if asking else os.devnull),
         tokens.TTL: str(asking.token_ttl_s if asking else tokens.DEFAULT_TTL_S),
     }
     memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
-    class_path = [changed.class_jar(jars, _temporary(folder)), jars]
-    return _launch(class_path, folder, "io.pravega.local.LocalPravegaEmulator", properties, memory, log_level)
+    class_path = [changed.class_jar(jars, temporary(folder)), jars]
+    return launch(class_path, folder, ["io.pravega.local.LocalPravegaEmulator"], properties, memory, log_level)
 
 
 def registry(
@@ -162,9 +170,10 @@ def registry(
             "schemaRegistry.security.tls.server.privateKey.location": encrypted.key_store,
             "schemaRegistry.security.tls.server.privateKey.pwd.location": encrypted.store_password,
         }
-    file = _write_settings(folder / state.REGISTRY_SETTINGS, settings)
+    file = write_settings(folder / state.REGISTRY_SETTINGS, settings)
     properties = {"conf.file": str(file)}
-    return _launch([jars], folder, "io.pravega.schemaregistry.service.Main", properties, [f"-Xmx{heap}"], log_level)
+    main = "io.pravega.schemaregistry.service.Main"
+    return launch([jars], folder, [main], properties, [f"-Xmx{heap}"], log_level)
 
 
 def _pravega_authentication(asking: Authentication) -> dict[str, object]:
@@ -187,28 +196,62 @@ def _pravega_encryption(encrypted: Encryption) -> dict[str, object]:
     }
 
 
-def _write_settings(file: Path, settings: Mapping[str, object]) -> Path:
+def write_settings(file: Path, settings: Mapping[str, object]) -> Path:
+    """Write a file of Java's properties, which only this user may read.
+
+    Args:
+        file: where.
+        settings: name to value.
+
+    Returns:
+        The file.
+    """
     # A backslash begins an escape in Java's properties.
     lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
     return write_private(file, "".join(lines))
 
 
-def _bytes(heap: str) -> int:
+def size_of(heap: str) -> int:
+    """How many bytes a heap size is.
+
+    Args:
+        heap: as in `-Xmx`.
+    """
     return int(heap[:-1]) << {"k": 10, "m": 20, "g": 30}[heap[-1].lower()]
 
 
-def _temporary(folder: Path) -> Path:
-    temporary = folder / "tmp"
-    temporary.mkdir(mode=0o700, exist_ok=True)
-    return temporary
+def temporary(folder: Path) -> Path:
+    """A folder for temporary files.
+
+    Args:
+        folder: the sandbox's.
+    """
+    place = folder / "tmp"
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
 
 
-def _launch(
-    folders: list[Path], folder: Path, main: str, properties: Mapping[str, str], memory: list[str], log_level: str
+def launch(
+    entries: list[Path],
+    folder: Path,
+    program: list[str],
+    properties: Mapping[str, str],
+    memory: list[str],
+    log_level: str,
 ) -> Launch:
+    """How to start a server.
+
+    Args:
+        entries: jars of the class path, the last one a folder of them.
+        folder: the sandbox's.
+        program: the main class, and its arguments.
+        properties: system properties.
+        memory: Java's options for it.
+        log_level: WARN, INFO, DEBUG ...
+    """
     properties = {
         **properties,
-        "java.io.tmpdir": str(_temporary(folder)),
+        "java.io.tmpdir": str(temporary(folder)),
         "logback.configurationFile": str(_LOGBACK),
         "sandbox.log.level": log_level,
     }
@@ -218,10 +261,10 @@ def _launch(
         # A server that has run out of memory hangs otherwise, and every caller with it.
         "-XX:+ExitOnOutOfMemoryError",
         *(f"-D{key}={value}" for key, value in properties.items()),
-        main,
+        *program,
     ]
     # Sorted, as the order of a `*` class path is the file system's; in the environment, to keep process lists legible.
-    *before, jars = folders
+    *before, jars = entries
     class_path = os.pathsep.join(map(str, [*before, *sorted(jars.glob("*.jar"))]))
     # Pravega's client, which both servers hold, would take a user's credentials from there for its own.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("pravega_client_")}
