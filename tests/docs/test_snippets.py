@@ -54,6 +54,7 @@ SINCE = {
     "docs/streaming.md": "4.3",
     "docs/tables.md": "4.2",
     "docs/time-travel.md": "4.2",
+    "docs/writing.md": "4.2",
 }
 """Which Spark has all that a page shows."""
 _FILE = re.compile(r"# (\w+\.py)\n")

@@ -266,6 +266,12 @@ def test_alembic_goes_up_and_down(engine: Engine, tmp_path: Path) -> None:
 
     alembic.command.upgrade(config, "a1")
     assert now() == (["a1"], ["id"])
+    with engine.connect() as connection:
+        there = sqlalchemy.inspect(connection)
+        assert sorted(there.get_table_names()) == ["alembic_version", "m"]
+        assert there.get_view_names() == []
+        keys = {table: there.get_pk_constraint(table)["constrained_columns"] for table in there.get_table_names()}
+    assert keys == {"alembic_version": ["version_num"], "m": ["id"]}
     alembic.command.upgrade(config, "head")
     assert now() == (["b2"], ["id", "name"])
     alembic.command.downgrade(config, "a1")

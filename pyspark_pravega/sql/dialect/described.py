@@ -51,7 +51,7 @@ def description_of(rows: Iterable[tuple[str, str, str | None]]) -> Description:
     checks = {}
     for name, text in constraints.items():
         if match := _KEY.match(text):
-            key = (name, [quoted.replace("``", "`") or plain for quoted, plain in _NAME.findall(match[1])])
+            key = (name, names_in(match[1]))
         elif match := _CHECK.match(text):
             checks[name] = match[1]
     return Description(
@@ -61,6 +61,15 @@ def description_of(rows: Iterable[tuple[str, str, str | None]]) -> Description:
         key=key,
         checks=checks,
     )
+
+
+def names_in(columns: str) -> list[str]:
+    """The names of columns, of a list as a key has it.
+
+    Args:
+        columns: with commas, quoted where a name is no word.
+    """
+    return [quoted.replace("``", "`") or plain for quoted, plain in _NAME.findall(columns)]
 
 
 def not_null(information: str) -> set[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from pyhive import hive, sqlalchemy_hive
 from sqlalchemy import bindparam, exc, schema, text
 from sqlalchemy.engine import reflection
 
-from pyspark_pravega.sql.dialect.compiling import PravegaCompiler, PravegaDDLCompiler
-from pyspark_pravega.sql.dialect.described import Description, description_of, not_null, pattern_of
+from pyspark_pravega.sql.dialect.compiling import KEYS_SINCE, PravegaCompiler, PravegaDDLCompiler
+from pyspark_pravega.sql.dialect.described import Description, description_of, names_in, not_null, pattern_of
 from pyspark_pravega.sql.dialect.types import COLSPECS, PravegaTypeCompiler, type_of
 
+_VIEWS_SINCE = (4, 2)
+"""The Spark that asks catalogs for views."""
 _NOT_THERE = ("[TABLE_OR_VIEW_NOT_FOUND]", "[SCHEMA_NOT_FOUND]")
 
 
@@ -37,6 +40,10 @@ class PravegaDialect(sqlalchemy_hive.HiveDialect):  # type: ignore[misc]
         """PyHive."""
         return hive
 
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
+        numbers = re.match(r"\d+(\.\d+)*", str(connection.scalar(text("SELECT version()"))))
+        return tuple(map(int, numbers.group().split("."))) if numbers else ()
+
     def _get_default_schema_name(self, connection: Any) -> str:
         name = str(connection.scalar(text("SELECT current_database()")))
         # Spark quotes one that is no word.
@@ -53,7 +60,9 @@ class PravegaDialect(sqlalchemy_hive.HiveDialect):  # type: ignore[misc]
         return [row.tableName for row in rows if not row.isTemporary and row.tableName not in views]
 
     def get_view_names(self, connection: Any, schema: str | None = None, **_: Any) -> list[str]:
-        """The views of a namespace."""
+        """The views of a namespace; a Spark whose catalogs have none has none."""
+        if self.server_version_info < _VIEWS_SINCE:
+            return []
         rows = connection.execute(text("SHOW VIEWS" + self._in(schema)))
         return [row.viewName for row in rows if not row.isTemporary]
 
@@ -89,6 +98,9 @@ class PravegaDialect(sqlalchemy_hive.HiveDialect):  # type: ignore[misc]
     def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         """The primary key."""
         name, columns = self._described(connection, table_name, schema, **kw).key
+        if self.server_version_info < KEYS_SINCE:
+            rows = connection.execute(text(f"SHOW TBLPROPERTIES {self._name(table_name, schema)}"))
+            columns = names_in(next((row.value for row in rows if row.key == "primary-key"), ""))
         return {"constrained_columns": columns, "name": name}
 
     def get_check_constraints(

@@ -110,5 +110,7 @@ SELECT one FROM mine;
 DROP NAMESPACE two_users CASCADE;
 
 -- bob
+-- since 4.2
 SHOW VIEWS;
+
 DROP NAMESPACE two_users_bob;
