@@ -134,8 +134,9 @@ def test_options_that_mean_nothing_are_refused_when_a_read_is_defined(spark: Spa
             ("subscribe", 'is Kafka\'s, and means nothing here: name the stream, as in load\\("scope/stream"\\)'),
             ("nothingKnown", "known are: "),
         ):
-            with pytest.raises(AnalysisException, match=rf"(?s)\[PRAVEGA_INVALID_CONFIGURATION\].*{words}"):
+            with pytest.raises(AnalysisException, match=rf"\[PRAVEGA_INVALID_CONFIGURATION\].*{words}") as refused:
                 (spark.readStream if is_stream else spark.read).option(option, "x").table(table)
+            assert (refused.value.getSqlState(), "\n" in str(refused.value)) == ("42616", False)
     taken = spark.readStream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 5).table(table)
     assert taken.select("id", "_corrupt_record").columns == ["id", "_corrupt_record"]
 

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import pyspark.pravega.catalog.PravegaTable;
@@ -33,10 +34,22 @@ import scala.runtime.BoxedUnit;
 public final class EarlyChecks implements SparkSessionExtensionsProvider {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectCheckRule(session -> onEachNode(EarlyChecks::checkOptions));
-    extensions.injectCheckRule(session -> onEachNode(EarlyChecks::checkKeys));
+    // Not as rules that check: Spark adds the plan to what these throw, and takes the SQLSTATE away.
+    extensions.injectPostHocResolutionRule(session -> new Looks());
     extensions.injectPostHocResolutionRule(session -> new ValuesInOrder());
+    // Older Sparks make the plans of UPDATE and MERGE behind those.
+    extensions.injectCheckRule(session -> onEachNode(EarlyChecks::checkKeys));
     return BoxedUnit.UNIT;
+  }
+
+  /** Looks at a plan, and leaves it as it is. */
+  private static final class Looks extends Rule<LogicalPlan> {
+    @Override
+    public LogicalPlan apply(LogicalPlan plan) {
+      onEachNode(EarlyChecks::checkOptions).apply(plan);
+      onEachNode(EarlyChecks::checkKeys).apply(plan);
+      return plan;
+    }
   }
 
   private static Function1<LogicalPlan, BoxedUnit> onEachNode(Consumer<LogicalPlan> check) {
