@@ -55,7 +55,8 @@ STAND_INS = {"docs/from-kafka.md": 'topic = spark.readStream.table("pravega.shop
 """Python in place of a page's snippet that can't run."""
 SINCE = {
     "docs/bad-events.md": "4.2",
-    "docs/cdc.md": "4.1",
+    "docs/cdc.md": "4.2",
+    "docs/dashboards.md": "4.2",
     "docs/formats.md": "4.1",
     "docs/key-value-tables.md": "4.1",
     "docs/keyed-tables.md": "4.2",
@@ -65,8 +66,8 @@ SINCE = {
     "docs/streaming.md": "4.3",
     "docs/tables.md": "4.2",
     "docs/time-travel.md": "4.2",
-    "docs/writing.md": "4.2",
     "docs/undo.md": "4.2",
+    "docs/writing.md": "4.2",
 }
 """Which Spark has all that a page shows."""
 _FILE = re.compile(r"# (\w+\.py)\n")
