@@ -7,7 +7,7 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -77,7 +77,7 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
     if (node instanceof WriteDelta write
         && write.originalTable() instanceof DataSourceV2Relation relation
         && relation.table() instanceof PravegaTable table) {
-      new Keys(table, relation.outputSet(), conditions(write.query())).check(write.query());
+      new Keys(table, conditions(write.query())).check(write.query());
     }
   }
 
@@ -115,12 +115,12 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
   }
 
   /** What a statement's plan makes of keys: a row that changes is one that is deleted and one that is inserted. */
-  private record Keys(PravegaTable table, AttributeSet columns, List<Expression> conditions) {
+  private record Keys(PravegaTable table, List<Expression> conditions) {
     void check(LogicalPlan query) {
       query.foreach(
           node -> {
             if (node instanceof Expand expand && expand.projections().size() == 2) {
-              check(expand.output(), expand.projections().apply(0), expand.projections().apply(1), true);
+              check(expand.output(), expand.projections().apply(0), expand.projections().apply(1));
             } else if (node instanceof MergeRows merge) {
               checkAll(merge, merge.matchedInstructions());
               checkAll(merge, merge.notMatchedBySourceInstructions());
@@ -132,27 +132,32 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
     private void checkAll(MergeRows merge, Seq<MergeRows.Instruction> instructions) {
       for (MergeRows.Instruction one : CollectionConverters.asJava(instructions)) {
         if (one instanceof MergeRows.Split split) {
-          check(merge.output(), split.output(), split.otherOutput(), false);
+          check(merge.output(), split.output(), split.otherOutput());
         }
       }
     }
 
-    /**
-     * @param strictly whether a value must be known to be the key that is there; else it may come from the source, of whose
-     *     values only the rows tell
-     */
+    /** Refuses what is another key for sure, or for all rows but one. Of all else only the rows tell. */
     private void check(
-        Seq<? extends Expression> output, Seq<Expression> deleted, Seq<Expression> inserted, boolean strictly) {
+        Seq<? extends Expression> output, Seq<Expression> deleted, Seq<Expression> inserted) {
       for (int at = 0; at < output.size(); at++) {
         String name = ((Attribute) output.apply(at)).name();
         if (table.primaryKey().contains(name)) {
           Expression before = plain(deleted.apply(at));
           Expression after = plain(inserted.apply(at));
-          if (!isSame(before, after) && (strictly || after.references().subsetOf(columns))) {
+          if (isOther(before, after) && !isSame(before, after)) {
             table.refuseOtherKey(name);
           }
         }
       }
+    }
+
+    /** A value that is the same for all rows, or the key with something added to it. */
+    private static boolean isOther(Expression before, Expression after) {
+      return after.foldable()
+          || after instanceof BinaryArithmetic sum
+              && (plain(sum.left()).semanticEquals(before) && sum.right().foldable()
+                  || plain(sum.right()).semanticEquals(before) && sum.left().foldable());
     }
 
     private boolean isSame(Expression before, Expression after) {
