@@ -30,6 +30,7 @@ from pyspark_pravega.connector.log.entry_keys import FIRST_JOB
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import DEFAULT_TIMEOUT_S
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
@@ -85,7 +86,7 @@ def test_a_hundred_catalogs_share_one_process(spark: SparkSession, sandbox: Sand
         session.conf.set(prefix, "pyspark.pravega.PravegaCatalog")
         session.conf.set(f"{prefix}.controller-uri", sandbox.controller_uri)
         session.conf.set(f"{prefix}.schema-registry-uri", sandbox.schema_registry_uri)
-        session.conf.set(f"{prefix}.timeout", "10.0")
+        session.conf.set(f"{prefix}.timeout", repr(DEFAULT_TIMEOUT_S))
         session.conf.set(f"{prefix}.format-classes", FORMAT_CLASSES)
         # To count them would be a query of Spark's.
         return len(session.sql(f"SHOW NAMESPACES IN shared_{number}").collect())
