@@ -80,6 +80,8 @@ def test_each_goes_on_with_what_others_have_written(sandbox: Sandbox, tmp_path: 
     if len(pythons) == 2:
         pytest.skip("no other Spark is here: make test SPARK=4.1, or make jars, brings one")
     environment = clean_environment(sandbox.environment())
+    # Another test of this process may have said that workers are this Spark's.
+    environment.pop("PYSPARK_PYTHON", None)
     ran = []
     for turn, python in enumerate(pythons):
         done = subprocess.run(

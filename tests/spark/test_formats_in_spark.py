@@ -137,6 +137,12 @@ def test_a_format_of_one_s_own(spark: SparkSession, namespace: str, sandbox: San
         spark.sql(f"CREATE TABLE {namespace}.t (id INT) TBLPROPERTIES ('format' = 'nowhere.formats:Ini')")
 
 
+def made_and_read(spark: SparkSession, view: str, text: str) -> None:
+    """Who makes a view is told at once; where the table isn't the catalog's, it is who reads it."""
+    spark.sql(f"CREATE OR REPLACE VIEW {view} AS {text}")
+    spark.table(view).collect()
+
+
 @pytest.mark.since_spark("4.2")
 def test_a_view_s_options_neither_call_nor_open_nor_trust_anything(spark: SparkSession, namespace: str) -> None:
     """Neither where the view is the catalog's, nor over a table of Spark's own with the data source."""
@@ -149,9 +155,9 @@ def test_a_view_s_options_neither_call_nor_open_nor_trust_anything(spark: SparkS
         for key, value in {"credentials-provider": "tempfile:mkdtemp", "tlsCa": "/etc/passwd"}.items():
             for view, table in zip(kept, (f"{namespace}.seen", f"spark_catalog.default.{own}"), strict=True):
                 beside = "" if table.startswith(namespace) else f"'stream' = '{stream}', "
-                spark.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {table} WITH ({beside}'{key}' = '{value}')")
+                text = f"SELECT * FROM {table} WITH ({beside}'{key}' = '{value}')"
                 with pytest.raises(Exception, match=r"can't be an option of a statement.* where Spark's driver runs"):
-                    spark.table(view).collect()
+                    made_and_read(spark, view, text)
     finally:
         spark.sql(f"DROP VIEW IF EXISTS {kept[1]}")
         spark.sql(f"DROP TABLE spark_catalog.default.{own}")
