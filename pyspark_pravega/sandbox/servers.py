@@ -335,7 +335,8 @@ class Sandbox:
         return Secured(authentication=asking, encryption=encrypted)
 
     def _launch(self, name: str, launch: Launch, log: Path, ports: Ports) -> None:
-        with secured.write_private(log, b"").open("wb") as output:
+        # At the log's end, wherever that is: others may write to it, or cut it.
+        with secured.write_private(log, b"").open("ab") as output:
             self._servers[name] = Kept(launch.command, output=output, folder=log.parent, environment=launch.environment)
         self._note(log.parent, ports, ready=False)
 
