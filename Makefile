@@ -30,7 +30,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
-WORKERS ?= 2
+WORKERS ?= 3
 
 # PRAVEGA=0.12 lets sandboxes run that version of Pravega (docs/pravega-versions.md).
 ifdef PRAVEGA
