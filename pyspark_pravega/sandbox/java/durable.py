@@ -68,11 +68,8 @@ def pravega(
         "conf.file": str(controller),
         "java.util.concurrent.ForkJoinPool.common.parallelism": str(jvm.FORK_JOIN_WORKERS),
     }
-    memory = [
-        f"-Xmx{heap}",
-        f"-XX:MaxDirectMemorySize={cache + _BUFFERS_BYTES}",
-        *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else []),
-    ]
+    direct = f"-XX:MaxDirectMemorySize={cache + _BUFFERS_BYTES}"
+    memory = [*jvm.heap_options(heap, preallocate=preallocate), direct]
     # The last two have classes, too: those that BookKeeper's jars need of them.
     more = [*sorted(jars.glob("circe-checksum-*.nar")), *sorted(jars.glob("cpu-affinity-*.nar"))]
     return jvm.launch(

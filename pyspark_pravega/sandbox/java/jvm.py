@@ -67,6 +67,16 @@ def check_heap(argument: str, heap: str) -> None:
         raise SandboxError(f'{argument} must be a size such as "2g" or "512m", not "{heap}"')
 
 
+def heap_options(heap: str, *, preallocate: bool) -> list[str]:
+    """Java's options for a heap.
+
+    Args:
+        heap: its size, as in `-Xmx`.
+        preallocate: whether all of it is taken from the operating system at once.
+    """
+    return [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
+
+
 def pravega(
     jars: Path,
     folder: Path,
@@ -123,7 +133,7 @@ def pravega(
         tokens.KEY_FILE: str(asking.signing_key if asking else os.devnull),
         tokens.TTL: str(asking.token_ttl_s if asking else tokens.DEFAULT_TTL_S),
     }
-    memory = [f"-Xmx{heap}", *([f"-Xms{heap}", "-XX:+AlwaysPreTouch"] if preallocate else [])]
+    memory = heap_options(heap, preallocate=preallocate)
     class_path = [changed.class_jar(jars, temporary(folder)), jars]
     return launch(class_path, folder, ["io.pravega.local.LocalPravegaEmulator"], properties, memory, log_level)
 
