@@ -249,5 +249,5 @@ def test_of_values_with_one_key_the_last_one_wins(spark: SparkSession, namespace
         spark.sql(f"INSERT INTO {t} VALUES {values}")
         assert {row.id: row.v % 100 for row in spark.table(t).collect()} == dict(rows)
     if kind == "stream":
-        spark.sql(f"INSERT OVERWRITE {t} (v, id) SELECT v, k FROM VALUES (1, 1), (2, 1), (3, 1) AS s(v, k)")
+        spark.sql(f"INSERT OVERWRITE {t} (v, id, d) SELECT v, k, NULL FROM VALUES (1, 1), (2, 1), (3, 1) s(v, k)")
         assert [(row.id, row.v) for row in spark.table(t).collect()] == [(1, 3)]
