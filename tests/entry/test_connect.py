@@ -145,7 +145,7 @@ def test_a_pipeline_runs_again_and_its_view_is_never_empty(seen: dict[str, Futur
     assert answer["key"] == "carrier"
 
 
-@pytest.mark.since_spark("4.1")
+@pytest.mark.since_spark("4.3")
 def test_auto_cdc_keeps_the_last_rows_and_the_history_of_each_key(seen: dict[str, Future[Any]]) -> None:
     """SCD types 1 and 2 into tables with keys, against a dict: changes come late, delete, and change nothing; the
     pipeline is run again, after compactions, and with a full refresh.
