@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from pyspark_pravega import configure
 from pyspark_pravega.sandbox.processes import ProcessId
-from pyspark_pravega.sql import configure
 
 ROW = "id, CAST(id % 1000 AS INT) k, repeat(md5(CAST(id AS STRING)), 32) s"
 SUMS = "count(*), count(DISTINCT id), sum(id), sum(k), sum(xxhash64(id, k, s) % 1000003)"
