@@ -30,7 +30,7 @@ def blocks() -> Iterator[tuple[str, list[Snippet]]]:
         yield language, list(group)
 
 
-@pytest.mark.since_spark("4.1")
+@pytest.mark.since_spark("4.2")
 def test_what_the_readme_shows_runs_as_it_is_typed(
     sandbox: Sandbox, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
