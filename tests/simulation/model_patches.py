@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -43,12 +46,16 @@ def played_in(world: World, cluster: ClusterModel) -> Iterator[None]:
 def modelled() -> Iterator[None]:
     """Put the model in place of clock, random numbers and client, for as many histories as are run meanwhile."""
     time_model = SimpleNamespace(
-        monotonic=lambda: _NOW.world.now, sleep=lambda s: _NOW.world.sleep(s), time_ns=lambda: _NOW.world.time_ns()
+        monotonic=_here(time.monotonic, lambda: _NOW.world.now),
+        sleep=_here(time.sleep, lambda s: _NOW.world.sleep(s)),
+        time_ns=_here(time.time_ns, lambda: _NOW.world.time_ns()),
     )
     uuid_model = SimpleNamespace(
-        UUID=uuid.UUID, uuid4=lambda: uuid.UUID(int=_NOW.world.rng.getrandbits(128)), uuid5=uuid.uuid5
+        UUID=uuid.UUID,
+        uuid4=_here(uuid.uuid4, lambda: uuid.UUID(int=_NOW.world.rng.getrandbits(128))),
+        uuid5=uuid.uuid5,
     )
-    random_model = SimpleNamespace(uniform=lambda a, b: a + (b - a) * _NOW.world.rng.random())
+    random_model = SimpleNamespace(uniform=_here(random.uniform, lambda a, b: a + (b - a) * _NOW.world.rng.random()))
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
     patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, ledger)]
     writing = (write_job, overwrite, deltas, writer)
@@ -72,6 +79,11 @@ def modelled() -> Iterator[None]:
         for place, name, new in patches:
             stack.enter_context(patch.object(place, name, new))
         yield
+
+
+def _here(real: Callable[..., Any], modelled: Callable[..., Any]) -> Callable[..., Any]:
+    """The model in a thread that has a world, and what is real in all others."""
+    return lambda *given: real(*given) if _NOW.world is None else modelled(*given)
 
 
 def simulation_client() -> Any:
@@ -124,5 +136,12 @@ def _borders(self: Any, end: int) -> bool:
     return start < end
 
 
-_NOW: Any = SimpleNamespace(world=None, cluster=None)
+class _Now(threading.local):
+    """The world of this thread. Threads that other tests have left go by the real clock."""
+
+    world: Any = None
+    cluster: Any = None
+
+
+_NOW = _Now()
 _QUIET: Any = SimpleNamespace(warning=lambda *_: None)
