@@ -42,6 +42,8 @@ PLAIN = os.environ.get(SWITCH) == "0"
 """Whether this is the second run, with the plain codec: what Spark does with batches was crossed in the first one."""
 STREAMING = {"spark.sql.preserveCharVarcharTypeInfo": "true"}
 """Without it Spark 4.3 refuses to stream from a table, of any catalog, that has CHAR or VARCHAR columns."""
+UNPADDED = {"spark.sql.readSideCharPadding": "false"}
+"""With padding Spark 4.1 puts a projection before tables with CHAR columns, which hides their metadata columns."""
 
 
 @contextmanager
@@ -239,7 +241,8 @@ def test_every_type_in_every_way(
         ways["broadcast"] = lambda rows: spark.range(300).join(broadcast(rows), "id")
         ways["sorted"] = lambda rows: rows.sort("s", "id")
     for way, read in ways.items():
-        crossing.check_rows(way, lambda read=read: digests(read(crossing.rows)))  # type: ignore[misc]
+        with configured(spark, UNPADDED if way == "with _offset" and is_missing("4.2") else {}):
+            crossing.check_rows(way, lambda read=read: digests(read(crossing.rows)))  # type: ignore[misc]
     if not PLAIN:
         with configured(spark, WHOLE_STAGES):
             crossing.check_rows("many batches, in made code", lambda: digests(crossing.rows))
