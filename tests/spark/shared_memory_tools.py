@@ -159,7 +159,8 @@ def nothing_stays(
 
     Args:
         spark: whose JVM is looked at.
-        spark_keeps: whether Spark 4.3.0 itself keeps what it had laid out for a Python function whose task ended early.
+        spark_keeps: whether Spark itself keeps what it had laid out for a Python function, as 4.3.0 does where a task
+            ended early.
         mapped_before: rings that may have been mapped when the block began, but not any more; those that are now come
             in their place. Where a task ends early, its rings stay mapped for a second.
     """

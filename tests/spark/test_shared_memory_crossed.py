@@ -29,6 +29,7 @@ from shared_memory_tools import (
     nothing_stays,
     read,
 )
+from since import SPARK
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -51,16 +52,20 @@ def table(spark: SparkSession, rows: DataFrame) -> Iterator[str]:
         yield f"{namespace}.avro"
 
 
+SPARK_KEEPS_GROUPS = SPARK == (4, 1)
+"""Spark 4.1.4 keeps 16 KiB behind a pandas function of groups, also of those in Parquet; 4.0, 4.2 and 4.3 don't."""
+
+
 @pytest.fixture(scope="module")
 def mapped_before(spark: SparkSession) -> Iterator[set[str]]:
     """What the test before has left mapped: the next one looks whether that is gone."""
-    with nothing_stays(spark):
+    with nothing_stays(spark, spark_keeps=SPARK_KEEPS_GROUPS):
         yield set()
 
 
 @pytest.fixture(autouse=True)
 def after_each_test(spark: SparkSession, mapped_before: set[str]) -> Iterator[None]:
-    with nothing_stays(spark, mapped_before=mapped_before):
+    with nothing_stays(spark, spark_keeps=SPARK_KEEPS_GROUPS, mapped_before=mapped_before):
         yield
 
 
