@@ -15,11 +15,6 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 JAVA, GROWTH = "benchmarks.read_write", "benchmarks.growth"
 _RATE = "1,000 events/s"
 _COLOURS = {"this": 0, "official": 1, "Kafka": 2, "Kafka, tuned": 2}
-_GROWS = {
-    "rows": "Ten times the rows: only what reads them all takes longer",
-    "segments": "More segments: each is a request more where all are read",
-    "versions": "More versions: no statement takes longer",
-}
 
 
 def pictures(last: Mapping[str, Any]) -> dict[Path, str]:
@@ -50,8 +45,8 @@ def beside_java(run: Any) -> str:
         if _RATE in names:
             rates = [(row[0], row[names.index(_RATE)]) for row in table["rows"]]
             some = [Bar(name, rate, 1 if name.startswith("Java") else 0) for name, rate in rates]
-            groups.append((f"{names[0]}, {_RATE}", some))
-    return bars(f"{run['command']}, {run['date']}", [groups], names=300, one_scale=False)
+            groups.append((names[0], some))
+    return bars(f"{run['command']}, {run['date']}", [groups], unit=_RATE, names=300, one_scale=False)
 
 
 def beside_others(peers: Any) -> str:
@@ -67,7 +62,7 @@ def beside_others(peers: Any) -> str:
 
     cases = list(peers["throughput"])
     title = f"{_RATE} of this package, Pravega's own Spark connector and Spark's Kafka source"
-    return bars(title, [groups(cases[:4]), groups(cases[4:])], names=110, one_scale=True)
+    return bars(title, [groups(cases[:4]), groups(cases[4:])], unit=_RATE, names=110, one_scale=True)
 
 
 def latency(peers: Any) -> str:
@@ -86,7 +81,7 @@ def growth(run: Any) -> str:
         grows = table["columns"][0]["name"].removeprefix("ms, by ")
         sizes = [int(column["name"].replace(",", "")) for column in table["columns"][1:]]
         some = {row[0].replace("`", ""): list(zip(sizes, row[1:], strict=True)) for row in table["rows"]}
-        panels.append((_GROWS[grows], grows, some))
+        panels.append((f"by {grows}", grows, some))
     return lines("Milliseconds of statements, by rows, segments and versions of the table", panels, "ms")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from benchmarks.catalog import by_turns, session
+from benchmarks.catalog import session
 from benchmarks.history import put
 from benchmarks.results import append
 from pyspark_pravega.client import Client, KeyValueTable, Stream
@@ -22,8 +23,8 @@ from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 SCOPE = "bench"
-ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
-SEGMENTS = (1, 4, 16, 64, 256)
+ROWS = (10_000, 100_000, 1_000_000)
+SEGMENTS = (1, 4, 16, 64)
 VERSIONS = (100, 1_000, 10_000, 100_000)
 FEW_ROWS, FEW_SEGMENTS = 100_000, 4
 COUNT, SUM = "SELECT count(*) FROM {}", "SELECT sum(amount) FROM {}"
@@ -71,6 +72,24 @@ def collected(spark: SparkSession, query: str, name: str) -> object:
     return spark.sql(query.format(path).replace(f"{path}$commits", f"pravega.{SCOPE}.`{name}$commits`")).collect()
 
 
+def quickest(runs: int, cases: Sequence[Callable[[], object]], *, warm_ups: int = 3) -> list[float]:
+    """The least seconds of some things that are done by turns: on a busy machine other work only adds to them.
+
+    Args:
+        runs: how often each is measured.
+        cases: what is done.
+        warm_ups: how often each is done before.
+    """
+    times: list[list[float]] = [[] for _ in cases]
+    for run in range(-warm_ups, runs):
+        for case, seconds in zip(cases, times, strict=True):
+            begin = time.perf_counter()
+            case()
+            if run >= 0:
+                seconds.append(time.perf_counter() - begin)
+    return [min(seconds) for seconds in times]
+
+
 def measured(
     spark: SparkSession, runs: int, what: str, queries: dict[str, str], tables: Sequence[tuple[int, str]]
 ) -> str:
@@ -89,7 +108,7 @@ def measured(
     ]
     for name, query in queries.items():
         cases: list[Callable[[], object]] = [partial(collected, spark, query, table) for _, table in tables]
-        cells = " | ".join(f"{1000 * seconds:,.0f}" for seconds in by_turns(runs, *cases))
+        cells = " | ".join(f"{1000 * seconds:,.0f}" for seconds in quickest(runs, cases))
         lines.append(f"| {name} | {cells} |")
         print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
@@ -139,8 +158,8 @@ def run(runs: int) -> str:
         )
         spark.stop()
     return "\n\n".join([
-        f"Milliseconds, median of {runs} runs by turns. Rows of 3 Avro columns; where segments grow {FEW_ROWS:,} rows "
-        f"with a key, where versions grow {FEW_ROWS:,} without one, {FEW_SEGMENTS} segments else.",
+        f"Milliseconds, the quickest of {runs} runs by turns. Rows of 3 Avro columns; where segments grow "
+        f"{FEW_ROWS:,} rows with a key, where versions grow {FEW_ROWS:,} without one, {FEW_SEGMENTS} segments else.",
         many_rows, many_segments, many_versions,
     ])  # fmt: skip
 
@@ -148,7 +167,7 @@ def run(runs: int) -> str:
 def main() -> None:
     """Parse the command line, measure, print; `--record` keeps the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     arguments = parser.parse_args()
     report = run(arguments.runs)

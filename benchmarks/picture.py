@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -53,12 +53,13 @@ class Range:
 Groups = Sequence[tuple[str, Sequence[Bar]]]
 
 
-def bars(title: str, columns: Sequence[Groups], *, names: int, one_scale: bool) -> str:
+def bars(title: str, columns: Sequence[Groups], *, unit: str, names: int, one_scale: bool) -> str:
     """Groups of bars, in columns beside each other.
 
     Args:
         title: what a reader is told who doesn't see it.
         columns: the groups of each, from the top: a title and its bars.
+        unit: of the figures.
         names: how wide the bars' names are, in pixels.
         one_scale: whether bars of different groups may be compared; else each group has a scale of its own.
     """
@@ -85,7 +86,9 @@ def bars(title: str, columns: Sequence[Groups], *, names: int, one_scale: bool) 
                 ]
             top += _ROW + _PAD
         heights.append(top)
-    return _document(title, max(heights), body)
+    bottom = max(heights)
+    body.append(_text(WIDTH - _PAD, bottom - 4, unit, "small", "end"))
+    return _document(title, bottom + _PAD // 2, body)
 
 
 def ranges(title: str, groups: Sequence[tuple[str, Sequence[Range]]], unit: str, limits: tuple[float, float]) -> str:
@@ -128,9 +131,7 @@ def ranges(title: str, groups: Sequence[tuple[str, Sequence[Range]]], unit: str,
     return _document(title, top + 14 + _PAD, [*body, *rows])
 
 
-def lines(
-    title: str, panels: Sequence[tuple[str, str, Mapping[str, Sequence[tuple[float, float]]]]], unit: str
-) -> str:
+def lines(title: str, panels: Sequence[tuple[str, str, Mapping[str, Sequence[tuple[float, float]]]]], unit: str) -> str:
     """Lines over a logarithmic scale in both directions, a panel below another one.
 
     Args:
@@ -154,7 +155,7 @@ def lines(
         wide = (sizes[0], sizes[-1])
         for size in sizes:
             x = _on_scale(size, wide, left + 14, right - 14)
-            body.append(_text(x, top + high + 16, f"{size:,g}", "small", "middle"))
+            body.append(_text(x, top + high + 16, f"{size:,.0f}", "small", "middle"))
         body.append(_text(right + 16, top + high + 16, grows, "small"))
         ends = []
         for colour, (name, points) in enumerate(some.items()):
@@ -174,8 +175,8 @@ def lines(
     return _document(title, top, body)
 
 
-def _most(some: object) -> float:
-    return max(bar.value for bar in some if not isinstance(bar.value, str))  # type: ignore[attr-defined]
+def _most(some: Iterable[Bar]) -> float:
+    return max(bar.value for bar in some if not isinstance(bar.value, str))
 
 
 def _on_scale(value: float, limits: tuple[float, float], begin: float, end: float) -> float:

@@ -53,7 +53,9 @@ def check_realtime(output: Shown) -> None:
 
 def check_killed(output: Shown) -> None:
     assert output.plots == 1
-    assert re.search(r"killed: [13], sent: 100000, arrived: 100000, missing: 0, twice: 0\n", output.printed), output.printed
+    assert re.search(r"killed: [13], sent: 100000, arrived: 100000, missing: 0, twice: 0\n", output.printed), (
+        output.printed
+    )
 
 
 def check_changes(output: Shown) -> None:
