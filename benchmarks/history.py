@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 
@@ -48,6 +47,11 @@ def fill(client: Client, stream: Stream, versions: int) -> None:
         stream: the stream, which has a log.
         versions: how many.
     """
+    table = KeyValueTable(client.pool, stream.scope, ledger_name(stream))
+
+    def entry(key: bytes, content: object) -> tuple[bytes, int, bytes]:
+        assert isinstance(content, dict)
+        return key, ANY_VERSION, json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 
     def commit(version: int) -> Commit:
         return Commit(
@@ -60,29 +64,10 @@ def fill(client: Client, stream: Stream, versions: int) -> None:
             cut={0: version * 50, 1: version * 50},
         )
 
-    state = State(version=versions, rows=versions, bytes=versions * 100, committed_at=_FIRST_TIME_MS + versions)
-    put(client, stream, range(1, versions + 1), commit, state)
-
-
-def put(client: Client, stream: Stream, versions: range, commit: Callable[[int], Commit], state: State) -> None:
-    """Put versions into a commit log.
-
-    Args:
-        client: the cluster.
-        stream: the stream, which has a log.
-        versions: which.
-        commit: gives a version's entry.
-        state: the log's state with them.
-    """
-    table = KeyValueTable(client.pool, stream.scope, ledger_name(stream))
-
-    def entry(key: bytes, content: object) -> tuple[bytes, int, bytes]:
-        assert isinstance(content, dict)
-        return key, ANY_VERSION, json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
-
-    for begin in range(0, len(versions), _AT_ONCE):
-        some = versions[begin : begin + _AT_ONCE]
+    for begin in range(1, versions + 1, _AT_ONCE):
+        some = range(begin, min(versions, begin + _AT_ONCE - 1) + 1)
         table.put([entry(commit_key(version), asdict(commit(version))) for version in some])
+    state = State(version=versions, rows=versions, bytes=versions * 100, committed_at=_FIRST_TIME_MS + versions)
     table.put([entry(STATE, state_content(state))])
 
 

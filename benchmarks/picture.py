@@ -136,15 +136,15 @@ def lines(title: str, panels: Sequence[tuple[str, str, Mapping[str, Sequence[tup
 
     Args:
         title: what a reader is told who doesn't see it.
-        panels: of each its title, what grows, and its lines: points from left to right, by name.
+        panels: of each its title, and its lines: points from left to right, by name.
         unit: of the heights.
     """
-    left, right, high = 86, 520, 150
-    values = [y for _, _, some in panels for points in some.values() for _, y in points]
-    limits = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values)))
+    left, right, high = 86, 460, 110
+    values = [y for _, some in panels for points in some.values() for _, y in points]
+    limits = 10 ** math.floor(math.log10(min(values) / 2)), 10 ** math.ceil(math.log10(max(values)))
     body: list[str] = []
     top = _PAD
-    for heading, grows, some in panels:
+    for heading, some in panels:
         body.append(_text(_PAD, top + _BAR, heading, "title"))
         top += _ROW + 8
         for power in range(round(math.log10(limits[0])), round(math.log10(limits[1])) + 1):
@@ -156,7 +156,6 @@ def lines(title: str, panels: Sequence[tuple[str, str, Mapping[str, Sequence[tup
         for size in sizes:
             x = _on_scale(size, wide, left + 14, right - 14)
             body.append(_text(x, top + high + 16, f"{size:,.0f}", "small", "middle"))
-        body.append(_text(right + 16, top + high + 16, grows, "small"))
         ends = []
         for colour, (name, points) in enumerate(some.items()):
             places = [
