@@ -131,7 +131,7 @@ def ranges(title: str, groups: Sequence[tuple[str, Sequence[Range]]], unit: str,
     return _document(title, top + 14 + _PAD, [*body, *rows])
 
 
-def lines(title: str, panels: Sequence[tuple[str, str, Mapping[str, Sequence[tuple[float, float]]]]], unit: str) -> str:
+def lines(title: str, panels: Sequence[tuple[str, Mapping[str, Sequence[tuple[float, float]]]]], unit: str) -> str:
     """Lines over a logarithmic scale in both directions, a panel below another one.
 
     Args:
