@@ -301,7 +301,7 @@ bench: $(STAMP)
 bench-streaming: $(STAMP)
 	$(BIN)/python -m benchmarks.streaming $(ARGS)
 
-# RESULTS.md and its picture, from the files in benchmarks/results.
+# RESULTS.md and the pictures of figures, from the files in benchmarks/results.
 results: $(STAMP)
 	$(BIN)/python -m benchmarks.results
 

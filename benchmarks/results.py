@@ -1,4 +1,4 @@
-"""The record of results: a file of figures for each run in `results/`, of which RESULTS.md and a picture are made.
+"""The record of results: a file of figures for each run in `results/`, of which RESULTS.md and pictures are made.
 
 `python -m benchmarks.results` makes them anew.
 """
@@ -18,14 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.picture import draw
+from benchmarks.figures import pictures
 from pyspark_pravega.sandbox import places
 
 RUNS = Path(__file__).parent / "results"
 RECORD = Path(__file__).parent / "RESULTS.md"
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "results.svg"
-DRAWN = "benchmarks.read_write"
-"""What the picture shows."""
 _PACKAGES = ("pyspark-pravega", "pyspark", "pyarrow", "numpy", "fastavro")
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(?:\.([0-9]+))?")
 _RANGE = " - "
@@ -64,21 +61,17 @@ def append(report: str, module: str, arguments: Sequence[str]) -> None:
 
 
 def show() -> None:
-    """Make RESULTS.md and the picture from the figures."""
+    """Make RESULTS.md and the pictures from the figures."""
     last = last_runs()
     RECORD.write_text(page(RECORD.read_text(), last))
-    PICTURE.write_text(draw(drawn(last)))
+    for path, picture in pictures(last).items():
+        path.write_text(picture)
 
 
 def last_runs() -> dict[str, Run]:
     """The last run of each command."""
-    runs = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"), key=_in_order)]
+    runs = [json.loads(path.read_text()) for path in sorted(RUNS.glob("20*.json"), key=_in_order)]
     return {run["command"]: run for run in runs}
-
-
-def drawn(last: dict[str, Run]) -> Run:
-    """The run that the picture shows."""
-    return [run for run in last.values() if f" {DRAWN} " in f"{run['command']} "][-1]
 
 
 def page(before: str, last: dict[str, Run]) -> str:

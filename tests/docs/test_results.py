@@ -1,4 +1,4 @@
-"""The page and the picture of benchmarks are those of their files of figures."""
+"""The page and the pictures of benchmarks are those of their files of figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import results
-from benchmarks.picture import draw
+from benchmarks.figures import IMAGES, pictures
 
 REPORT = """\
 Some words: 7 of them,
@@ -27,9 +27,10 @@ def test_the_page_is_made_from_the_files() -> None:
     assert results.page(text, results.last_runs()) == text
 
 
-def test_the_picture_is_made_from_the_files() -> None:
-    drawn = results.drawn(results.last_runs())
-    assert draw(drawn) == results.PICTURE.read_text()
+def test_the_pictures_are_made_from_the_files() -> None:
+    drawn = pictures(results.last_runs())
+    assert {path.name for path in drawn} == {path.name for path in IMAGES.glob("*.svg")}
+    assert [path.name for path, picture in drawn.items() if picture != path.read_text()] == [], "run `make results`"
 
 
 def test_a_run_is_kept_as_data_and_shown_again(tmp_path: Path) -> None:
@@ -45,9 +46,10 @@ def test_a_run_is_kept_as_data_and_shown_again(tmp_path: Path) -> None:
 
 
 def test_a_run_takes_the_place_of_the_same_command_s_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (("RUNS", ""), ("RECORD", "# Results\n\nAll of them.\n"), ("PICTURE", "")):
+    for name in ("RUNS", "RECORD"):
         monkeypatch.setattr(results, name, tmp_path / name)
-        (tmp_path / name).write_text(text) if text else None
+    results.RECORD.write_text("# Results\n\nAll of them.\n")
+    monkeypatch.setattr(results, "pictures", lambda last: {})
     results.RUNS.mkdir()
     monkeypatch.setattr(results, "describe_machine", lambda: "A machine.")
     for report in ("First.", "Second."):

@@ -19,7 +19,7 @@ def stored(name: str) -> nbformat.NotebookNode:
 
 
 def check_quickstart(output: Shown) -> None:
-    assert output.plots == 3
+    assert output.plots == 2
     for row in ("|      1|12208|", "|      2|14796|", "| 12208|27004|14796|"):
         assert row in output.printed, output.printed
     # The rows of the INSERT are seen all at once: those of all other months, or of February (SOONER).
@@ -51,16 +51,53 @@ def check_realtime(output: Shown) -> None:
     assert int(counts.group(1)) >= int(counts.group(2)) > 0
 
 
-SINCE = {"quickstart": "4.2", "realtime": "4.3"}
+def check_killed(output: Shown) -> None:
+    assert output.plots == 1
+    assert re.search(r"killed: [13], sent: 100000, arrived: 100000, missing: 0, twice: 0\n", output.printed), (
+        output.printed
+    )
+
+
+def check_changes(output: Shown) -> None:
+    assert output.plots == 1
+    assert re.search(r"the table has the database's \d{3,4} rows: True\n", output.printed), output.printed
+    counts = re.search(r"versions: 8, inserted less deleted: (\d+), rows at the end: (\d+)\n", output.printed)
+    assert counts is not None, output.printed
+    assert counts.group(1) == counts.group(2)
+
+
+def check_letters(output: Shown) -> None:
+    assert output.plots == 1
+    # Five of twelve hours have numbers that no INT can hold.
+    assert re.search(r"\|\s*1000\|\s*2147483648\|", output.printed), output.printed
+    assert "letters: 1000, redelivered: 1000, remaining: 0\n" in output.printed
+    row = re.search(r"\|\s*(\d+)\|\s*(\d+)\|\s*(\d+)\|\s*(\d+)\|\n", output.printed.rpartition("dear_orders")[2])
+    assert row is not None, output.printed
+    dear, replayed, clean, different = row.groups()
+    assert dear == replayed
+    assert clean == different == "2400"
+    assert [f"rows: {dear}, repeated: {repeated}\n" in output.printed for repeated in (False, True)] == [True, True]
+
+
+SINCE = {"quickstart": "4.2", "realtime": "4.3", "changes": "4.2"}
 """Which Spark has all that a notebook shows."""
-CHECKS = {"quickstart": check_quickstart, "streaming": check_streaming, "realtime": check_realtime}
+CHECKS = {
+    "quickstart": check_quickstart,
+    "streaming": check_streaming,
+    "realtime": check_realtime,
+    "killed": check_killed,
+    "changes": check_changes,
+    "letters": check_letters,
+}
 
 SOONER = {
     "quickstart": {'archive.extract("flights.csv", folder.name)':
                    'Path(folder.name, "flights.csv").write_text("".join(line for line in archive.read("flights.csv")'
                    '.decode().splitlines(True) if line.startswith(("year", "2013,1,", "2013,2,"))))'},
-    "streaming": {"while len(looks) <= 10:": "while len(looks) <= 5:", "if len(looks) == 6:": "if len(looks) == 3:",
-                  "while len(windows_given_out()) < 12:": "while len(windows_given_out()) < 6:",
+    "killed": {"KILL_AT = (0.2, 0.5, 0.8)": "KILL_AT = (0.4,)"},
+    "streaming": {"first()[0] < 3_000": "first()[0] < 500",
+                  "while len(looks) <= 10:": "while len(looks) <= 5:", "if len(looks) == 6:": "if len(looks) == 3:",
+                  "while len(windows_given_out()) < 16:": "while len(windows_given_out()) < 10:",
                   "time.sleep(2)": "time.sleep(0.5)", "INTERVAL 10 SECONDS": "INTERVAL 4 SECONDS",
                   'window("at", "2 seconds")': 'window("at", "1 second")', '"at", "4 seconds"': '"at", "1 second"',
                   "window(at, '2 seconds')": "window(at, '1 second')",

@@ -1,7 +1,7 @@
 """dbt's own tests for adapters (dbt-tests-adapter), against `pravega-spark thriftserver`: `make dbt-suite`.
 
 It runs in dbt's environment, apart from the other tests. Each class of dbt's is taken that says something about Spark:
-`LEFT_OUT` names the others and why. `RED` is what fails, and has to: docs/dbt.md lists it.
+`LEFT_OUT` names the others and why. `RED` is what fails, and has to: docs/internals/test-suite.md lists it.
 """
 
 from __future__ import annotations
