@@ -105,9 +105,9 @@ def segment_of(cell: SegmentRange, ranges: Sequence[SegmentRange]) -> int | None
     Returns:
         Its id; None where the part lies in several segments.
     """
-    upper = [owner.max_key for owner in ranges[:-1]]
-    index = bisect_right(upper, cell.min_key)
-    return None if index < len(upper) and upper[index] < cell.max_key else ranges[index].segment_id
+    last = len(ranges) - 1
+    index = bisect_right(ranges, cell.min_key, hi=last, key=lambda owner: owner.max_key)
+    return None if index < last and ranges[index].max_key < cell.max_key else ranges[index].segment_id
 
 
 def table_key_fractions(keys: Sequence[bytes]) -> npt.NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from client_tools import scale
@@ -241,24 +242,25 @@ def test_only_lost_attempts_and_empty_ones_beside_the_shared_transaction(
     assert open_transactions(client, table.stream) == []
 
 
-@pytest.mark.parametrize("way", ["a split", "a merge"])
+@pytest.mark.parametrize("way", ["a split", "a merge", "a split, and no keys"])
 def test_a_lost_attempt_and_a_scale_at_once_are_told_where_blocks_would_have_to_be_divided(
     client: Client, table: TableDefinition, way: str
 ) -> None:
-    writer, rows = begin(table), numbered("one", 40)
+    plan, rows = WritePlan.of(table, WriteOptions()), numbered("one", 40)
+    writer = WriteJob(replace(plan, routing=None) if way == "a split, and no keys" else plan)
     messages = [run_task(writer, *rows, partition=0), run_task(writer, b"lost", partition=1)]
-    if way == "a split":
+    if way != "a merge":
         scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
     else:
         scale(client, table.stream, [0, 1], [(0.0, 0.5)])
     messages[1] = run_task(writer, b"two", partition=1)
     if way == "a split":
         with pytest.raises(TransactionError, match=r"was scaled while the job wrote to it.*nothing was written"):
-            writer.commit(messages)
-        writer.abort([None, None])
+            writer.commit_job(messages)
+        writer.abort_job([None, None])
         rows = []
     else:
-        writer.commit(messages)
+        writer.commit_job(messages)
         rows.append(b"two")
     assert sorted(read_events(client, table)) == sorted(rows)
     assert open_transactions(client, table.stream) == []

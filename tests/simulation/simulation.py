@@ -234,7 +234,8 @@ class History:
             stream=STREAM,
             codec=nothing,
             form=nothing,
-            routing=None,
+            # It tells that events have keys.
+            routing=cast(Any, KEYS),
             mode=EXACTLY_ONCE,
             lease_ms=60_000,
             event_time=None,

@@ -5,12 +5,12 @@ copied into one of these transactions, which can then be committed, and the othe
 
 A block is copied without a look at its events, so all their keys must belong to one segment of the transaction that
 takes it. Where transactions began in different epochs of the stream, writers see to that: they end their blocks at the
-borders of segments of other epochs, too, and note where the blocks of each part of the key space lie.
+borders of segments of other epochs, too, and note where the blocks of each part of the key space lie. Events without
+keys may lie in any segment.
 
-The segment store can merge
-transactions' segments without copying, but only into the stream's own: of a transaction that was merged into another
-one, Pravega 0.13 now and then loses track when it moves both to long-term storage, and then doesn't answer reads of
-these events, nor move anything there any more.
+The segment store can merge transactions' segments without copying, but only into the stream's own: of a transaction
+that was merged into another one, Pravega 0.13 now and then loses track when it moves both to long-term storage, and
+then doesn't answer reads of these events, nor move anything there any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -60,6 +60,8 @@ class Staged:
     """`TransactionWriter.parts`, of one that shares the transaction with others; None when it is the writer's own."""
     pieces: Mapping[SegmentRange, Piece] = field(default_factory=dict)
     """`TransactionWriter.pieces`, of one that ends its blocks at further borders than those of the segments."""
+    keyless: bool = False
+    """Whether no event has a routing key, so that any segment may take them."""
 
     @property
     def events(self) -> int:
@@ -76,7 +78,9 @@ class Staged:
         """The parts of the key space in which it has events, each with the segment in which they lie."""
         if self.pieces:
             return tuple(self.pieces)
-        return tuple(cell for cell in cells(self.transaction.segments.ranges) if cell.segment_id in self.written)
+        whole = [cell for cell in cells(self.transaction.segments.ranges) if cell.segment_id in self.written]
+        # A point of the key space lies in one segment of any epoch.
+        return tuple(replace(cell, max_key=cell.min_key) if self.keyless else cell for cell in whole)
 
     def piece(self, cell: SegmentRange) -> Piece:
         """What it has in one of its parts of the key space.
@@ -112,13 +116,19 @@ def target_of(staged: Sequence[Staged], *, spoiled: Set[uuid.UUID] = frozenset()
     Returns:
         None where there is none: each is spoiled, or the stream was scaled, and a block would have to be divided.
     """
-    candidates = [one for one in staged if one.transaction.id not in spoiled]
-    for candidate in sorted(candidates, key=lambda one: (one.parts is not None, one.bytes), reverse=True):
-        target = candidate.transaction
-        others = (one for one in staged if one.transaction.id != target.id)
-        if all(segment_of(cell, target.segments.ranges) is not None for one in others for cell in one.cells):
+    best_first = sorted(staged, key=lambda one: (one.parts is not None, one.bytes), reverse=True)
+    for target in {one.transaction.id: one.transaction for one in best_first}.values():
+        if target.id not in spoiled and all(_fits(one, target) for one in staged):
             return target
     return None
+
+
+def _fits(staged: Staged, target: Transaction) -> bool:
+    """Whether each block has a segment of the target in which all its keys lie."""
+    segments = target.segments
+    if staged.transaction.segments.ids == segments.ids:
+        return True
+    return all(segment_of(cell, segments.ranges) is not None for cell in staged.cells)
 
 
 def gather(client: Cluster, staged: Sequence[Staged], *, spoiled: Set[uuid.UUID] = frozenset()) -> Transaction:

@@ -142,7 +142,13 @@ class TransactionTask:
             # From here on the job keeps it alive.
             self._client.controller.ping_transaction(self._plan.stream, transaction.id, lease_ms=lease_ms)
         parts = writer.parts if writing.attempt.shares else None
-        staged = Staged(transaction=transaction, written=writer.written, parts=parts, pieces=writer.pieces)
+        staged = Staged(
+            transaction=transaction,
+            written=writer.written,
+            parts=parts,
+            pieces=writer.pieces,
+            keyless=self._plan.routing is None,
+        )
         return Written(
             staged=staged,
             partition=self._partition,
@@ -168,7 +174,7 @@ class TransactionTask:
         """
         if self._late:
             new = self._new()
-            return self._begin_own(new, self._log.first(new))
+            return self._begin_own(new, None if self._plan.routing is None else self._log.first(new))
         shared, new = self._log.shared(), None
         if shared is None:
             shared = new = self._new()
@@ -216,7 +222,7 @@ class TransactionTask:
         self.attempt = Attempt(begun, shares=False)
         if not self._log.add_attempt(self._partition, begun.id, late=self._late):
             raise self._too_late()
-        if first is not None and first.segments.ids != begun.segments.ids:
+        if self._plan.routing is not None and first is not None and first.segments.ids != begun.segments.ids:
             self.attempt = replace(self.attempt, borders=self._borders(first, begun))
         return self.attempt
 
