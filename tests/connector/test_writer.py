@@ -313,7 +313,7 @@ def test_a_stream_scaled_while_a_job_wrote_is_one_version_of_one_transaction(
     client: Client, table: TableDefinition, opened: bool
 ) -> None:
     if opened:
-        writer = begin(table)
+        writer: WriteJob = begin(table)
     else:
         # As of a streaming query without the catalog.
         create_ledger(client, table.stream, to_write=True)
