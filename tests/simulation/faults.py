@@ -212,7 +212,8 @@ def other_epochs_left_out() -> Iterator[None]:
 
     def of_one_epoch(client: Client, staged: Any, **named: Any) -> Any:
         target = gathering.target_of(staged, **named)
-        return gather(client, [one for one in staged if one.transaction.epoch == target.epoch], **named)
+        left = [one for one in staged if target is None or one.transaction.epoch == target.epoch]
+        return gather(client, left, **named)
 
     with patch.object(attempts, "gather", of_one_epoch):
         yield
